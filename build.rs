@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("api.proto")?;
-    // The test that compares the interface with its published facts reads this file. The compiler writes it
-    // itself, because the structs of the next step do not know `debug_redact`.
+    // `tests/interface.rs`, which compares the interface with its published facts, reads this file. protox's
+    // compiler writes the file, because prost's structs would drop the option `debug_redact`.
     fs::write(out.join("cri.descriptors"), compiler.encode_file_descriptor_set())?;
     let mut files = compiler.file_descriptor_set();
     for message in files.file.iter_mut().flat_map(|file| &mut file.message_type) {
@@ -48,7 +48,8 @@ fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
         });
     builder
         .generate_default_stubs(true)
-        // Sorted, as in records: answers are copies, and equal answers must have equal bytes.
+        // Maps of messages are sorted, as in the store's records, because equal answers must have equal
+        // bytes.
         .btree_map(".")
         // Credentials must not reach a log through `{:?}`.
         .skip_debug(["runtime.v1.AuthConfig"])
@@ -56,7 +57,7 @@ fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Generates only messages: the calls use ttrpc, which is not gRPC.
+/// Generates only NRI's messages and no gRPC services, because NRI's calls use ttrpc.
 fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("nri.proto")?;
@@ -69,15 +70,16 @@ fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lists that are requested so often that their items are kept encoded between two answers
-/// (`rpc::encoded_lists`). On the wire, a message field and a bytes field with the same content are equal.
+/// List responses of calls that are so frequent that dockbridge keeps their items encoded between two answers
+/// (`rpc::encoded_lists`). The generated field has type bytes, which has the same encoding as the message.
 const ENCODED: [&str; 4] = [
     "ListContainersResponse",
     "ListPodSandboxResponse",
     "StreamContainersResponse",
     "StreamPodSandboxesResponse",
 ];
-/// The event that every listener receives. The messages in it are encoded once for all listeners.
+/// The container event that dockbridge sends to every client of `GetContainerEvents`. dockbridge encodes the
+/// messages in an event once for all clients.
 const EVENT: &str = "ContainerEventResponse";
 /// `TYPE_MESSAGE` and `TYPE_BYTES` of protobuf's `descriptor.proto`.
 const MESSAGE: i32 = 11;

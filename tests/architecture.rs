@@ -1,7 +1,7 @@
 //! Checks the structure of the code: module levels, import cycles, where foreign crates may be used, sizes,
-//! and code rules. Checks the documents: links have targets, all logged messages and all subjects of the
-//! check are listed, and the text is in plain English. A failure names the file and the line.
-//! `docs/architecture.md` explains it.
+//! and code rules. Checks the documents: links have targets, all logged messages and all subjects of
+//! `dockbridge check` are listed, and the text is in plain English. A failed test names the file and the
+//! line. `docs/architecture.md` explains the rules.
 
 #![allow(
     clippy::unwrap_used,
@@ -51,7 +51,7 @@ fn hold(what: &str, breaches: &[String]) {
     assert!(breaches.is_empty(), "{what}:\n  {}", breaches.join("\n  "));
 }
 
-/// All code in a release: `src` without tests.
+/// All Rust files of a release: `src` without tests.
 fn shipped() -> Vec<File> {
     let files: Vec<File> =
         source::files("src").into_iter().filter(|file| !file.is_test()).collect();
@@ -59,7 +59,7 @@ fn shipped() -> Vec<File> {
     files
 }
 
-/// `make pictures` draws the pictures again.
+/// If this test fails, `make pictures` draws the pictures again.
 #[test]
 fn pictures_are_as_the_code_and_the_data_are() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures");

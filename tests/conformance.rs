@@ -1,4 +1,4 @@
-//! What `make conformance` reads from the output of its suites, and the page that it writes.
+//! Tests what `make conformance` reads from the output of its suites, and the page that it writes.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -49,7 +49,7 @@ fn the_output_of_stories_is_read() {
     assert_eq!(results.reasons["cgroup v1; make test-vm has v2"], 1);
 }
 
-/// Nothing that is missing looks like a pass.
+/// A run without a complete result never counts as passed.
 #[test]
 fn a_run_without_a_complete_result_has_none() {
     let passed = REPORT.replace("\"failed\"", "\"passed\"");
@@ -91,7 +91,7 @@ fn the_page_has_a_row_for_each_engine_and_all_failures() {
     assert!(page.contains("\ncritest on b, cgroup v1; critest on sid, cgroup v1:\n"), "{page}");
 }
 
-/// The folder of an engine has any name. The engine tells its own only in a run.
+/// The name of an engine's folder may differ from the engine's name, which only a run of a suite reports.
 #[test]
 fn a_row_without_a_run_has_the_name_of_its_engine() {
     let facts = "commit=abc name=29.7.2 docker=29.7.2 store=containerd code=0";

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use descriptor::{EnumType, Field, File, FileSet, Message, Method, Service};
 use prost::Message as _;
 
-/// An interface: our text, its `FileDescriptorSet` that the build script wrote, and the facts. A row of facts
-/// has kind, parent, number, label, type, name and flags, with tabs between them.
+/// An interface: our `.proto` file, its `FileDescriptorSet` from the build script, and the published facts. A
+/// row of facts has kind, parent, number, label, type, name and flags, with tabs between them.
 struct Interface {
     package: &'static str,
     text: &'static str,
@@ -63,7 +63,7 @@ fn every_rpc_and_message_is_explained() {
     }
 }
 
-/// The compiled interface in the form of the facts.
+/// The compiled interface as rows in the same form as the facts.
 fn rows_of_compiled(package: &str, compiled: &[u8]) -> Vec<String> {
     let set = FileSet::decode(compiled).unwrap();
     let [file] = set.files.as_slice() else { panic!("one file is expected") };
@@ -161,7 +161,7 @@ fn row(columns: [&str; 7]) -> String {
 /// `LABEL_REPEATED` of a field descriptor.
 const REPEATED: i32 = 3;
 
-/// The part of `google/protobuf/descriptor.proto` that is compared. The existing crate drops
+/// The part of `google/protobuf/descriptor.proto` that this test compares. The crate prost-types drops
 /// `debug_redact`, which keeps credentials out of logs and is part of the interface.
 mod descriptor {
     #[derive(Clone, PartialEq, prost::Message)]
@@ -269,7 +269,7 @@ mod descriptor {
     }
 
     impl Message {
-        /// Whether it only represents the pairs of a map field.
+        /// Whether the message only represents the pairs of a map field.
         pub(crate) fn is_map_entry(&self) -> bool {
             self.options.is_some_and(|options| options.map_entry)
         }

@@ -1,10 +1,10 @@
-//! What `make` does with the programs that it calls. Fake programs print their arguments.
+//! Tests which programs `make` calls, and with which arguments. Fake programs print their arguments.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path, process::Command};
 
-/// A check that did not run must not look like a passed one.
+/// If `make` cannot run a check, the target must fail.
 #[test]
 fn dependencies_are_checked_or_the_target_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -65,7 +65,8 @@ fn commit_messages_are_checked() {
     }
 }
 
-/// Old, broken and missing programs are treated alike. A directory of the user must stay unchanged.
+/// `make` installs a program below `target` if the user's program is old, broken or missing. `make` must not
+/// change directories of the user.
 #[test]
 fn a_missing_or_old_toolchain_is_installed_below_target() {
     for (own, installs) in
@@ -104,7 +105,7 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
         let below = format!("{0}/rust/cargo/bin/cargo {0}/rust/rustup build\n", target.display());
         let used = if installs { below.as_str() } else { "own build\n" };
         assert!(called.ends_with(used), "{called}");
-        // The second time, the program exists.
+        // In the second run, the program is already installed.
         let (called, told) = build();
         assert!(called.ends_with(used) && !called.contains("installer"), "{called}");
         assert!(!told.contains("rustup"), "{told}");
@@ -112,7 +113,7 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
     }
 }
 
-/// `make` as a person calls it, without the variables that cargo sets for its tests.
+/// Runs `make` without the environment variables that cargo sets for its tests.
 fn make(words: &[&str]) -> Command {
     let mut command = Command::new("make");
     command.args(words);
@@ -123,8 +124,8 @@ fn make(words: &[&str]) -> Command {
 }
 
 fn program(path: &Path, script: &str) {
-    // Another process writes the program. A child that is forked while this process has it open for writing cannot
-    // execute it.
+    // The program `install` writes the file. If this test had the file open for writing, a child that another
+    // test forks at this moment would keep it open, and the file could not be executed.
     let text = path.with_extension("text");
     fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
     assert!(Command::new("install").arg("-m755").args([&text, path]).status().unwrap().success());

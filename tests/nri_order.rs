@@ -1,5 +1,5 @@
-//! The rule that judges NRI events in the chaos test accepts complete lives and refuses a wrong order. If
-//! the rule itself is wrong, this test finds it earlier than a run of an hour.
+//! Tests the rule by which the chaos test judges the order of NRI events: it accepts complete lives of pods
+//! and refuses a wrong order. If the rule is wrong, this test shows it earlier than a run of an hour.
 
 #[path = "stories/chaos/nri_order.rs"]
 mod nri_order;
@@ -8,7 +8,8 @@ use dockbridge::wire::nri;
 use nri_order::{Knowledge, Stage};
 use prost::Message as _;
 
-/// Events as text: `RunPodSandbox p`, `CreateContainer c` (of pod p), `StartContainer d/q` (of pod q).
+/// Applies the events that `events` lists as text: `RunPodSandbox p`, `CreateContainer c` (of pod p),
+/// `StartContainer d/q` (of pod q).
 fn told(start: Knowledge, events: &str) -> Result<Knowledge, String> {
     let mut knowledge = start;
     for event in events.split(", ") {
@@ -27,7 +28,7 @@ fn nothing() -> Knowledge {
     Knowledge::listed([], [])
 }
 
-/// A pod `p` with a container `c`.
+/// The knowledge of a plugin after Synchronize listed a pod `p` with a container `c`.
 fn listed(stage: Stage) -> Knowledge {
     Knowledge::listed(["p".to_owned()], [("c".to_owned(), "p".to_owned(), stage)])
 }
@@ -42,10 +43,10 @@ fn whole_lives_are_in_order() {
     let life = told(nothing(), &format!("{UP}, {live}, {down}"));
     assert_eq!(life.map(|it| it.is_empty()), Ok(true));
     for events in [
-        // A pod whose start was refused.
+        // A plugin has refused the start of this pod.
         "RunPodSandbox p, StopPodSandbox p, RemovePodSandbox p",
         "RunPodSandbox p, CreateContainer c, StopContainer c, RemoveContainer c",
-        // Started again after a failure. The end may have been reported or not.
+        // The container is started again after a failed start, whose end may have been reported or not.
         "RunPodSandbox p, CreateContainer c, StartContainer c, StartContainer c, PostStartContainer c",
         "RunPodSandbox p, CreateContainer c, StartContainer c, StopContainer c, StartContainer c",
         "RunPodSandbox p, RunPodSandbox q, CreateContainer c, CreateContainer d/q",

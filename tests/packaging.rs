@@ -1,5 +1,5 @@
-//! Packaged files match the program: unit files, command lines of cri-dockerd, the example configuration,
-//! manual pages, alert rules and the dashboard.
+//! Tests that packaged files match the program: unit files, command lines that were written for cri-dockerd,
+//! the example configuration, manual pages, alert rules and the dashboard.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +72,7 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
     let directory = tempfile::tempdir().unwrap();
     documents::write_all(directory.path()).unwrap();
     let read = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
-    // roff writes a dash as \-.
+    // In manual pages, roff's `\-` is a dash.
     let page = read("man/man8/dockbridge.8").replace('\\', "");
     let file = read("man/man5/dockbridge.toml.5").replace('\\', "");
     for key in Key::ALL {
@@ -92,12 +92,13 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
         assert!(!text.contains("cri-dockerd-root-directory"), "{path} offers a hidden flag");
         let offered =
             |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
-        // fish writes one line for each value.
+        // The completion for fish has one line for each value.
         assert!(offered("cni docker") || offered("cni\\t'' docker"), "{path}: no values");
     }
 }
 
-/// Every command has a page with the usual sections, and no page names a missing command.
+/// Every command has a manual page with the usual sections, and no manual page names a command that does not
+/// exist.
 #[test]
 fn manual_pages_have_all_sections_and_lead_to_each_other() {
     let directory = tempfile::tempdir().unwrap();
@@ -144,7 +145,7 @@ fn manual_pages_have_all_sections_and_lead_to_each_other() {
     }
 }
 
-/// Adds the page of each command and of its subcommands.
+/// Adds the names of the manual pages of a command and of its subcommands.
 fn add_names(command: &clap::Command, parent: &str, names: &mut Vec<String>) {
     let name = format!("{parent}{}", command.get_name());
     names.push(format!("{name}(8)"));
@@ -265,7 +266,7 @@ struct Rule {
     annotations: BTreeMap<String, String>,
 }
 
-/// All series in docs/metrics.md. A histogram has three series.
+/// The names of all series in docs/metrics.md. A histogram has three series.
 fn metrics() -> BTreeSet<String> {
     let text = fs::read_to_string("docs/metrics.md").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -287,7 +288,7 @@ fn names(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The command line of the units in each folder, with their drop-ins.
+/// The command line of cri-dockerd's unit in each directory of fixtures, with its drop-ins.
 fn fixtures() -> BTreeMap<String, Vec<String>> {
     let folders = fs::read_dir("tests/fixtures/units").unwrap().map(|entry| entry.unwrap().path());
     let folders: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
@@ -317,7 +318,7 @@ fn command_of(unit: &str) -> Option<Vec<String>> {
     lines.rfind(|line| !line.is_empty()).map(words)
 }
 
-/// Splits a line into words like systemd and shells, as far as the fixtures need it.
+/// Splits a command line into words like systemd and shells, for the syntax that the fixtures use.
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.replace('"', "")).collect()
 }
@@ -329,7 +330,8 @@ fn read(words: &[String]) -> Resolved {
     resolve(invocation.values, None, &|_| None).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// systemd's service gets the variables as they are written. In a shell, `a, b` would run `b` as root.
+/// systemd passes the package's settings file to the service as it is written. If a package script read this
+/// file as a shell script, the value `a, b` could run `b` as root.
 #[test]
 fn the_package_does_not_run_the_settings() {
     let directory = tempfile::tempdir().unwrap();
@@ -360,7 +362,8 @@ fn the_package_does_not_run_the_settings() {
     assert!(told.contains("DOCKBRIDGE_LISTEN") && told.contains("nonsense here"), "{told}");
 }
 
-/// For people, the output says which program answers. Docker and containerd read the output of runc only.
+/// The version output for people names `dockbridge-runtime`. Docker and containerd get only the output of
+/// runc.
 #[test]
 fn the_runtime_names_itself_beside_the_version_of_runc() {
     let run = |word: &str| {

@@ -1,5 +1,5 @@
-//! What `tests/env/suite.sh`, which `make test` runs, does with the results of the parts, how
-//! `tests/env/install.sh` waits for apt, and how an engine in a folder is named.
+//! Tests the scripts below `tests/env`: the results of `suite.sh`, which `make test` runs, the wait for apt
+//! in `install.sh`, and the name of an engine in a directory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -70,13 +70,13 @@ fn a_process_that_a_test_leaves_behind_is_not_waited_for() {
     let output = run_in(folder.path(), &["leaves", "good"]);
     let text = String::from_utf8_lossy(&output.stdout);
     let left = fs::read_to_string(folder.path().join("left")).unwrap();
-    // It was not the end of this process that ended the run.
+    // The process is still running, so the run did not wait for its end.
     assert!(Command::new("kill").arg(left.trim()).status().unwrap().success());
     assert!(output.status.success(), "{text}");
     assert!(text.ends_with("\n4 passed, 0 failed, 0 skipped\n"), "{text}");
 }
 
-/// A fake apt-get. During the first two updates, another process holds the lock.
+/// A fake apt-get. The first two updates of the fake apt-get fail, as if another process held apt's lock.
 const APT: &str = r#"#!/bin/sh
 echo "$*" >>calls
 if [ "$1" = update ] && [ "$(grep -c ^update calls)" -le 2 ]; then
@@ -89,8 +89,8 @@ fi
 fn packages_are_installed_once_apt_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let apt = folder.path().join("apt-get");
-    // Another process writes the program. A child that is forked while this process has it open for writing cannot
-    // execute it.
+    // The program `install` writes the file. If this test had the file open for writing, a child that another
+    // test forks at this moment would keep it open, and the file could not be executed.
     let text = folder.path().join("text");
     fs::write(&text, APT).unwrap();
     assert!(Command::new("install").arg("-m755").args([&text, &apt]).status().unwrap().success());
@@ -146,7 +146,7 @@ fn an_engines_folder_is_flat_or_a_tree_and_whole() {
     assert!(of_engines("check_folder /none:overlay").contains(":containerd and :overlay2"));
 }
 
-/// The output of these calls of `tests/env/engine_folder.sh`.
+/// The output of a shell script that calls the functions of `tests/env/engine_folder.sh`.
 fn of_engines(calls: &str) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/env/engine_folder.sh");
     let script = format!(". {}; {calls}", file.display());
@@ -167,6 +167,6 @@ fn run_in(folder: &Path, parts: &[&str]) -> Output {
     for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
         command.env(name, folder.join(file));
     }
-    // Without the variables of the make that runs this test.
+    // The variables of the `make` that runs this test are removed.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()
 }

@@ -1,5 +1,5 @@
-//! The rule that judges a soak finds leaks and accepts everything else. If the rule itself is wrong, this
-//! test finds it earlier than a run of an hour.
+//! Tests the rule by which the soak test judges its curves: it finds leaks and accepts all other curves. If
+//! the rule is wrong, this test shows it earlier than a run of an hour.
 
 #![allow(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use verdict::{Judgement, Slack, Verdict};
 
 const SLACK: Slack = Slack { amount: 4.0, share: 0.02 };
 
-/// Judges an hour of samples, one every five seconds, for a hundred pods that are created and removed.
+/// Judges an hour of samples, one every five seconds. `more` is added to the normal values of a run.
 fn judge(more: impl Fn(f64) -> f64) -> Judgement {
     let samples: Vec<_> = (0..720)
         .map(|place| (f64::from(place) * 5.0, f64::from(place % 7) * 5.0))

@@ -89,7 +89,7 @@ fn names_are_plain() {
     let mut breaches = Vec::new();
     for file in shipped() {
         let flat = file.flat();
-        // These methods have the names of the CRI's methods.
+        // This file implements the CRI, whose methods may begin with `get_`.
         let named_by_cri = file.path == "src/rpc/runtime.rs";
         for pair in flat.windows(2) {
             if !named_by_cri && pair[0].0 == "fn" && pair[1].0.starts_with("get_") {
@@ -103,8 +103,8 @@ fn names_are_plain() {
     hold("getters named get_ and type aliases", &breaches);
 }
 
-/// Public functions and types have documentation. Fields and variants have it only if the name is not
-/// enough. The compiler's `missing_docs` would require it for all of them.
+/// Public functions and types have documentation. Fields and variants have documentation only if their name
+/// is not enough, so the compiler's lint `missing_docs`, which requires it for all of them, is not used.
 #[test]
 fn public_functions_and_types_are_documented() {
     let mut breaches = Vec::new();
@@ -116,8 +116,8 @@ fn public_functions_and_types_are_documented() {
     hold("public functions and types without documentation", &breaches);
 }
 
-/// Calls `found` with the name and line of every `pub` item without documentation, also in impls. Modules
-/// are documented in their own files.
+/// Calls `found` with the name and line of every `pub` item without documentation, also in impls. Modules are
+/// skipped, because a module's documentation is in the module's own file.
 fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
@@ -136,7 +136,7 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
                 let words: Vec<String> =
                     trees[index + 1..].iter().map_while(|next| word(Some(next))).collect();
                 let item = words.iter().rposition(|word| ITEMS.contains(&word.as_str()));
-                // In a macro, the name is not a plain word.
+                // Inside a macro, an item's name is sometimes not an identifier; such an item is skipped.
                 let named = item.map(|item| &words[item..]).filter(|named| named.len() > 1);
                 if let Some(named) = named.filter(|_| !is_documented) {
                     found(&named.join(" "), name.span().start().line);
@@ -147,8 +147,8 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     }
 }
 
-/// A test that cannot run may return early only through `tests/skips`, which reports it. Otherwise it would
-/// look like a passed test.
+/// A test that cannot run on this machine may return early only through `tests/skips`, which reports the
+/// skipped test. Otherwise a skipped test would look like a passed test.
 #[test]
 fn what_is_left_out_is_counted() {
     let files = everything();
@@ -168,7 +168,7 @@ fn everything() -> Vec<File> {
     files
 }
 
-/// `type X = …` outside of impls and traits.
+/// The names of type aliases (`type X = …`) outside of impls and traits.
 fn aliases(file: &File) -> Vec<String> {
     let trees: Vec<TokenTree> = file.tokens.clone().into_iter().collect();
     let pairs = trees.windows(2).filter(|pair| word(pair.first()).as_deref() == Some("type"));

@@ -23,7 +23,7 @@ fn commands_of_documents_are_understood() {
                 ["make", target, ..] => {
                     target.contains('=') || makefile.contains(&format!("\n{target}:"))
                 }
-                // The text of an error.
+                // The page quotes an error that begins with these words. The quoted error is not a command.
                 ["dockbridge", "lacks", ..] => continue,
                 ["dockbridge", ..] => is_understood(&words),
                 [flag] if flag.starts_with("--") => is_flag(flag) || FOREIGN.contains(&flag),
@@ -39,13 +39,14 @@ fn commands_of_documents_are_understood() {
     hold("commands and flags that nothing knows", &breaches);
 }
 
-/// Parses a command. Placeholders are left out: `check [--pod]`, `state|tasks`.
+/// Whether dockbridge accepts a command. A placeholder such as `[--pod]` or `state|tasks` ends the checked
+/// part.
 fn is_understood(words: &[&str]) -> bool {
     let ends = |word: &&str| word.starts_with(['#', '&', '[', '…']) || word.contains(['|', '>']);
     let end = words.iter().position(ends);
     let words: Vec<OsString> =
         words[..end.unwrap_or(words.len())].iter().map(OsString::from).collect();
-    // The name of a command group alone is also accepted.
+    // The name of a command group without a subcommand is also accepted.
     match Invocation::read(&words) {
         Ok(_) => true,
         Err(error) => matches!(
@@ -63,7 +64,7 @@ fn is_flag(flag: &str) -> bool {
     name == "version" || name == "help" || flags.any(|known| known == name)
 }
 
-/// Commands between backticks, after a prompt, or indented.
+/// The commands of a page: between backticks, after a prompt, or in an indented line.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -76,7 +77,7 @@ fn commands(text: &str) -> Vec<String> {
     found
 }
 
-/// Commands of other programs.
+/// Words in documents that look like dockbridge's flags but belong to other programs.
 const FOREIGN: &[&str] = &[
     "--storage-opt",
     "--ip-forward=false",

@@ -54,13 +54,14 @@ struct Row {
     held: Held,
 }
 
-/// The source of a figure: a text in a file, or a reason why there is none here.
+/// The source of a figure in a document: a text in a file, or a reason why no file of this repository has it.
 enum Held {
     By(&'static str, &'static str),
     Not,
 }
 
-/// `== PAGE`, then `WORDS OF THE PAGE <- FILE: TEXT IN IT` or `WORDS -- REASON`.
+/// Reads `figures.txt`: a line `== PAGE`, then lines `WORDS OF THE PAGE <- FILE: TEXT IN IT` or `WORDS --
+/// REASON`.
 fn rows() -> Vec<Row> {
     let mut page = "";
     let mut rows = Vec::new();
@@ -100,7 +101,7 @@ fn figures(text: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The text without blocks of code, as one line.
+/// The text of a page without blocks of code, as one line.
 fn text_of(page: &str) -> String {
     let mut fenced = false;
     let mut words = Vec::new();

@@ -1,4 +1,4 @@
-//! Which modules may use which foreign crates and types.
+//! Tests that only the allowed modules use certain foreign crates and types.
 
 use super::{hold, shipped, source::PathUse};
 
@@ -13,7 +13,8 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "CRI types",
         paths: &["crate::wire::cri"],
-        // `check` is a client of the socket. `app` passes the services to the listener.
+        // The module `check` is a client of dockbridge's CRI socket. The module `app` passes the gRPC
+        // services to the listener.
         only: &[
             "wire::cri",
             "translate::parse",
@@ -44,7 +45,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "gRPC",
         paths: &["tonic", "tonic_prost", "prost"],
-        // CRIU's images are encoded like messages of gRPC.
+        // CRIU's image files are encoded with protobuf, like the messages of gRPC.
         only: &[
             "wire::cri",
             "wire::nri",
@@ -66,7 +67,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "other programs",
         paths: &["std::process::Command", "tokio::process", "std::os::unix::process::CommandExt"],
-        // The runtime replaces itself with another program, which is its purpose.
+        // `dockbridge-runtime` replaces itself with runc.
         only: &["host", "oci_runtime::execute"],
     },
     Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },
@@ -93,10 +94,11 @@ const FOREIGN: [Foreign; 12] = [
     },
 ];
 
-/// Code that decides. It gets the time, random numbers and files as values.
+/// Modules whose functions depend only on their arguments. These modules get the time, random numbers and
+/// files as values.
 const PURE: [&str; 2] = ["model", "translate"];
 
-/// Names that would make a decision depend on more than its arguments.
+/// Names whose use would make a function depend on more than its arguments.
 const IMPURE: [&str; 12] = [
     "std::time::SystemTime",
     "std::time::Instant",

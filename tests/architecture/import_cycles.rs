@@ -1,4 +1,5 @@
-//! The files of a module have no import cycles. Code that two files share must be in a third one.
+//! The files of a module have no import cycles. If two files need each other's code, that code must be in a
+//! third file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,7 @@ fn no_file_leads_back_to_itself() {
     hold("files of one module that need each other", &circles);
 }
 
-/// The modules that paths from a module reach, in any number of steps.
+/// The modules that a module imports, directly or through other modules.
 fn reached(
     from: &[String],
     leads: &BTreeMap<Vec<String>, BTreeSet<Vec<String>>>,
@@ -48,8 +49,8 @@ fn reached(
     reached
 }
 
-/// The file to which a path leads: the longest module path at its start. The crate's root and the file of a
-/// module itself only declare modules, so they do not count.
+/// The module that an import path names: the longest module path at the start of the import path. The crate's
+/// root and the file `mod.rs` of a module only declare modules, so imports of them do not count.
 fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<String>> {
     let (first, rest) = path.segments.split_first()?;
     if first != "crate" {

@@ -2,9 +2,9 @@
 
 use super::source::PathUse;
 
-/// Every module with its level. An import must lead to a lower level.
+/// Every module with its level. A module may import only from modules of a lower level.
 pub(crate) const LEVELS: [(&str, u8); 34] = [
-    // All modules may use the list of error kinds.
+    // All modules may use the module `error`, which lists the kinds of errors.
     ("error", 0),
     ("model", 1),
     ("wire", 1),
@@ -37,13 +37,13 @@ pub(crate) const LEVELS: [(&str, u8); 34] = [
     ("bug_report", 10),
     ("cli", 11),
     ("main", 12),
-    // Declares the modules.
+    // `lib.rs` declares the other modules.
     ("lib", 13),
-    // The crate, as `main` names it.
+    // The crate itself, which `main.rs` imports as `dockbridge`.
     ("dockbridge", 13),
 ];
 
-/// The module to which a path leads, if it is one of ours.
+/// The top-level module that a path names, if the module is in this crate.
 pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
         [first, module, ..] if first == "crate" && level(module).is_some() => Some(module),
@@ -51,7 +51,7 @@ pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     }
 }
 
-/// The level of a module; none if it is not one of ours.
+/// The level of a module; none if the module is not in this crate.
 pub(crate) fn level(module: &str) -> Option<u8> {
     LEVELS.iter().find(|(name, _)| *name == module).map(|row| row.1)
 }

@@ -11,9 +11,10 @@ use super::hold;
 
 /// One Markdown file.
 pub(crate) struct Page {
-    /// Relative to the crate's root, e.g. `docs/guides/k3s.md`.
+    /// The page's path relative to the crate's root, e.g. `docs/guides/k3s.md`.
     pub(crate) path: PathBuf,
-    /// The text without code: blocks between fences, indented blocks, and spans between backticks.
+    /// The page's text without code. Code is in blocks between fences, indented blocks, and spans between
+    /// backticks.
     pub(crate) prose: String,
 }
 
@@ -82,7 +83,7 @@ impl Page {
         (!known.contains(heading)).then_some("the file has no such heading")
     }
 
-    /// The anchors of its headings, as GitHub and mdBook make them.
+    /// The anchors of the page's headings, as GitHub and mdBook make them.
     fn headings(&self) -> BTreeSet<String> {
         let lines = self.prose.lines().filter(|line| line.starts_with('#'));
         lines.map(|line| anchor(line.trim_start_matches('#').trim())).collect()

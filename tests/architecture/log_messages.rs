@@ -1,5 +1,6 @@
 //! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row
-//! is such a message. Messages of refused requests in `docs/compatibility.md` are those of the code.
+//! is a message that the code logs. `docs/compatibility.md` quotes the errors of refused requests as they are
+//! in the code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -17,7 +18,8 @@ fn every_warning_and_error_is_documented() {
     hold("docs/log-messages.md and the code differ", &missing.chain(left).collect::<Vec<_>>());
 }
 
-/// The table quotes messages with `…` for what differs. The code may join a message from two texts.
+/// The table in `docs/compatibility.md` quotes errors and has `…` in place of parts that vary. The code may
+/// join an error from two texts.
 #[test]
 fn refusals_are_quoted_as_the_code_has_them() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");
@@ -47,7 +49,8 @@ fn logged() -> BTreeSet<String> {
     let files = shipped();
     let all = files.iter().flat_map(|file| texts(&file.tokens));
     let logged = all.filter(|text| matches!(text.kind, "warn" | "error"));
-    // Texts about flags that are accepted without an effect. docs/configuration.md lists these flags.
+    // `{warning}` stands for warnings about flags that dockbridge accepts without an effect.
+    // docs/configuration.md lists these flags.
     let found: BTreeSet<String> =
         logged.map(|text| text.text).filter(|text| text != "{warning}").collect();
     assert!(found.len() > 50, "the messages were not found");
@@ -57,7 +60,7 @@ fn logged() -> BTreeSet<String> {
 /// The first cells of the page's tables, without backticks.
 fn rows(page: &str) -> BTreeSet<String> {
     let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
-    // A cell that contains backticks is between double backticks.
+    // A cell whose text contains backticks begins and ends with two backticks.
     cells.map(|(message, _)| message.trim_matches('`').to_owned()).collect()
 }
 

@@ -7,7 +7,8 @@ use super::{
     source::{File, PathUse},
 };
 
-/// The conversions of `translate` that a module may use. A module that is not listed may use none.
+/// The submodules of `translate` (conversions) that a module may use. A module that is not listed may use
+/// none of them.
 const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("engine", &["observe"]),
     ("nri", &["parse", "render", "nri", LIMITS]),
@@ -19,14 +20,15 @@ const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("app", &["parse", "plan", "observe", "render"]),
 ];
 
-/// The limits of a container have one file for each interface, which reads and writes all fields. So each
-/// conversion may use them, and they use of the conversions only what is not about a field.
+/// `translate::limits` converts a container's limits. `translate::limits` has one file for each interface,
+/// which reads and writes all fields. So each conversion may use `limits`, and `limits` uses only the modules
+/// of other conversions that are not about a field.
 const LIMITS: &str = "limits";
 
-/// Modules of the conversions that the limits may use.
+/// Modules of other conversions that `translate::limits` may use.
 const NOT_ABOUT_FIELDS: [&str; 3] = ["error", "text", "owners"];
 
-/// Imports that the levels allow, but that are still wrong.
+/// Imports that the levels of the modules allow, but that are forbidden for the given reason.
 const NEVER: [(&str, &str, &str); 4] = [
     ("network", "pause", "it gets a namespace as a value"),
     ("network", "translate", "it never knows Docker or the CRI"),

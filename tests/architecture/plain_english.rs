@@ -30,7 +30,7 @@ fn messages_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// Also in tests, scripts, units of systemd and interface definitions.
+/// Also checks the comments of tests, scripts, units of systemd and interface definitions.
 #[test]
 fn comments_are_in_plain_english() {
     let mut breaches = Vec::new();
@@ -49,7 +49,7 @@ fn comments_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// A file, or all files below a directory, without recorded data.
+/// The path itself if it is a file, or all files below a directory, without recorded data.
 fn files(path: &Path) -> Vec<PathBuf> {
     match fs::read_dir(path) {
         Ok(_) if ["fixtures", "corpus", "data"].iter().any(|name| path.ends_with(name)) => {
@@ -81,7 +81,7 @@ fn comments(text: &str, mark: &str) -> Vec<(usize, String)> {
     comments
 }
 
-/// Each construction that was found, with the words around it.
+/// Each forbidden construction in a text, with the words around it.
 fn found(prose: &str) -> Vec<String> {
     let words: Vec<&str> = prose.split_whitespace().collect();
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
@@ -119,7 +119,7 @@ fn constructions_are_found_across_lines() {
     assert!(found[0].starts_with("What is no problem"), "{found:?}");
 }
 
-/// After these words the construction is common English.
+/// After these words, `else` is common English.
 const BEFORE_ELSE: [&str; 8] =
     ["everything", "nothing", "something", "anything", "somebody", "anybody", "everybody", "what"];
 const CONSTRUCTIONS: &[&str] = &[

@@ -7,26 +7,26 @@ use super::{
     source::{is_body, is_mark, word},
 };
 
-/// No file is longer.
+/// The most lines of a source file.
 const FILE_LINES: usize = 500;
-/// Half of the files are not longer.
+/// The most lines of the median source file.
 const FILE_MEDIAN: usize = 150;
-/// No function is longer.
+/// The most lines of a function.
 const FUNCTION_LINES: usize = 80;
-/// Half of the functions are not longer.
+/// The most lines of the median function.
 const FUNCTION_MEDIAN: usize = 10;
-/// Nine of ten functions are not longer.
+/// Nine of ten functions have at most this many lines.
 const FUNCTION_NINTH: usize = 30;
-/// README is one page, including a session.
+/// README.md is one page, including an example session.
 const README_LINES: usize = 120;
-/// A decision is a page: 60 lines of 120 columns, most of them not full.
+/// A document in docs/decisions is one page: 60 lines of 120 columns, most of them not full.
 const DECISION_LINES: usize = 60;
 const DECISION_BYTES: usize = 5_000;
 
 #[test]
 fn readme_stays_a_page() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    // Marks for `make book-test` are not visible.
+    // HTML comments in README.md are marks for `make book-test` and are not visible.
     let lines = text.lines().filter(|line| !line.starts_with("<!--")).count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
 }
@@ -93,7 +93,7 @@ fn functions_stay_small() {
     assert!(ninth <= FUNCTION_NINTH, "one function in ten has more than {ninth} lines");
 }
 
-/// Calls `found` with name, line and length of every function with a body. The length includes the
+/// Calls `found` with name, line and length of every function with a body. A function's length includes its
 /// signature.
 fn functions(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize, usize)) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();

@@ -1,5 +1,5 @@
-//! Reads Rust files as tokens, with their line numbers. Comments, the content of texts and `#[cfg(test)]`
-//! items are left out.
+//! Reads Rust files as tokens, with their line numbers. Skips comments, the content of string literals and
+//! `#[cfg(test)]` items.
 
 use std::{fs, path::Path};
 
@@ -7,30 +7,31 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// One Rust file.
 pub(crate) struct File {
-    /// Relative to the crate's root, e.g. `src/engine/client.rs`.
+    /// The file's path relative to the crate's root, e.g. `src/engine/client.rs`.
     pub(crate) path: String,
     /// The text.
     pub(crate) text: String,
-    /// The tokens, without `#[cfg(test)]` items.
+    /// The file's tokens, without `#[cfg(test)]` items.
     pub(crate) tokens: TokenStream,
 }
 
-/// A path in the code, e.g. `crate::model::id`, and its place.
+/// A Rust path in the code, e.g. `crate::model::id`, and its line.
 pub(crate) struct PathUse {
-    /// The segments. `super` is resolved, so the path begins with `crate` or a foreign name.
+    /// The path's segments. `super` is resolved, so the first segment is `crate` or the name of another
+    /// crate.
     pub(crate) segments: Vec<String>,
-    /// Counted from 1.
+    /// The line of the path, counted from 1.
     pub(crate) line: usize,
 }
 
 impl File {
-    /// Reads a text as the file at `path`.
+    /// Parses `text` as the content of a Rust file at `path`.
     pub(crate) fn new(path: &str, text: String) -> Self {
         let tokens = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
         Self { path: path.to_owned(), text, tokens: without_tests(tokens) }
     }
 
-    /// Whether the file has only tests, or entry points for `make fuzz`, which are not in a release either.
+    /// Whether the file is not in a release: it has only tests, or entry points for `make fuzz`.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.path.rsplit('/').next();
         matches!(name, Some("tests.rs" | "fuzz.rs")) || self.path.contains("/tests/")
@@ -51,7 +52,7 @@ impl File {
         self.module_path().first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
 
-    /// Every path with at least two segments, also in uses and macro arguments.
+    /// Every Rust path with at least two segments in the file, also in `use` items and macro arguments.
     pub(crate) fn paths(&self) -> Vec<PathUse> {
         let mut found = Vec::new();
         collect_paths(&self.tokens, &mut found);
@@ -62,7 +63,7 @@ impl File {
         found
     }
 
-    /// All tokens with their lines, depth first, without the brackets of groups.
+    /// All tokens of the file with their lines, depth first, without brackets.
     pub(crate) fn flat(&self) -> Vec<(String, usize)> {
         let mut out = Vec::new();
         flatten(&self.tokens, &mut out);
@@ -95,7 +96,7 @@ pub(crate) fn is_mark(tree: Option<&TokenTree>, mark: char) -> bool {
     matches!(tree, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
 }
 
-/// The identifier, if it is one.
+/// The text of the token, if it is an identifier.
 pub(crate) fn word(tree: Option<&TokenTree>) -> Option<String> {
     match tree {
         Some(TokenTree::Ident(ident)) => Some(ident.to_string()),
@@ -167,7 +168,7 @@ fn collect_paths(tokens: &TokenStream, found: &mut Vec<PathUse>) {
     }
 }
 
-/// Reads the path that begins at `index` and follows `prefix`. Returns the index after it.
+/// Reads the Rust path that begins at `index`, and puts `prefix` before it, and returns the index after it.
 fn path_at(
     trees: &[TokenTree],
     mut index: usize,
@@ -195,7 +196,7 @@ fn path_at(
     index
 }
 
-/// Reads `{a, b::c}` after a path.
+/// Reads the paths in a group `{a, b::c}` that follows `prefix`.
 fn group_of(group: &Group, prefix: &[String], found: &mut Vec<PathUse>) {
     let inner: Vec<TokenTree> = group.stream().into_iter().collect();
     let mut index = 0;
@@ -212,7 +213,7 @@ fn is_separator(trees: &[TokenTree], index: usize) -> bool {
     is_mark(trees.get(index), ':') && is_mark(trees.get(index + 1), ':')
 }
 
-/// Resolves `self` and `super` with the module in which a path is.
+/// Resolves `self` and `super` at the start of a path that is in `module`.
 fn absolute(module: &[String], segments: Vec<String>) -> Vec<String> {
     let climbs = segments.iter().take_while(|segment| *segment == "super").count();
     let begins_here = segments.first().is_some_and(|first| first == "self");

@@ -1,12 +1,13 @@
-//! Measures what the filter for authorities costs. It makes 100,000 of the smallest calls with the filter
-//! and as many without, over one connection to one server that only answers. The connection's code is that
-//! of dockbridge. Its filter has a switch, which changes between short blocks of calls, in the order off,
-//! on, on, off or the reverse. So both share the thread, the memory and all other work of the machine. For
-//! comparison, blocks without the filter are compared with each other in the same way: their difference is
-//! the error of the machine. The measured value is the processor time of the server's thread.
+//! Measures the cost of dockbridge's filter for `:authority` headers. The benchmark makes 100,000 of the
+//! smallest calls with the filter and 100,000 without it, over one connection to a server that only answers.
+//! The connection uses dockbridge's code. The benchmark switches the filter between short blocks of calls, in
+//! the order off, on, on, off or the reverse. So calls with and without the filter share the thread, the
+//! memory and all other work of the machine. Blocks without the filter are also compared with each other in
+//! the same way: their difference is the error of the measurement. The measured value is the processor time
+//! of the server's thread.
 //!
-//! Runs on any machine: `cargo run --profile measure --example authorities`. `REQUESTS` changes the number
-//! of calls.
+//! This benchmark runs on any machine: `cargo run --profile measure --example authorities`. `REQUESTS`
+//! changes the number of calls.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +18,7 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
-// Their own tests cannot be found from here.
+// rustfmt would not find the test modules of these files.
 #[rustfmt::skip]
 #[path = "../../src/rpc/connection.rs"]
 mod connection;
@@ -26,7 +27,7 @@ mod connection;
 mod filter;
 mod wanted;
 
-/// The parts of the program that the connection's code uses.
+/// The items of the crate that `connection.rs` uses.
 mod host {
     pub(crate) use dockbridge::host::readiness;
 }
@@ -37,8 +38,8 @@ mod authority_filter {
 
     use super::filter;
 
-    /// Whether connections filter what they read. Change it only between calls, so that whole frames are
-    /// treated alike.
+    /// Whether connections filter the bytes that they read. The filter's switch changes only between calls,
+    /// so that no frame is filtered in part.
     pub(super) static IS_ON: AtomicBool = AtomicBool::new(true);
 
     #[derive(Debug, Default)]
@@ -92,7 +93,8 @@ fn main() {
     let requests = env::var("REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let folder = tempfile::tempdir().unwrap();
     let mut served = Served::start(folder.path());
-    // The first calls are slower: pages, tables and the client's caches.
+    // The first calls are not measured: they are slower, because memory pages, tables and the client's caches
+    // are new.
     served.call(requests / 10, true);
     let (mut filtered, mut control) = (Arm::default(), Arm::default());
     for round in 0..requests / (2 * BLOCK) {
@@ -106,7 +108,8 @@ fn main() {
     wanted::at_most("more with the filter, %, at most", more + 2.0 * error, 2.0);
 }
 
-/// Blocks without the filter and blocks to compare with them, in groups of four: two of each.
+/// Times of blocks without the filter and of the blocks that are compared with them, in groups of four
+/// blocks: two of each kind.
 #[derive(Default)]
 struct Arm {
     without: Vec<f64>,
@@ -168,7 +171,7 @@ fn mean(figures: &[f64]) -> f64 {
 struct Served {
     runtime: Runtime,
     client: RuntimeServiceClient<Channel>,
-    /// The kernel's file with the times of the server's thread.
+    /// The file in `/proc` with the processor time of the server's thread.
     account: PathBuf,
 }
 
@@ -194,7 +197,8 @@ impl Served {
         Self { runtime, client: RuntimeServiceClient::new(channel), account }
     }
 
-    /// Milliseconds of the server's thread for this number of calls, one after the other.
+    /// Makes this number of calls, one after the other, and returns the processor time of the server's thread
+    /// in milliseconds.
     fn call(&mut self, requests: usize, is_on: bool) -> f64 {
         IS_ON.store(is_on, Relaxed);
         let before = self.used();
@@ -247,6 +251,6 @@ impl Service<http::Request<Body>> for Answers {
     }
 }
 
-/// Short compared with the duration of other work on the machine.
+/// The number of calls in a block, which is short compared with the duration of other work on the machine.
 const BLOCK: usize = 250;
 const OPENING: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
-//! Many pods at once, as after a drain: the time from the first call until all are running, and until all
-//! are removed. They are compared with the same engine calls and plugin runs at once, and with the
-//! processor time.
+//! Starts many pods at once, as after the drain of another node. Measures the time until all pods are
+//! running, until all pods are removed, and the processor time, and compares the times with the same engine
+//! calls and plugin runs at once without dockbridge.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -16,12 +16,12 @@ use crate::{
 
 type Seconds = BTreeMap<&'static str, f64>;
 
-/// Thirty pods with two containers each, several times.
+/// Measures thirty pods with two containers each, several times.
 pub(crate) async fn measure(stage: &Stage, raw: &RawLife) -> Outcome {
     let pods = amount("BURST", 30);
     let (mut table, mut used) = (Table::default(), Vec::new());
     let watch = Watch::of(stage).await?;
-    // As in all benchmarks, the first round is not counted.
+    // The first round only warms caches and is not counted.
     for round in 0..=amount("BURSTS", 5) {
         let mut times = Table::default();
         let ours = ours(stage, &watch, (round, pods), &mut times).await?;

@@ -10,7 +10,7 @@ use crate::{
     table::Table,
 };
 
-/// Runs `true` many times, alternating.
+/// Runs `true` many times, alternating between ExecSync and direct engine calls.
 pub(crate) async fn measure(stage: &Stage, engine: &RawEngine) -> Outcome<Table> {
     let pod = stage.recipes.pod("commands");
     let sandbox = stage.cri.run(&pod).await?;
@@ -19,7 +19,8 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine) -> Outcome<Table>
     let mut table = Table::default();
     for round in 0..=amount("COMMANDS", 100) {
         let mut times = Table::default();
-        // The second one finds warm caches, so they alternate.
+        // The second measurement of a round finds warm caches, so each of the two ways comes second in every
+        // other round.
         for turn in 0..2 {
             let begun = Instant::now();
             if (round + turn) % 2 == 0 {

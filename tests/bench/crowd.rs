@@ -1,4 +1,5 @@
-//! Sixty pods with two containers each: how long reads take with them, and how much memory they need.
+//! Measures how long the CRI's read calls take, and how much memory dockbridge needs, with sixty pods of two
+//! containers each.
 
 use std::{fs, time::Instant};
 
@@ -17,7 +18,7 @@ use crate::{
     wanted,
 };
 
-/// Fills the node, reads, prints the memory, and removes the pods.
+/// Starts the pods, measures the read calls, prints dockbridge's memory, and removes the pods.
 pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri>) -> Outcome {
     let pods = amount("PODS", 60);
     let before = resident(stage)?;
@@ -54,7 +55,7 @@ pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri
     Ok(())
 }
 
-/// Runs the pods. Returns the ids of each sandbox and of its last container.
+/// Starts the pods, and returns the id of each sandbox and the id of its last container.
 async fn fill(stage: &Stage, cri: &Cri, pods: u32) -> Outcome<Vec<(String, String)>> {
     let mut crowd = Vec::new();
     for number in 0..pods {
@@ -109,7 +110,7 @@ async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     filesystem(who, cri, table).await
 }
 
-/// Not every server has statistics of pods and metrics.
+/// Measures the calls for statistics and metrics of pods, which not every CRI server has.
 async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     let step = Instant::now();
     cri.all_stats(None).await?;
@@ -136,7 +137,8 @@ async fn filesystem(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome 
     Ok(())
 }
 
-/// The requests that a server without its own state would have to send for each of these.
+/// Measures the engine requests that a CRI server without its own copy of the state would send for each read
+/// call.
 async fn raw_reads(engine: &RawEngine, ids: (&str, &str), table: &mut Table) -> Outcome {
     let questions = [
         ("ListPodSandbox", "/containers/json?all=1".to_owned()),
@@ -166,6 +168,6 @@ fn resident(stage: &Stage) -> Outcome<f64> {
     Ok(f64::from(kilobytes) * 1.024 / 1000.0)
 }
 
-/// Waits without using processor time, and stops at once on SIGTERM. The processor time of a loop that counts
-/// seconds would be part of the measurement.
+/// Waits without using processor time, and stops at once on SIGTERM. A shell loop that counts seconds would
+/// add its own processor time to the measurement.
 const QUIET: &str = "trap 'exit 0' TERM; sleep 1000000 & wait $!";

@@ -1,4 +1,5 @@
-//! Processor time of the daemons while kubelet polls, and while it does not.
+//! Measures the processor time of dockbridge and the engine's daemons while a kubelet polls dockbridge, and
+//! without polling.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,8 @@ use crate::{
     wanted,
 };
 
-/// Measures them for a minute each, while the pods run. If there is a peer, it has the same number of pods.
+/// Measures a minute with polling and a minute without, while the pods run. The peer (another CRI endpoint),
+/// if there is one, has the same number of pods.
 pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     let length = Duration::from_secs(amount("POLLING", 60));
     let watch = Watch::of(stage).await?;
@@ -52,7 +54,7 @@ pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     Ok(())
 }
 
-/// Which processes belong to which daemon.
+/// Finds the processes of each daemon.
 #[derive(Debug)]
 pub(crate) struct Watch {
     names: Vec<&'static str>,
@@ -60,7 +62,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Dockbridge, the engine's daemons, and the peer.
+    /// Watches dockbridge, the engine's daemons, and the peer.
     pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let mut known = BTreeMap::new();
         known.extend(stage.bridge.pid().map(|pid| (pid, "dockbridge")));
@@ -75,7 +77,8 @@ impl Watch {
         Ok(Self { names, known })
     }
 
-    /// Prints the time that each used per minute. Returns the sum of those that serve dockbridge.
+    /// Prints the processor time of each daemon per minute, and returns the sum of the daemons that serve
+    /// dockbridge's pods.
     async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
         // Waits until earlier work has ended.
         sleep(Duration::from_secs(3)).await;
@@ -90,20 +93,21 @@ impl Watch {
         let mut sum = 0.0;
         for name in &self.names {
             print!("{:>12.2}", used(name));
-            // The peer's own daemon does the work of dockbridge and the engine together.
+            // The sum is compared with the peer's daemon, which does the work of dockbridge and the engine
+            // together.
             sum += if *name == PEER { 0.0 } else { used(name) };
         }
         println!("{sum:>12.2}{:>12.2}", used(SHIMS));
         Ok(sum)
     }
 
-    /// Seconds so far, including children that were waited for.
+    /// The processor seconds of each daemon so far, including its reaped child processes.
     pub(crate) fn used(&self) -> Outcome<BTreeMap<&'static str, f64>> {
         let mut used = BTreeMap::from([(MACHINE, machine()?)]);
         for entry in fs::read_dir("/proc")?.flatten() {
             let name = entry.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            // The process may have ended.
+            // A process that has ended since the directory was read is skipped.
             let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
             let (owner, seconds) = self.attribute(pid, &stat)?;
             if let Some(owner) = owner {
@@ -122,25 +126,26 @@ impl Watch {
             shim if shim.starts_with("containerd-shim") => Some(SHIMS),
             _ => None,
         });
-        // User and system time, and the same of children.
+        // The four fields are the user and system time of the process and of its reaped children.
         let ticks = tail.split(' ').skip(11).take(4).map(str::parse::<u32>);
         let ticks = ticks.sum::<Result<u32, _>>()?;
         Ok((owner, f64::from(ticks) / TICKS))
     }
 }
 
-/// Seconds that all processors were busy so far: user, nice and system time.
+/// The seconds for which all processors together were busy so far: user, nice and system time.
 fn machine() -> Outcome<f64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let ticks = stat.split_whitespace().skip(1).take(3).map(str::parse::<u32>);
     Ok(f64::from(ticks.sum::<Result<u32, _>>()?) / TICKS)
 }
 
-/// All processes, also those that belong to no daemon.
+/// The row with the processor time of all processes, also of processes that belong to no daemon.
 const MACHINE: &str = "machine";
-/// The process of the other CRI endpoint, if one is given.
+/// The row of the other CRI endpoint's process, if `PEER` is set.
 const PEER: &str = "peer";
-/// The engine's shims, one for each pod or container. They are not daemons, so they are not in the sum.
+/// The row of containerd's shims, one for each pod or container. Shims are not daemons, so the sum excludes
+/// them.
 const SHIMS: &str = "shims";
 /// The kernel reports processor time in hundredths of a second.
 const TICKS: f64 = 100.0;

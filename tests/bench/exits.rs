@@ -1,5 +1,5 @@
-//! The time from the end of a process to the event about it: for a client of the CRI, and for a client of
-//! the engine's own events.
+//! Measures the time from the end of a container's process to the event about it, for a client of
+//! dockbridge's CRI events, and for a client of the engine's own events.
 
 use std::time::{Duration, Instant};
 
@@ -25,12 +25,12 @@ use crate::{
     table::Table,
 };
 
-/// Ends one container after the other, in a pod that remains.
+/// Ends one container after the other in the same pod.
 pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     let pod = stage.recipes.pod("exits");
     let sandbox = stage.cri.run(&pod).await?;
     let mut table = Table::default();
-    // As in all benchmarks, the first round is not counted.
+    // The first round only warms caches and is not counted.
     for round in 0..=amount("EXITS", 30) {
         let main = stage.recipes.sleeper(&format!("ends{round}"));
         let id = stage.cri.create(&sandbox, &main, &pod).await?;
@@ -47,9 +47,9 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     stage.cri.end(&sandbox).await
 }
 
-/// One end, as usual for workloads: the process ends by itself after a signal. The first time starts when
-/// the signal is sent here; the second when the engine says that the process ended, which is a little
-/// later.
+/// Ends a container as usual for workloads: its process exits by itself after a signal. The first time starts
+/// when this function sends the signal; the second time starts when the process ended, according to the
+/// engine.
 async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome {
     let request = cri::GetEventsRequest {};
     let mut told = cri.runtime.clone().get_container_events(request).await?.into_inner();

@@ -1,8 +1,9 @@
-//! What port forwarding costs: bytes through a SPDY connection and a relay, compared with the same bytes
-//! through a plain TCP proxy, alternating in one run. Both use the same pod, which sends or receives zeros,
-//! and a client that does as little as possible.
+//! Measures the cost of port forwarding: sends bytes through dockbridge's SPDY code and, for comparison, the
+//! same bytes through a plain TCP proxy, alternating in one run. SPDY and the proxy use the same TCP server,
+//! which sends or receives zeros, and a client that does as little as possible.
 //!
-//! Runs on any machine: `cargo bench --bench forward`. `MEGABYTES` and `ROUNDS` change the amounts.
+//! This benchmark runs on any machine: `cargo bench --bench forward`. `MEGABYTES` and `ROUNDS` change the
+//! amounts.
 
 #![allow(
     clippy::unwrap_used,
@@ -64,7 +65,8 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// A server that receives everything, or sends this number of bytes; twice.
+/// A TCP server that receives all bytes of a connection, or sends `bytes` bytes. The server serves two
+/// connections.
 fn pod(way: Way, bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -124,7 +126,7 @@ fn sandbox() -> SandboxRecord {
     }
 }
 
-/// MB/s through one pair of streams.
+/// The speed of one forwarded connection over SPDY, in MB/s.
 fn over_spdy(server: SocketAddr, pod: SocketAddr, way: Way, bytes: usize) -> f64 {
     let mut socket = TcpStream::connect(server).unwrap();
     socket.set_nodelay(true).unwrap();
@@ -143,7 +145,8 @@ fn over_spdy(server: SocketAddr, pod: SocketAddr, way: Way, bytes: usize) -> f64
     bytes as f64 / 1e6 / begun.elapsed().as_secs_f64()
 }
 
-/// The error and the data stream of one connection, without a dictionary.
+/// The SPDY frames that open the error stream and the data stream of one forwarded connection, compressed
+/// without a dictionary.
 fn opening(port: u16) -> Vec<u8> {
     let mut deflater = Compress::new(Compression::fast(), true);
     let mut frames = Vec::new();
@@ -163,7 +166,7 @@ fn opening(port: u16) -> Vec<u8> {
     frames
 }
 
-/// Reads frames until the data stream has ended.
+/// Reads SPDY frames until the data stream has ended.
 fn until_ended(socket: &mut TcpStream) {
     let mut buffer = vec![0; 4 * CHUNK];
     let (mut skip, mut held) = (0, 0);

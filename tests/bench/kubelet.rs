@@ -17,14 +17,14 @@ use crate::support::{
     failure::{Failure, Outcome},
 };
 
-/// A kubelet that makes calls until it is dropped.
+/// Makes kubelet's calls in the background until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Kubelet {
     mind: Arc<Mind>,
     loops: JoinSet<()>,
 }
 
-/// The calls, and how many seconds it waits after the answer.
+/// The calls of a kubelet with default settings, and how many seconds it waits after each answer.
 const HABITS: [(Question, u64); 9] = [
     (Question::Lists, 1),
     (Question::Housekeeping, 2),
@@ -37,22 +37,22 @@ const HABITS: [(Question, u64); 9] = [
     (Question::Lists, 60),
 ];
 
-/// Calls of kubelets with features that are off by default.
+/// The calls that kubelet makes only with features that are off by default.
 const FEATURES: [(Question, u64); 2] = [(Question::PodStatistics, 10), (Question::Metrics, 10)];
 
 #[derive(Clone, Copy, Debug)]
 enum Question {
-    /// All pods, containers and images.
+    /// Lists all pods, containers and images.
     Lists,
     /// The running pods and containers.
     Housekeeping,
     Status,
     Version,
-    /// For evictions and summaries.
+    /// The statistics that kubelet needs for evictions and its summary API.
     Statistics,
     /// The images' file system, and whether containers use another one.
     Disks,
-    /// The log path of every running container.
+    /// The statuses of all running containers, from which kubelet takes the log paths.
     Rotation,
     Images,
     PodStatistics,
@@ -81,13 +81,13 @@ impl Kubelet {
         self
     }
 
-    /// How many rounds of calls have finished.
+    /// How many calls of the schedule have finished.
     #[allow(dead_code, reason = "the soak asks")]
     pub(crate) fn asked(&self) -> u64 {
         self.mind.asked.load(Ordering::Relaxed)
     }
 
-    /// Fails if a call failed.
+    /// Returns the error of a failed call, if there was one.
     pub(crate) fn is_content(&self) -> Outcome {
         match &*self.mind.refused.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(refusal) => Err(Failure(format!("kubelet was refused: {refusal}"))),
@@ -153,7 +153,7 @@ impl Mind {
     async fn rotation(&self) -> Answer {
         for container in self.cri.containers().await? {
             if container.state() == cri::ContainerState::ContainerRunning {
-                // The container may have been removed.
+                // The container may have been removed since the list.
                 unless(Code::NotFound, self.cri.container(&container.id).await)?;
             }
         }
@@ -161,7 +161,7 @@ impl Mind {
     }
 }
 
-/// Ignores errors with this code.
+/// Ignores an error with the code `code`.
 fn unless<T>(code: Code, answer: Result<T, Refused>) -> Answer {
     match answer {
         Err(refused) if refused.code != code => Err(refused),

@@ -1,12 +1,13 @@
-//! What dockbridge costs: each step of a pod's life through the CRI, and commands in the pod, compared with
-//! the engine calls and plugin runs of that step. They alternate in one run, so that the load of the
-//! machine affects both in the same way. The important figures are the ratios.
+//! Measures the cost of dockbridge: it compares each step of a pod's life through the CRI, and commands in
+//! the pod, with the engine calls and CNI plugin runs of that step without dockbridge. The two alternate in
+//! one run, so that the load of the machine affects both in the same way. The important figures are the
+//! ratios of their times.
 //!
-//! Runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…` adds another
-//! CRI endpoint to the comparison (not a second dockbridge, because an engine allows only one). `ROUNDS`,
-//! `PODS` and `READS` change the amounts, `BURST` and `BURSTS` those of pods created at once. To measure
-//! only one part, set `ONLY=crowd` (reads and processor time with many pods), `ONLY=pods` (lives, bursts,
-//! our OCI runtime) or `ONLY=nri` (what NRI costs).
+//! The benchmark runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…`
+//! adds another CRI endpoint to the comparison (not a second dockbridge, because an engine allows only one).
+//! `ROUNDS`, `PODS` and `READS` change the number of repetitions, pods and reads, `BURST` how many pods are
+//! created at once, and `BURSTS` how often. To measure only one part, set `ONLY=crowd` (reads and processor
+//! time with many pods), `ONLY=pods` (lives, bursts, our OCI runtime) or `ONLY=nri` (what NRI costs).
 
 #![allow(
     clippy::unwrap_used,
@@ -83,18 +84,20 @@ async fn measure(world: &World) -> Outcome {
 
     let mut table = Table::default();
     let mut raw = RawLife::new(world, &recording);
-    // The first round warms page caches, plugin binaries and connections. It is not counted.
+    // The first round warms page caches, plugin binaries and connections, so it is not counted.
     for round in 0..=rounds {
         let mut times = Table::default();
         CriLife::new("dockbridge", &stage.cri, &stage.recipes).round(round, &mut times).await?;
-        // The raw calls must not be slowed by a dockbridge that reads the engine's events.
+        // dockbridge is frozen while the engine is called directly, because it would slow these calls by
+        // reading the engine's events.
         stage.bridge.freeze()?;
-        // Each life begins when the engine is idle.
+        // Each measured life of a pod begins when the engine is idle.
         sleep(REST).await;
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
-        // dockbridge must process the missed events before its own time is measured.
+        // dockbridge must process the events that it missed while it was frozen before its own time is
+        // measured.
         sleep(REST).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
@@ -105,8 +108,8 @@ async fn measure(world: &World) -> Outcome {
     }
     table.print("one pod, one container, on CNI");
     table.wants_ratio("RunPodSandbox", RAW, 1.1);
-    // With our OCI runtime, CNI plugins run while the pause container starts, which has no seccomp profile
-    // of Docker.
+    // With `dockbridge-runtime`, a pod starts faster: CNI plugins run while the pause container starts, and
+    // runc compiles no seccomp profile for the pause container.
     let pod_up = if world.has_oci_runtime { 0.85 } else { 1.1 };
     table.wants_ratio("pod up", RAW, pod_up);
 
@@ -121,8 +124,9 @@ async fn measure(world: &World) -> Outcome {
     }
     stage.cri.clear().await?;
     stage.bridge.stop().await?;
-    // The files of the recorded pod belong to the recorder, although the other server adopted and removed
-    // the pod. An engine has one server at a time.
+    // The measured dockbridge adopted and removed the recorded pod, but the pod's files belong to the
+    // dockbridge that recorded it. So the recording dockbridge starts again to clear these files, after the
+    // measured one has ended, because an engine has one dockbridge at a time.
     recorder.bridge.spawn().await?;
     recorder.bridge.cri().await?.clear().await?;
     recorder.leaves_nothing().await?;
@@ -151,12 +155,12 @@ async fn peer() -> Outcome<Option<Cri>> {
     Cri::connect(path.as_ref()).await.map(Some)
 }
 
-/// Bytes in millions.
+/// A number of bytes in millions.
 fn megabytes(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
-/// The pause between two lives.
+/// The pause between the lives of two pods.
 const REST: Duration = Duration::from_millis(200);
 /// An API version that every known engine supports.
 const OLDEST: &str = "/v1.41";

@@ -1,4 +1,4 @@
-//! One pod's life, step by step, for each server that is compared.
+//! The steps of a pod's life, for each CRI server that is compared and for direct engine calls.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::{
     table::Table,
 };
 
-/// A life through a CRI endpoint.
+/// A pod's life through a CRI endpoint.
 #[derive(Debug)]
 pub(crate) struct CriLife<'a> {
     contestant: &'static str,
@@ -19,12 +19,12 @@ pub(crate) struct CriLife<'a> {
 }
 
 impl<'a> CriLife<'a> {
-    /// Lives of a server.
+    /// Lives of pods through the CRI server `contestant`.
     pub(crate) const fn new(contestant: &'static str, cri: &'a Cri, recipes: &'a Recipes) -> Self {
         Self { contestant, cri, recipes }
     }
 
-    /// Runs one life.
+    /// Runs the life of one pod.
     pub(crate) async fn round(&self, round: u32, table: &mut Table) -> Outcome {
         let (who, cri) = (self.contestant, self.cri);
         let pod = self.recipes.pod(&format!("{who}{round}"));
@@ -57,17 +57,17 @@ impl<'a> CriLife<'a> {
     }
 }
 
-/// The same life with only engine calls and plugin runs.
+/// The same pod's life with only engine calls and CNI plugin runs, without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawLife {
-    /// The engine.
+    /// The client with which the benchmark calls the engine directly.
     pub(crate) engine: RawEngine,
     plugins: Plugins,
     recording: Recording,
 }
 
 impl RawLife {
-    /// Lives made from the recorded requests.
+    /// Lives of pods that are created with the recorded requests of dockbridge.
     pub(crate) fn new(world: &World, recording: &Recording) -> Self {
         Self {
             engine: RawEngine::new(&world.docker, &recording.version),
@@ -110,7 +110,7 @@ impl RawLife {
         Ok(())
     }
 
-    /// Runs one life.
+    /// Runs the life of one pod.
     pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
         let engine = &self.engine;
         let pod = format!("raw-pod-{round}");
@@ -160,5 +160,5 @@ pub(crate) struct RawPod {
     containers: Vec<String>,
 }
 
-/// The name of the rows without a server.
+/// The name of the measurements without a CRI server.
 pub(crate) const RAW: &str = "raw";

@@ -1,9 +1,9 @@
-//! What container logs cost: how many bytes of the engine's log dockbridge converts to CRI lines in a
-//! second, and its processor time as a share of the engine's for the same lines. The engine limits the
-//! first row, dockbridge the second.
+//! Measures the cost of container logs: how many bytes of the engine's log dockbridge converts to CRI lines
+//! in a second, and dockbridge's processor time as a share of the engine's time for the same lines. In the
+//! first row, the engine's speed is the limit, and in the second row dockbridge's.
 //!
-//! Runs in a world: `tests/env/world.sh -- cargo bench --bench logs`. `LINES` and `ROUNDS` change the
-//! amounts.
+//! The benchmark runs in a world: `tests/env/world.sh -- cargo bench --bench logs`. `LINES` and `ROUNDS`
+//! change the amounts.
 
 #![allow(
     clippy::unwrap_used,
@@ -66,7 +66,7 @@ async fn measure(world: &World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// One round.
+/// One round of the benchmark.
 struct Run<'a> {
     stage: &'a mut Stage,
     pod: &'a PodSandboxConfig,
@@ -75,8 +75,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A container writes as fast as the engine accepts the lines. Its end is shown when its log is
-    /// complete.
+    /// Measures while a container writes as fast as the engine accepts the lines. dockbridge shows the
+    /// container's exit when its CRI log is complete.
     async fn beside_the_writer(&self) -> Outcome {
         let lines = amount("LINES", 3_000_000);
         let (before, begun) = (self.used()?, Instant::now());
@@ -96,10 +96,11 @@ impl Run<'_> {
         self.end(&id, &log).await
     }
 
-    /// dockbridge is started when everything was written. Measured from the first bytes that it writes to
-    /// the last. Its processor time includes its start.
+    /// Starts dockbridge after the container has written everything. Measures the time from the first bytes
+    /// that dockbridge writes to the last. dockbridge's processor time includes its start.
     async fn afterwards(&mut self) -> Outcome {
-        // Fewer than the engine keeps while nobody reads.
+        // These lines fit into the engine's five log files, so the engine deletes none before dockbridge
+        // reads them.
         let lines = amount("LINES", 3_000_000).min(400_000);
         let before = self.used()?[1];
         let line = format!("until [ -e /go ]; do usleep 10000; done; {}", writing(lines));
@@ -108,7 +109,7 @@ impl Run<'_> {
         self.stage.bridge.kill().await?;
         let until_done = "touch /go; until [ -e /done ]; do usleep 10000; done";
         self.stage.engine.inside(&id, until_done).await?;
-        // The last lines are still between the shim and the engine's file.
+        // Waits until the engine has written the container's last lines to its file.
         sleep(Duration::from_secs(1)).await;
         let engine = self.used_by_engine()? - before;
         let path = log.path().to_owned();
@@ -150,14 +151,15 @@ impl Run<'_> {
 /// The processor time of a process with all its threads.
 fn seconds(pid: u32) -> Outcome<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may contain any characters. After it, there are only single words.
+    // The process name in parentheses may contain any characters. After the last parenthesis, the fields of
+    // the file are single words.
     let words: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = words[11].parse::<u32>()? + words[12].parse::<u32>()?;
     Ok(f64::from(ticks) / TICKS)
 }
 
-/// Watches a file until it no longer changes. Returns the bytes at the start, and the time from then to the
-/// last change.
+/// Watches a file until it no longer changes. Returns the file's size at the start, and the time from the
+/// start to the last change.
 fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     let begun = Instant::now();
     let (mut first, mut seen) = (None, (0, begun));
@@ -174,7 +176,7 @@ fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     Ok((length, seen.1.duration_since(at)))
 }
 
-/// The bytes that the engine wrote for a log that must be complete.
+/// The bytes that the engine wrote for `lines` lines. Fails if the CRI log does not have all of them.
 fn engines_bytes(log: &CriLog, lines: u64) -> Outcome<u64> {
     let mut found = 0;
     log.each(|_| {
@@ -198,7 +200,7 @@ fn row(name: &str, bytes: u64, took: Duration, [pump, engine]: [f64; 2]) {
     println!("{name:<30}{megabytes:>8.0}{rate:>8.0}{pump:>8.2}{engine:>8.2}{ratio:>8.2}");
 }
 
-/// A line of the usual length.
+/// A log line of a usual length.
 const TEXT: &str =
     "2026-01-01T00:00:00Z info request served method=GET path=/api/v1/items/4711 code=200 ms=12";
 /// The kernel reports processor time in hundredths of a second.

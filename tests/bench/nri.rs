@@ -1,5 +1,6 @@
-//! What NRI costs: lives of pods with NRI off, with NRI on and no plugin, and with a plugin that only reads
-//! events. An engine has one server at a time, so the two servers alternate.
+//! Measures the cost of NRI: lives of pods with NRI off, with NRI on and no plugin, and with a plugin that
+//! only reads events. An engine has one dockbridge at a time, so the dockbridge with NRI and the one without
+//! alternate.
 
 use crate::{
     amount,
@@ -9,7 +10,7 @@ use crate::{
     table::Table,
 };
 
-/// Runs the lives, alternating.
+/// Measures the lives of pods with and without NRI, alternating.
 pub(crate) async fn measure(world: &World) -> Outcome {
     let mut off = Stage::cni(world, "nri_off").await?;
     off.bridge.stop().await?;
@@ -19,7 +20,8 @@ pub(crate) async fn measure(world: &World) -> Outcome {
     for turn in 0..amount("NRI_TURNS", 10) {
         off.bridge.spawn().await?;
         off.cri = off.bridge.cri().await?;
-        // After each start of a server, the first life warms caches and connections. It is not counted.
+        // After each start of a dockbridge, the first pod only warms caches and connections, and is not
+        // counted.
         for life in 0..=LIVES {
             let counted = if life > 0 { &mut table } else { &mut Table::default() };
             live(OFF, &off, turn * 10 + life, counted).await?;
@@ -39,7 +41,7 @@ pub(crate) async fn measure(world: &World) -> Outcome {
         on.bridge.stop().await?;
     }
     table.print("what NRI costs");
-    // No cost: less than the difference between two medians of the same measurement.
+    // These limits mean "no cost": two medians of the same measurement differ by more.
     table.wants_added(ON, OFF, 1.0);
     table.wants_added(LOGGER, OFF, 2.0);
     for mut stage in [off, on] {
@@ -56,5 +58,5 @@ async fn live(who: &'static str, stage: &Stage, round: u32, table: &mut Table) -
 const OFF: &str = "off";
 const ON: &str = "idle";
 const LOGGER: &str = "logger";
-/// Lives between two starts.
+/// The number of pods between two starts of a dockbridge.
 const LIVES: u32 = 4;

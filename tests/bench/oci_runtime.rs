@@ -1,6 +1,6 @@
-//! What our OCI runtime costs for a container that does not need it, and how long its program runs before
-//! it becomes runc. The same engine calls are made with the engine's own runtime and with ours,
-//! alternating.
+//! Measures the cost of `dockbridge-runtime` for a container that does not need it, and how long
+//! `dockbridge-runtime` runs before it becomes runc. The benchmark makes the same engine calls with the
+//! engine's own runtime and with `dockbridge-runtime`, alternating.
 
 use std::{process::Command, time::Instant};
 
@@ -18,14 +18,14 @@ use crate::{
     table::Table,
 };
 
-/// Only in a world whose engine has our runtime.
+/// Measures only in a world whose engine has `dockbridge-runtime`.
 pub(crate) async fn measure(world: &World, engine: &RawEngine) -> Outcome {
     if !world.has_oci_runtime {
         return Ok(());
     }
     let rounds = amount("ROUNDS", 20);
     let (mut table, mut executions) = (Table::default(), Table::default());
-    // As in all benchmarks, the first round is not counted.
+    // The first round only warms caches and is not counted.
     for round in 0..=rounds {
         let mut times = Table::default();
         for (who, runtime) in [(OURS, RUNTIME), (RUNC, "runc")] {
@@ -51,7 +51,7 @@ pub(crate) async fn measure(world: &World, engine: &RawEngine) -> Outcome {
     Ok(())
 }
 
-/// Measures our program when it becomes `true`, and `true` alone.
+/// Measures `dockbridge-runtime` when it becomes the program `true` instead of runc, and `true` alone.
 fn execute(times: &mut Table) -> Outcome {
     for (who, command, words) in [
         (OURS, program(), &["runtime", "--dockbridge-runtime", TRUE, "state", "none"][..]),

@@ -1,4 +1,4 @@
-//! Runs the CNI plugins directly, as a client library does.
+//! Runs the CNI plugins directly, as libcni does.
 
 use std::{path::PathBuf, process::Stdio};
 
@@ -32,7 +32,7 @@ impl Plugins {
         })
     }
 
-    /// Connects a namespace. Returns the last plugin's result.
+    /// Connects a namespace, and returns the last plugin's result.
     pub(crate) async fn add(&self, container: &str, netns: &str) -> Outcome<Value> {
         let mut result = Value::Null;
         for plugin in &self.chain {

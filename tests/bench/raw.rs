@@ -34,7 +34,7 @@ impl RawEngine {
         Self { socket: socket.to_owned(), version: version.to_owned(), client }
     }
 
-    /// Creates a container. Returns its id.
+    /// Creates a container, and returns its id.
     pub(crate) async fn create(&self, name: &str, body: &str) -> Outcome<String> {
         let path = format!("/containers/create?name={name}");
         let answer = self.ask(Method::POST, &path, body).await?;
@@ -65,7 +65,7 @@ impl RawEngine {
         Ok(answer["State"]["Pid"].as_u64().unwrap_or_default())
     }
 
-    /// Creates an exec with pipes. Returns its id.
+    /// Creates an exec with pipes, and returns its id.
     pub(crate) async fn create_exec(&self, id: &str, command: &[&str]) -> Outcome<String> {
         let body = serde_json::json!({
             "AttachStdin": true, "AttachStdout": true, "AttachStderr": true, "Cmd": command,
@@ -97,7 +97,7 @@ impl RawEngine {
         Ok(stream)
     }
 
-    /// The exit code of an exec whose streams have ended. The engine may know it a moment later.
+    /// The exit code of an exec whose streams have ended. The engine may know the code only a moment later.
     pub(crate) async fn exec_code(&self, exec: &str) -> Outcome<i64> {
         loop {
             let answer = self.get(&format!("/exec/{exec}/json")).await?;
@@ -128,13 +128,13 @@ impl RawEngine {
         }
     }
 
-    /// The engine's own events from now on, with these filters.
+    /// Subscribes to the engine's events with these filters, from now on.
     pub(crate) async fn events(&self, filters: &str) -> Outcome<Incoming> {
         let filters = filters.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         Ok(self.send(Method::GET, &format!("/events?filters={filters}"), "").await?.into_body())
     }
 
-    /// Any GET request.
+    /// Sends a GET request to the engine, and returns the body of the answer.
     pub(crate) async fn get(&self, path: &str) -> Outcome<Bytes> {
         self.ask(Method::GET, path, "").await
     }

@@ -1,5 +1,5 @@
-//! Records the two create bodies of a pod that dockbridge sends, so that they can be sent again without it.
-//! Only then do both send the same to the engine.
+//! Records the two create requests that dockbridge sends for a pod, so that the benchmark can send them again
+//! without dockbridge. So dockbridge and the direct calls send the same requests to the engine.
 
 use dockbridge::model::{
     label::OCI_SHIM_GROUP,
@@ -13,7 +13,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// The requests for one pod with one container.
+/// The recorded requests for one pod with one container.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     /// The prefix with the API version, for example `/v1.41`.
@@ -25,20 +25,21 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// The body of the pause container, for another pod.
+    /// The recorded create request of the pause container, changed for another pod.
     pub(crate) fn sandbox_of(&self, pod: &str) -> String {
         self.in_own_shim(&self.sandbox, pod)
     }
 
-    /// The body of the container, for another sandbox. The files are still those of the recorded pod.
+    /// The recorded create request of the container, changed for another pod. The request still mounts the
+    /// files of the recorded pod.
     pub(crate) fn container_of(&self, pod: &str, sandbox: &str) -> String {
         let joins = |id: &str| format!("container:{id}");
         let body = self.in_own_shim(&self.container, pod);
         body.replace(&joins(&self.sandbox_id), &joins(sandbox))
     }
 
-    /// With the recorded group, a copy would run in the shim of the recorded pod and would not have to
-    /// start one.
+    /// Changes the shim group in a request: with the recorded group, containerd would run the copy in the
+    /// shim of the recorded pod and would not start another shim.
     fn in_own_shim(&self, body: &str, pod: &str) -> String {
         match &self.shim_group {
             Some(group) => body.replace(group, pod),
@@ -47,8 +48,8 @@ impl Recording {
     }
 }
 
-/// Runs one pod through a dockbridge behind the proxy. The pod stays, because the recorded bodies name its
-/// files. The dockbridge ends.
+/// Runs one pod through a dockbridge whose engine socket is the proxy. The pod stays, because the recorded
+/// requests name its files. The dockbridge ends.
 pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recording> {
     let pod = stage.recipes.pod("recorded");
     let sandbox_id = stage.cri.run(&pod).await?;
@@ -62,7 +63,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
     let (mut sandbox, mut container, mut shim_group) = (None, None, None);
     for (prefix, mut body) in bodies {
         version = prefix;
-        // Without the labels, no dockbridge adopts the copies.
+        // The labels are removed, so that no dockbridge adopts a pod that the benchmark creates.
         let labels = std::mem::take(&mut body["Labels"]);
         let group = &body["HostConfig"]["Annotations"][OCI_SHIM_GROUP];
         shim_group = group.as_str().map(str::to_owned).or(shim_group);
@@ -70,7 +71,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         match labels["io.kubernetes.docker.type"].as_str() {
             Some("podsandbox") => sandbox = Some(body.to_string()),
             Some("container") => container = Some(body.to_string()),
-            // The container for the inspection of an image.
+            // Other requests are for containers that dockbridge creates to read files of an image.
             _ => {}
         }
     }
@@ -84,7 +85,8 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
     })
 }
 
-/// Our runtime does work that the raw calls do not, and it refuses what dockbridge did not prepare.
+/// Removes `dockbridge-runtime` from a request: it would do work that direct engine calls do not need, and it
+/// refuses containers that dockbridge did not prepare.
 fn leave_out_our_runtime(host: &mut Value) {
     if host["Runtime"] == RUNTIME {
         host["Runtime"].take();

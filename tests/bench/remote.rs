@@ -20,13 +20,13 @@ use crate::{
     table::Table,
 };
 
-/// Times of commands in one container, alternating.
+/// Measures commands in one container, alternating between SPDY through dockbridge and the engine's exec.
 pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome<Table> {
     let pod = stage.recipes.pod("exec");
     let sandbox = stage.cri.run(&pod).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
     let mut table = Table::default();
-    // As in all benchmarks, the first round is not counted.
+    // The first round only warms caches and is not counted.
     for round in 0..=amount("ROUNDS", 20) {
         let mut times = Table::default();
         bridged(stage, &ids[0], &mut times).await?;
@@ -64,7 +64,7 @@ async fn engines(raw: &RawEngine, container: &str, times: &mut Table) -> Outcome
     let exec = raw.create_exec(container, &["cat"]).await?;
     let mut stream = raw.start_exec(&exec).await?;
     stream.write_all(LINE.as_bytes()).await?;
-    // Output has a header of eight bytes: the stream and the length.
+    // The engine sends a header of eight bytes before output: the stream and the length.
     let mut answer = vec![0; 8 + LINE.len()];
     stream.read_exact(&mut answer).await?;
     times.since(RAW, THERE_AND_BACK, begun);

@@ -1,10 +1,10 @@
-//! How a benchmark runs: in a world, with amounts from the environment.
+//! Runs a benchmark in a world, with amounts from environment variables.
 
 use std::{env, process::ExitCode, str::FromStr};
 
 use crate::support::{failure::Outcome, world::World};
 
-/// Runs a benchmark in the current world. Without a world, says so.
+/// Runs a benchmark in the current world, or prints that there is no world.
 pub(crate) fn in_world(name: &str, measure: impl AsyncFnOnce(&World) -> Outcome) -> ExitCode {
     let Some(world) = World::find() else {
         println!("{name}: left out: no world (run it through tests/env/world.sh)");
@@ -20,7 +20,7 @@ pub(crate) fn in_world(name: &str, measure: impl AsyncFnOnce(&World) -> Outcome)
     }
 }
 
-/// A number from the environment.
+/// A number from the environment variable `name`.
 pub(crate) fn amount<T: FromStr>(name: &str, default: T) -> T {
     env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

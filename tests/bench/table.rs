@@ -1,10 +1,10 @@
-//! Times by step and server, printed as medians and ratios.
+//! A table of times by step and server, which is printed as medians and ratios.
 
 use std::time::{Duration, Instant};
 
 use crate::wanted;
 
-/// Times, in the order in which the steps were first measured.
+/// The measured times. The rows are in the order in which the steps were first measured.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Row>,
@@ -17,7 +17,7 @@ struct Row {
 }
 
 impl Table {
-    /// Adds one time of a server.
+    /// Adds one measured time of a server.
     pub(crate) fn note(&mut self, contestant: &'static str, step: &'static str, took: Duration) {
         self.samples(contestant, step).push(took.as_secs_f64() * 1000.0);
     }
@@ -36,8 +36,8 @@ impl Table {
         }
     }
 
-    /// Prints the medians, the 90th percentiles, and the ratios of the first server's median to the
-    /// others'.
+    /// Prints the medians, the 90th percentiles, and the ratios of the first server's median to the medians
+    /// of the others.
     pub(crate) fn print(&self, title: &str) {
         let mut contestants: Vec<&str> = Vec::new();
         for (contestant, _) in self.rows.iter().flat_map(|row| &row.times) {
@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    /// Reports whether dockbridge's median of a step is at most this multiple of another's.
+    /// Reports whether dockbridge's median of a step is at most this multiple of the median of `other`.
     pub(crate) fn wants_ratio(&self, step: &str, other: &str, most: f64) {
         let row = self.rows.iter().find(|row| row.step == step);
         let medians = row.and_then(|row| row.quantile(OURS, 50).zip(row.quantile(other, 50)));
@@ -76,9 +76,10 @@ impl Table {
         }
     }
 
-    /// Reports whether each call's median of `who` is at most this many milliseconds more than another's.
+    /// Reports for each call whether the median of `who` is at most this many milliseconds more than the
+    /// median of `other`.
     pub(crate) fn wants_added(&self, who: &str, other: &str, most: f64) {
-        // The names of sums of several calls begin with a small letter.
+        // Rows whose name begins with a small letter are sums of several calls, and are skipped.
         for row in self.rows.iter().filter(|row| row.step.starts_with(char::is_uppercase)) {
             if let Some((more, less)) = row.quantile(who, 50).zip(row.quantile(other, 50)) {
                 let what = format!("{}, {who} − {other}, ms", row.step);
@@ -129,5 +130,5 @@ impl Row {
     }
 }
 
-/// The server whose figures are judged.
+/// The server whose times are compared with the wanted values.
 const OURS: &str = "dockbridge";

@@ -11,17 +11,16 @@ use tokio::{
     time::{advance, pause, resume},
 };
 
-/// Advances the clock of this runtime, which must have one thread. Before that, it runs all tasks that can
-/// run.
+/// Runs all tasks that can run, and then advances the clock of this runtime, which must have one thread.
 pub(crate) async fn forward(time: Duration) {
     settle().await;
     pause();
-    // One poll moves the clock. No other task may run while it is paused.
+    // The first poll of `advance` moves the clock. While the clock is paused, no other task may run.
     let _ = advance(time).now_or_never();
     resume();
 }
 
-/// Runs every task that can run, and those that they wake, so that sent messages arrive.
+/// Runs every task that can run, and the tasks that these tasks wake, so that sent messages arrive.
 pub(crate) async fn settle() {
     for _ in 0..50 {
         yield_now().await;

@@ -1,4 +1,4 @@
-//! The page as HTML, with the part of Markdown that `page` uses.
+//! Converts the page to HTML. Only the part of Markdown that `page` uses is supported.
 
 /// Converts the page to a complete document.
 pub(crate) fn from(markdown: &str) -> String {
@@ -22,7 +22,7 @@ fn block(text: &str) -> String {
 }
 
 fn row(line: &str, element: &str) -> String {
-    // A bar in a cell has a backslash before it.
+    // In a Markdown table, a bar inside a cell has a backslash before it.
     let line = line.replace("\\|", "\u{1}");
     let cells = line.trim_matches('|').split('|');
     let cells = cells.map(|cell| format!("<{element}>{}</{element}>", inline(cell.trim())));

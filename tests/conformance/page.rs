@@ -1,10 +1,10 @@
-//! The page with the results of all runs, as Markdown.
+//! Writes the page with the results of all runs as Markdown.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::run::{Outcome, Run};
 
-/// The suites in the order of the table's columns, with their headings.
+/// The test suites in the order of the table's columns, with their headings.
 const SUITES: [(&str, &str); 5] = [
     ("critest", "critest"),
     ("critest-runtime", "critest, runtime and NRI"),
@@ -30,7 +30,7 @@ pub(crate) fn markdown(runs: &[Run], commit: &str) -> String {
     page
 }
 
-/// A row for each engine and version of cgroups, and in each row the runs of all suites.
+/// The rows of the table: one for each engine and cgroup version, with the runs of all suites.
 fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
     let mut rows: BTreeMap<_, [Option<&Run>; SUITES.len()]> = BTreeMap::new();
     for run in runs {
@@ -48,7 +48,7 @@ fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
     rows
 }
 
-/// A fact that is the same for all runs of a row. Runs that did not begin may lack it.
+/// A fact that is the same for all runs of a row. Runs that did not begin may lack the fact.
 fn known<'a>(row: &[Option<&'a Run>], name: &str) -> &'a str {
     let mut facts = row.iter().flatten().map(|run| run.fact(name));
     facts.find(|fact| !fact.is_empty()).unwrap_or("")
@@ -60,7 +60,8 @@ fn write_table(page: &mut String, rows: &[[Option<&Run>; SUITES.len()]]) {
     *page += &format!("|{}\n", "---|".repeat(1 + SUITES.len()));
     for row in rows {
         let engine = known(row, "engine");
-        // Without a run in this row, another row may have a run of the same engine.
+        // If no run of this row reported the engine's name, a run of the same engine in another row may have
+        // reported it.
         let same = |name| {
             let others = rows.iter().filter(|other| known(*other, "engine") == engine);
             others.map(|other| known(other, name)).find(|fact| !fact.is_empty()).unwrap_or("")
@@ -107,7 +108,7 @@ fn write_failures(page: &mut String, runs: &[&Run]) {
     }
 }
 
-/// Runs with the same skips share a list.
+/// Writes the reasons for skipped tests. Runs with the same skips share a list.
 fn write_skips(page: &mut String, runs: &[&Run]) {
     *page +=
         "## Skipped\n\nA story that skips a part and passes counts as passed and as skipped.\n\n";

@@ -1,7 +1,7 @@
 //! What one suite did on one engine.
 //!
-//! `tests/env/conformance.sh` makes a folder for each run. Its file `facts` has lines of `name=value`. The
-//! results are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
+//! `tests/env/conformance.sh` makes a folder for each run. A run's file `facts` has lines of `name=value`.
+//! The results are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -17,9 +17,9 @@ pub(crate) struct Run {
 /// How a run ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// With the reason.
+    /// The suite did not run. The text is the reason.
     NotRun(String),
-    /// It began, but has no complete result. With the reason.
+    /// The run began, but has no complete result. The text is the reason.
     Broken(String),
     Ended(Results),
 }
@@ -31,7 +31,7 @@ pub(crate) struct Results {
     pub(crate) skipped: usize,
     /// The failed tests with the first line of what each reported.
     pub(crate) failures: Vec<(String, String)>,
-    /// The reasons for skips, with their number.
+    /// The reasons for skipped tests, with the number of tests for each reason.
     pub(crate) reasons: BTreeMap<String, usize>,
 }
 
@@ -48,7 +48,7 @@ impl Run {
         Self::new(&file("facts"), commit, file)
     }
 
-    /// The run with these facts. `file` reads its other files.
+    /// The run whose file `facts` has this text. `file` reads the other files of its folder.
     pub(crate) fn new(facts: &str, commit: &str, file: impl Fn(&str) -> String) -> Self {
         let facts = facts.lines().filter_map(|line| line.split_once('='));
         let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -70,7 +70,8 @@ impl Run {
             false => from_ginkgo(&file("report.json")),
         };
         match outcome {
-            // A suite that is stopped reports the tests that had ended.
+            // A suite that was stopped has a report of the tests that had ended before, so it counts as
+            // broken.
             Outcome::Ended(results) if code != "0" && results.failures.is_empty() => {
                 Outcome::Broken(format!("exit code {code} without a failed test"))
             }
@@ -83,7 +84,7 @@ impl Run {
         self.facts.get("name").map_or_else(|| self.fact("engine"), String::as_str)
     }
 
-    /// A fact, or an empty text.
+    /// The value of the fact `name`, or an empty text.
     pub(crate) fn fact(&self, name: &str) -> &str {
         self.facts.get(name).map_or("", String::as_str)
     }
@@ -134,7 +135,7 @@ pub(crate) fn from_ginkgo(report: &str) -> Outcome {
                 let mut name = spec.container_hierarchy_texts.unwrap_or_default();
                 name.extend([spec.leaf_node_text]);
                 name.retain(|part| !part.is_empty());
-                // A set-up of the whole suite has no text.
+                // The set-up step of the whole suite has no text, so its type is used as its name.
                 let name = if name.is_empty() { spec.leaf_node_type } else { name.join(" ") };
                 results.failures.push((name, why));
             }

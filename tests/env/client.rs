@@ -113,7 +113,7 @@ async fn start(
         sandbox_config: Some(pod),
     };
     let created = client.create_container(request).await;
-    // The container runs since an earlier call.
+    // The container already runs since an earlier call of this program.
     if created.as_ref().is_err_and(|status| status.code() == Code::AlreadyExists) {
         println!("{pod_sandbox_id}");
         return Ok(());
@@ -142,7 +142,8 @@ async fn remove(client: &mut Client, id: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Connects every 50 ms until SIGTERM, calls again after each answer, and prints the results.
+/// Until SIGTERM, opens a connection to the CRI socket every 50 ms, repeats a CRI call on another connection,
+/// and prints the results.
 async fn watch(socket: &str) -> Result<(), Box<dyn Error>> {
     let mut stop = signal(SignalKind::terminate())?;
     let mut ticks = interval(Duration::from_millis(50));

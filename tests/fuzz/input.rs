@@ -1,6 +1,6 @@
-//! How fuzz targets split their bytes before they call a decoder.
+//! Splits the input of fuzz targets before they call a decoder.
 
-/// The same bytes in pieces, as a client or server could send them. The bytes themselves decide where to
+/// The input in pieces, as a client or server could send it. The content of the input determines where it is
 /// split.
 pub(crate) fn portions(bytes: &[u8]) -> Vec<&[u8]> {
     let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |state, byte| {
@@ -18,7 +18,7 @@ pub(crate) fn portions(bytes: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// The texts between NULs.
+/// The texts of an input, which are separated by NULs.
 pub(crate) fn texts(bytes: &[u8]) -> impl Iterator<Item = &str> {
     bytes.split(|byte| *byte == 0).map(|part| str::from_utf8(part).unwrap_or_default())
 }

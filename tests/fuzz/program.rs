@@ -1,5 +1,5 @@
-//! The program of `make fuzz`: one decoder of the crate (`dockbridge::fuzz`) under LLVM's
-//! libFuzzer, which mutates inputs and keeps those that reach new code.
+//! The program of `make fuzz` runs one decoder of the crate (`dockbridge::fuzz`) under LLVM's libFuzzer,
+//! which mutates inputs and keeps the inputs that reach new code.
 //!
 //! `fuzz --list` names the decoders. `fuzz --target=NAME …` passes all other words to libFuzzer, which
 //! starts the program again with the same words. A panic, an input that takes too long, and an input that
@@ -52,7 +52,8 @@ fn main() {
         process::exit(2);
     };
     CHOSEN.get_or_init(|| *target);
-    // This also finds a panic in a task, where it would be caught.
+    // With this hook, a panic in an async task is also a finding. Without the hook, the task would catch the
+    // panic.
     panic::set_hook(Box::new(|found| {
         eprintln!("{found}");
         process::abort();
@@ -78,7 +79,7 @@ extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
     0
 }
 
-/// The system's allocator. It aborts when one input uses more memory than allowed.
+/// The system's allocator with a limit: the program aborts when one input uses more memory than allowed.
 struct Bounded;
 
 // SAFETY: the system's allocator does the work. The code here only updates counters.
@@ -90,13 +91,13 @@ unsafe impl GlobalAlloc for Bounded {
             eprintln!("one input takes more than {MOST_MEMORY} bytes of memory");
             process::abort();
         }
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }
@@ -104,9 +105,10 @@ unsafe impl GlobalAlloc for Bounded {
 #[global_allocator]
 static MEMORY: Bounded = Bounded;
 static CHOSEN: OnceLock<Target> = OnceLock::new();
-/// Bytes that are allocated.
+/// The number of bytes that are allocated now.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-/// The limit of allocated bytes while an input is read.
+/// The most bytes that may be allocated while an input is decoded.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The memory for one input: many times what the largest needs, because no input may decode to much more.
+/// The memory that decoding one input may use. The largest valid input needs only a small part of this
+/// memory.
 const MOST_MEMORY: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! Two processes never share a state directory.
+//! Tests of the start and the end of dockbridge, such as the lock of the state directory.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -50,7 +50,7 @@ async fn a_state_directory_has_one_owner() {
     timeout(SOON, hurry(PAUSE, STEP, third)).await.unwrap().unwrap();
 }
 
-/// Settings with everything below `root` and no engine.
+/// Settings with all paths below `root` and without an engine.
 fn settings(root: &Path, name: &str) -> Settings {
     let place = |key, name: &str| RawValue {
         key,
@@ -88,14 +88,14 @@ async fn systemd_gets_all_notifications() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("notify");
     let notify = UnixDatagram::bind(&path).unwrap();
-    // A keep-alive twice a second.
+    // With this watchdog interval of a second, dockbridge sends a keep-alive twice a second.
     let systemd = Systemd::new(Some(Duration::from_secs(1)), path.to_str().unwrap());
     let environment = Environment { systemd, ..Environment::default() };
     let (stop, stopped) = oneshot::channel::<()>();
     let served = tokio::spawn(app::run(settings(room.path(), "cri"), environment, async {
         let _ = stopped.await;
     }));
-    // On a busy machine a check may fail.
+    // On a busy machine, dockbridge's check of itself may time out, and other messages come before `READY=1`.
     while heard(&notify).await != "READY=1" {}
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
     let serving = "STATUS=serving the last known state, but not ready: ";
@@ -109,7 +109,8 @@ async fn systemd_gets_all_notifications() {
     timeout(SOON, served).await.unwrap().unwrap().unwrap();
 }
 
-/// As started by a unit whose CapabilityBoundingSet= is too small, or by a non-root user.
+/// Starts dockbridge without capabilities, as by a unit with a small `CapabilityBoundingSet=` or by a
+/// non-root user.
 fn without_rights(room: &Path, network: &str) -> Command {
     let bridge = env!("CARGO_BIN_EXE_dockbridge");
     let mut command = match nix::unistd::geteuid().is_root() {
@@ -147,7 +148,8 @@ async fn who_cannot_connect_pods_is_never_ready() {
     assert!(notify.try_recv(&mut [0; 64]).is_err(), "systemd was told something");
 }
 
-/// With the engine's network, pods can run nevertheless.
+/// With the engine's network, pods can run although dockbridge lacks capabilities, so dockbridge only logs
+/// what fails.
 #[tokio::test]
 async fn failing_features_are_logged_where_pods_can_run() {
     let room = tempfile::tempdir().unwrap();

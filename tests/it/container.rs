@@ -60,7 +60,7 @@ impl Node {
     }
 }
 
-/// Both calls are made before the task of the first one has run.
+/// Both stop calls are made before the background task of the first call has run.
 #[tokio::test]
 async fn a_shorter_stop_is_never_lost_in_a_longer_one() {
     let node = Node::start().await;
@@ -88,8 +88,8 @@ async fn a_failed_start_is_reported_also_without_an_inspect() {
     assert_eq!(error.kind(), Kind::Unknown);
 }
 
-/// A container that needs our runtime. Its file exists before the start, which may fail, and is removed
-/// with the container.
+/// The edits file of a container that needs `dockbridge-runtime` exists before the start, also if the start
+/// fails, and is removed with the container.
 #[tokio::test]
 async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     let node = Node::start().await;
@@ -151,7 +151,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     node.containers.start(plain.as_str()).await.unwrap();
     assert!(!directory.join(plain.as_str()).exists());
 
-    // The files of another engine's server on this machine, and of a container that another client removed.
+    // Edits files of two other containers: one of another dockbridge on this machine, and one that another
+    // client removed.
     let other = directory.join("f".repeat(64));
     let lost = directory.join("e".repeat(64));
     for (place, engine) in [(&other, "another".to_owned()), (&lost, edits.engine.clone())] {
@@ -165,7 +166,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     assert!(!directory.join(id.as_str()).exists());
 }
 
-/// Such a container must not start without its edits, because they may contain a plugin's seccomp filter.
+/// A container with edits of an earlier version must not start without its edits, because they may contain a
+/// plugin's seccomp filter.
 #[tokio::test]
 async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let node = Node::start().await;
@@ -207,7 +209,7 @@ impl Node {
         sandbox
     }
 
-    /// A container of this image with this user, in a new pod.
+    /// Creates a container with this image and user in a new pod.
     async fn create(&self, image: &str, user: RunAs, policy: GroupsPolicy) -> Answer {
         let sandbox = self.running_pod().await;
         let spec = json!({
@@ -230,7 +232,8 @@ impl Node {
 
 type Answer = Result<ContainerId, Failure>;
 
-/// With such a daemon, no container can have a blocking log. Other refusals stay unchanged.
+/// If the daemon's defaults have `max-buffer-size`, no container can have a blocking log. dockbridge passes
+/// other errors of the create on.
 #[tokio::test]
 async fn a_daemon_that_refuses_blocking_logs_still_gets_containers() {
     let node = Node::start().await;
@@ -299,8 +302,8 @@ async fn a_failed_read_fails_only_its_callers() {
     assert_eq!(left, 0);
 }
 
-/// A file that is too large is not read. If another dockbridge removes the container for reading, reading
-/// is repeated.
+/// A file of an image that is too large is not read. If another dockbridge removes the container from which
+/// the file is read, reading is repeated.
 #[tokio::test]
 async fn looks_are_bounded_and_taken_again() {
     let node = Node::start().await;
@@ -315,7 +318,8 @@ async fn looks_are_bounded_and_taken_again() {
     node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
 }
 
-/// A removed inspection container is a reason to read again, a missing image is not.
+/// dockbridge reads again after its container for reading an image's files was removed, but not if the image
+/// is missing.
 #[tokio::test]
 async fn a_missing_image_is_inspected_once() {
     let node = Node::start().await;
@@ -327,7 +331,8 @@ async fn a_missing_image_is_inspected_once() {
     assert_eq!(node.docker.count("POST /containers/create"), 1);
 }
 
-/// Engines open both files at the start, and hang in a pipe without a writer.
+/// At a container's start, the engine opens the image's `passwd` and `group` files, and hangs if one of them
+/// is a pipe without a writer.
 #[tokio::test]
 async fn accounts_in_a_pipe_are_refused_for_any_user() {
     let node = Node::start().await;
@@ -344,14 +349,15 @@ async fn accounts_in_a_pipe_are_refused_for_any_user() {
             let error = node.create(&image, user, GroupsPolicy::Merge).await.unwrap_err();
             assert_eq!(error.kind(), Kind::FailedPrecondition);
             let path = files[0].0;
-            // The engine opens a file even if only its owner is requested.
+            // The engine opens a file in an image even if only the file's owner is requested.
             assert_eq!(node.docker.count("GET /containers/*/archive"), 0, "it would hang");
             assert!(chain(&error).contains(&format!("{path} of the image")), "{}", chain(&error));
         }
     }
 }
 
-/// A user may use the same label on a container started by hand, but not the same name.
+/// A container that a user started by hand with the label of inspection containers is not removed, because it
+/// has another name.
 #[tokio::test]
 async fn leftover_inspection_containers_are_removed() {
     let node = Node::start().await;
@@ -372,7 +378,7 @@ async fn leftover_inspection_containers_are_removed() {
     eventually(|| node.docker.world(|world| world.containers.len()) == own - 2).await;
 }
 
-/// A container from an unpacked image.
+/// Adds a container whose image was unpacked from a checkpoint.
 fn made_of(world: &mut World, name: &str, image: &str) {
     let sandbox = pod(world, name);
     world.start(&sandbox);

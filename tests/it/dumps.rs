@@ -1,5 +1,6 @@
-//! CheckpointContainer and CheckpointPod with the fake dockerd: what is refused, and what an ended dockbridge left. A whole
-//! checkpoint needs a real container: `tests/stories/checkpoints.rs`.
+//! CheckpointContainer and CheckpointPod with the fake dockerd: which requests are refused, and how
+//! dockbridge removes the unfinished checkpoints of an ended dockbridge. `tests/stories/checkpoints.rs` tests
+//! whole checkpoints, which need a real container.
 
 use std::{
     fs,
@@ -75,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// A request for the pod, with an empty directory.
+    /// A request for a checkpoint of the pod, with an empty directory.
     fn pod_spec(&self) -> DumpSpec {
         let now = self.verbs.node.store.snapshot();
         let sandbox = now.container(&self.container).unwrap().document.sandbox.to_string();
@@ -84,7 +85,7 @@ impl Scene {
         DumpSpec { sandbox: Some(sandbox), location, ..self.spec() }
     }
 
-    /// Another running container of the pod.
+    /// Starts another container in the pod, and returns its id.
     async fn other(&self) -> String {
         let sandbox = self.pod_spec().sandbox.unwrap();
         let id = self.docker.world(|world| {
@@ -106,7 +107,7 @@ impl Scene {
     }
 }
 
-/// A program that runs in this directory until it is dropped.
+/// Starts a process whose current directory is `directory`, and which is killed when the value is dropped.
 async fn program_in(directory: &Path) -> Child {
     let mut program = tokio::process::Command::new("cat");
     program.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -129,7 +130,8 @@ async fn each_refusal_has_its_code_and_leaves_nothing() {
     let (kind, text) = scene.refused(scene.spec()).await;
     assert_eq!(kind, Kind::AlreadyExists, "{text}");
     fs::remove_file(scene.spec().location).unwrap();
-    // Its process is this test, which has no shim. A machine may also lack CRIU.
+    // The checkpoint is refused, because the container's process is this test, which has no shim. Some
+    // machines also lack CRIU.
     let (kind, text) = scene.refused(scene.spec()).await;
     assert_eq!(kind, Kind::FailedPrecondition, "{text}");
     scene.docker.world(|world| {
@@ -146,7 +148,8 @@ async fn each_refusal_has_its_code_and_leaves_nothing() {
     assert!(!scene.unfinished().exists() && !scene.spec().location.exists());
 }
 
-/// The work continues after the deadline, so the next call is refused until the work has ended.
+/// A checkpoint continues after its deadline, so the next checkpoint of the container is refused until the
+/// first has ended.
 #[tokio::test]
 async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     let scene = Scene::start().await;
@@ -173,7 +176,8 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     }
 }
 
-/// They would use the same directory for their files. And a place is the same in every spelling.
+/// Checkpoints of two containers of a pod are refused at the same time, because they would use the same
+/// directory for their files. Two spellings of a path are the same archive.
 #[tokio::test]
 async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     let scene = Scene::start().await;
@@ -204,8 +208,9 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     tokio::join!(first, others).0.unwrap_err();
 }
 
-/// The program of an ended dockbridge still runs. Commands and stops wait for its end. Then the container is
-/// thawed, and everything is removed.
+/// The `dump-container` program of an ended dockbridge still runs. Commands in the container and stops wait
+/// for the end of `dump-container`. After the program's end, dockbridge thaws the container and removes the
+/// unfinished checkpoint.
 #[tokio::test]
 async fn what_an_ended_dockbridge_left_is_waited_for() {
     let scene = Scene::start().await;
@@ -241,8 +246,8 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
 }
 
-/// A container has two unfinished checkpoints, because the files of the first could not be removed. It is
-/// thawed only after the programs of both have ended.
+/// A container has two unfinished checkpoints, because the files of the first could not be removed.
+/// dockbridge thaws the container only after the programs of both checkpoints have ended.
 #[tokio::test]
 async fn two_leftovers_of_one_container_are_removed_together() {
     let scene = Scene::start().await;
@@ -282,14 +287,14 @@ async fn two_leftovers_of_one_container_are_removed_together() {
         Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
         eventually(|| !scene.unfinished().exists()).await;
     };
-    // Somebody has paused it in the same moment.
+    // A user has paused the container at the same moment, so dockbridge must not thaw it.
     fs::write(freezer.join("frozen"), "").unwrap();
     scene.docker.world(|world| {
         world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
     });
     adopt().await;
     assert!(state().starts_with("FROZEN"));
-    // Somebody had paused it before, and the engine does not answer.
+    // A user had paused the container before, and the engine does not answer.
     scene.docker.inject(Rule::new("GET /containers/*/json", Fault::Reset));
     adopt().await;
     assert!(state().starts_with("FROZEN"));
@@ -323,7 +328,8 @@ async fn a_pod_is_refused_as_a_whole() {
     assert!(text.ends_with("is not empty"), "{text}");
     assert!(location.join("old").exists());
     fs::remove_file(location.join("old")).unwrap();
-    // Its process is this test, which has no shim. A machine may also lack CRIU.
+    // The checkpoint is refused, because the container's process is this test, which has no shim. Some
+    // machines also lack CRIU.
     let (kind, text) = scene.refused(scene.pod_spec()).await;
     assert_eq!(kind, Kind::FailedPrecondition, "{text}");
     assert_eq!(fs::read_dir(&location).unwrap().count(), 0);
@@ -334,8 +340,9 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
 }
 
-/// Archives of a pod may have their final names already, so the next dockbridge looks for the index. A foreign file with
-/// one of the names stays.
+/// The archives of an unfinished pod checkpoint may already have their final names, so the restarted
+/// dockbridge removes them only if there is no index. dockbridge does not remove a file of another program
+/// that has the name of an archive.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {
@@ -369,7 +376,8 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         next.adopt_leftovers().await;
         let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
         assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
-        // Otherwise the archive of another container would be removed.
+        // dockbridge refuses a checkpoint of another container to the same archive, because dockbridge will
+        // remove the archive of the unfinished checkpoint.
         let other = DumpSpec { location: archive.clone(), containers: vec![other], ..scene.spec() };
         let refused = next.checkpoint(other, files).await.unwrap_err();
         assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
@@ -382,7 +390,8 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     }
 }
 
-/// The program does nothing without an order, because the dockbridge that wrote it has ended.
+/// `dump-container` ends at once without its order file, because the dockbridge that wrote the file has ended
+/// and removed it.
 #[tokio::test]
 async fn a_program_without_an_order_ends() {
     let place = tempfile::tempdir().unwrap();

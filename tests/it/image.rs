@@ -42,7 +42,7 @@ const ZEROS: &str = "sha256:0000000000000000000000000000000000000000000000000000
 const PULL: &str = "POST /images/create";
 const LOAD: &str = "POST /images/load";
 
-/// A fake engine and the image calls.
+/// A fake engine and dockbridge's image calls.
 struct Bench {
     docker: FakeDockerd,
     store: Store,
@@ -67,7 +67,8 @@ impl Bench {
 
     async fn unsynced(docker: FakeDockerd, settings: Settings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), TIMEOUT);
-        // Next to the engine's root, so that a second bench with the same fake has the same state.
+        // The state directory is next to the engine's root, so that a second bench with the same fake engine
+        // has the same state.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
         let pulled = KubeletImages::load(state).await;
         let store = Store::start(
@@ -163,8 +164,8 @@ async fn a_pull_answers_with_the_id_and_the_store_shows_it() {
     assert_eq!((again, bench.docker.count(PULL)), (id(&offered), 2));
 }
 
-/// A registry may send an image of any size. Cleanup of the node would wait for its inspect, and kubelet could
-/// never remove it.
+/// A registry may send an image of any size. If dockbridge kept an image whose inspect is too large, all
+/// cleanup of the node would wait for this inspect, and kubelet could never remove the image.
 #[tokio::test]
 async fn a_pulled_image_whose_inspect_is_too_large_does_not_stay() {
     let bench = Bench::new().await;
@@ -223,7 +224,7 @@ async fn a_pull_goes_on_while_one_caller_is_left_and_ends_with_the_last() {
     eventually(|| bench.docker.abandoned() == 1).await;
 }
 
-/// As many concurrent callers as a node has.
+/// The test makes as many concurrent calls as a node may have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_equal_pulls_are_one() {
     let bench = Bench::new().await;
@@ -249,7 +250,7 @@ async fn a_hundred_equal_pulls_are_one() {
     assert_eq!(bench.docker.count(PULL), 1);
 }
 
-/// Phases without progress reports may be silent for longer.
+/// In phases without progress reports, a pull may be silent for longer than in a download.
 #[tokio::test]
 async fn a_pull_without_progress_is_given_up() {
     let silences = [
@@ -279,7 +280,7 @@ async fn a_pull_without_progress_is_given_up() {
     }
 }
 
-/// Engines with containerd's store repeat the same progress while nothing happens.
+/// Engines with containerd's store repeat the same progress message while a pull makes no progress.
 #[tokio::test]
 async fn a_pull_that_only_talks_is_given_up() {
     let pull_progress_deadline = Some(Duration::from_millis(300));
@@ -408,7 +409,8 @@ async fn parallel_removals_all_succeed() {
     }
 }
 
-/// The situation while another call removes an image's names one by one: no event has arrived yet.
+/// While another call removes an image's names one by one, a name may be gone before the engine's event has
+/// arrived.
 #[tokio::test]
 async fn a_name_the_engine_has_lost_is_not_shown_any_more() {
     let bench = Bench::new().await;
@@ -510,7 +512,7 @@ async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let own = bench.images.pause().await.unwrap();
     assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
-    // Pulled while pods use the built-in one.
+    // A pause image from a registry is pulled while pods use dockbridge's built-in pause image.
     let pulled = bench.docker.world(|world| {
         for image in &mut world.images {
             image.tags.clear();
@@ -598,7 +600,8 @@ async fn images_are_pinned_by_name_and_by_label() {
     assert!(!others.iter().any(|name| bench.pinned(name)));
 }
 
-/// kubelet would try to remove it forever, because it does not know the container.
+/// If this image were not pinned, kubelet would try to remove it forever, because it does not know the
+/// container that uses the image.
 #[tokio::test]
 async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
     let docker = FakeDockerd::start().await;
@@ -688,7 +691,8 @@ async fn the_image_file_system_is_measured_in_the_background() {
     }
     assert_eq!(bench.docker.count("GET /system/df"), 1, "answers come from memory");
     bench.docker.stop().await;
-    // Every ten seconds, kubelet's eviction manager ignores data that is not newer than what it has.
+    // kubelet's eviction manager reads the usage every ten seconds and ignores it if its time has not
+    // advanced.
     forward(Duration::from_secs(10)).await;
     let began = Instant::now();
     loop {
@@ -705,7 +709,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
 #[tokio::test]
 async fn the_first_answer_waits_two_seconds_at_most() {
     let docker = FakeDockerd::start().await;
-    // It names a data root that does not exist.
+    // This engine reports a data root that does not exist on the host.
     let root = docker.world(|world| {
         world.add_image("app:1");
         world.root.clone()
@@ -714,7 +718,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
     let bench = Bench::over(docker, default_settings()).await;
     let began = Instant::now();
     let usage = hurry(PAUSE, Duration::from_millis(100), bench.images.filesystem()).await.unwrap();
-    // On a busy machine, it may be more than the two seconds.
+    // On a busy machine, the call may take longer than its time limit of two seconds.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert_eq!(usage.image_bytes, 1_234_567, "the images' own sizes");
     assert_eq!(Some(usage.mountpoint.as_path()), root.parent(), "it can be looked at, already");

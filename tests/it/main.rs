@@ -1,4 +1,5 @@
-//! Tests of several modules together. They are one binary, because linking takes longer than running.
+//! Tests of several modules together. All these tests are in one binary, because linking a test binary takes
+//! longer than running it.
 
 #![allow(
     missing_docs,

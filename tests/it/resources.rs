@@ -1,4 +1,4 @@
-//! Changed limits, with the fake dockerd and cgroups in a folder.
+//! Updates of container limits, with the fake dockerd and cgroup files in a temporary directory.
 
 use std::{
     fs,
@@ -67,7 +67,7 @@ impl Node {
         node
     }
 
-    /// From now on, the engine has it as created.
+    /// From now on, the engine reports the container as created and not started.
     fn was_never_started(&self) {
         self.docker.world(|world| {
             let container = world.container_mut(&self.container).unwrap();
@@ -77,7 +77,7 @@ impl Node {
         });
     }
 
-    /// The container calls of a new process.
+    /// The container calls of a newly started dockbridge.
     async fn verbs(&self) -> (Limits, Store, Containers) {
         let (state, proc) = (self.path("state"), self.path("proc"));
         let verbs = Verbs::start(&self.docker, &state, &proc).await;
@@ -102,7 +102,7 @@ impl Node {
         read(&self.path(&self.key(file)))
     }
 
-    /// Bodies of the updates so far.
+    /// The bodies of the engine's update requests so far.
     fn told(&self) -> Vec<Value> {
         let calls = self.docker.matching("POST /containers/*/update");
         calls.iter().map(Recorded::json).collect()
@@ -142,7 +142,8 @@ async fn what_the_engine_refuses_is_not_begun() {
     assert_eq!(node.held("memory.low"), "1000");
 }
 
-/// The engine may have set some of the limits, and the status shows them.
+/// If an update of the engine fails, the engine may have set some of the limits, and the container's status
+/// shows these limits.
 #[tokio::test]
 async fn what_the_engine_does_by_half_is_reported() {
     let node = Node::start().await;
@@ -279,5 +280,5 @@ async fn a_container_does_not_run_without_what_it_asked_for() {
     assert_eq!(state, "exited");
 }
 
-/// The engine's value for a time that is not set.
+/// The text that the engine reports for a time that is not set.
 const NEVER: &str = "0001-01-01T00:00:00Z";

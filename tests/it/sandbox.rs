@@ -54,7 +54,7 @@ use crate::{
 
 mod unknown_pods;
 
-/// A dockbridge process with a fake engine. Everything else is below one directory.
+/// A dockbridge with a fake engine. All other files are below one directory.
 struct Node {
     docker: FakeDockerd,
     root: tempfile::TempDir,
@@ -71,7 +71,7 @@ impl Node {
         Self { docker: FakeDockerd::start().await, root }
     }
 
-    /// The pod calls of a new process.
+    /// The pod calls of a newly started dockbridge.
     async fn start(&self) -> Sandboxes {
         let checkpoints = self.checkpoints();
         let known = checkpoints.load().await.sandboxes;
@@ -170,8 +170,8 @@ impl Node {
         fs::create_dir_all(self.files().join(id.as_str())).unwrap();
     }
 
-    /// With a network, and an engine that has our OCI runtime. None without the permission to create
-    /// namespaces.
+    /// A node with a CNI network, and an engine that has `dockbridge-runtime`; none if the test is not
+    /// permitted to create namespaces.
     async fn with_oci_runtime() -> Option<Self> {
         let node = Self::new().await;
         let conf = node.root.path().join("conf");
@@ -194,7 +194,7 @@ impl Node {
         may.ok().map(|()| node)
     }
 
-    /// A process that joins the pod's namespace, as its pause container does.
+    /// Starts a process that joins the pod's network namespace, like the pod's pause container.
     async fn joins(&self) -> std::process::Child {
         let pins = self.root.path().join("run/netns");
         let first = || fs::read_dir(&pins).ok()?.next()?.ok().map(|pin| pin.path());
@@ -208,7 +208,7 @@ impl Node {
         pause
     }
 
-    /// Lets the engine start the pod when the plugin was called.
+    /// Lets the engine finish the start of the pod after the CNI plugin was called.
     async fn adds_beside(&self, start: &CancellationToken) {
         eventually(|| self.calls() == ["ADD"]).await;
         start.cancel();
@@ -261,7 +261,7 @@ async fn a_state_directory_that_cannot_be_written_holds_no_pod_back() {
     let id = id('a');
     node.remember(&id, false).await;
     let sandboxes = node.start().await;
-    // No mode prevents root from writing, but a file in the directory's place does.
+    // Removing write permission would not stop root, so a file is created in place of the directory.
     let directory = node.root.path().join("state/sandboxes");
     fs::remove_dir_all(&directory).unwrap();
     fs::write(&directory, "").unwrap();
@@ -340,7 +340,8 @@ async fn plugins_wait_for_the_start_of_a_pod_with_network_settings() {
     assert!(node.holds_no_namespace());
 }
 
-/// An engine whose runtime of this name is another program. Plugins were called in the same time.
+/// The engine's runtime with the name `dockbridge-runtime` is another program, which ignores the pod's
+/// namespace. dockbridge notices this after the start, when the CNI plugins have already been called.
 #[tokio::test]
 async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refused() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -355,7 +356,8 @@ async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refus
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// The inspect that the start shares with its event has shown it running.
+/// The inspect after the start has shown the pause container running, but its process has ended before
+/// dockbridge looks at the namespace.
 #[tokio::test]
 async fn a_pause_that_ends_while_it_is_inspected_did_not_join_another_namespace() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -398,7 +400,8 @@ async fn a_pause_that_ends_before_its_start_is_answered_leaves_nothing() {
     }
 }
 
-/// As on a full disk. No mode prevents root from writing, but a file in the directory's place does.
+/// The checkpoint cannot be written, as on a full disk. Removing write permission would not stop root, so a
+/// file is created in place of the directory.
 #[tokio::test]
 async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -413,7 +416,8 @@ async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// The same if the pod was connected in the same time.
+/// A pod also leaves nothing if its last checkpoint cannot be written after the CNI plugins have connected
+/// it.
 #[tokio::test]
 async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -438,7 +442,8 @@ async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// A stop while a plugin hangs waits for the undo, and finds nothing.
+/// If kubelet stops a pod while a CNI plugin of its start hangs, the stop waits until the start has been
+/// undone, and then finds no pod.
 #[tokio::test]
 async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -448,7 +453,7 @@ async fn a_stop_during_a_start_that_hangs_in_a_plugin_leaves_nothing() {
         .unwrap();
     let start = node.docker.hold("POST /containers/*/start");
     let sandboxes = node.start().await;
-    // The caller disconnects.
+    // The caller of RunPodSandbox disconnects.
     tokio::select! {
         run = sandboxes.run(spec("hangs", false)) => panic!("{run:?}"),
         () = node.adds_beside(&start) => {}

@@ -1,4 +1,5 @@
-//! A socket that systemd opened. The program is started with it, and no caller finds it closed.
+//! Tests that dockbridge serves a socket that systemd opened and passed on, and that no client finds this
+//! socket closed.
 
 use std::{
     fs::Permissions,
@@ -26,12 +27,12 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::support::{bridge::docker, fake_dockerd::server::FakeDockerd};
 
-/// Starts the program as systemd does, with the socket as descriptor 3.
+/// Starts the program `dockbridge` like systemd, with the socket as descriptor 3.
 fn start(room: &Path, listen: &str, socket: OwnedFd) -> Child {
     start_with("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=cri", room, listen, socket)
 }
 
-/// The same with other variables of systemd. Descriptor 4 is the same socket.
+/// Starts `dockbridge` like systemd with these variables. Descriptors 3 and 4 are the same socket.
 fn start_with(variables: &str, room: &Path, listen: &str, socket: OwnedFd) -> Child {
     let place = |name: &str| room.join(name).display().to_string();
     let mut command = Command::new("sh");
@@ -44,7 +45,8 @@ fn start_with(variables: &str, room: &Path, listen: &str, socket: OwnedFd) -> Ch
     {
         command.args([flag, &place(name)]);
     }
-    // Variables for the tests are not settings, and would cause warnings in the log.
+    // The tests' own `DOCKBRIDGE_` variables are removed, because dockbridge would log a warning for each
+    // unknown setting.
     let of_tests = std::env::vars_os().map(|(name, _)| name);
     for name in of_tests.filter(|name| name.to_string_lossy().starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
@@ -58,7 +60,7 @@ fn start_with(variables: &str, room: &Path, listen: &str, socket: OwnedFd) -> Ch
     command.spawn().unwrap()
 }
 
-/// A directory for the program, with an engine that answers at once. Without an engine, the program would
+/// A directory for the program, and a fake engine that answers at once. Without an engine, the program would
 /// wait before it is ready.
 async fn room_with_engine() -> (TempDir, FakeDockerd) {
     let (room, docker) = (tempfile::tempdir().unwrap(), docker().await);
@@ -84,13 +86,14 @@ async fn heard(notify: &UnixDatagram, line: &str) {
     }
 }
 
-/// A program started by dockbridge could otherwise send notifications to systemd in the service's name.
+/// If programs that dockbridge runs got systemd's variables, they could send notifications to systemd in the
+/// service's name.
 #[tokio::test]
 async fn programs_that_it_runs_have_no_variables_of_systemd() {
     let (room, _docker) = room_with_engine().await;
     let told = room.path().join("told");
     nix::unistd::mkfifo(&told, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // The check at the start runs it to ask about the clock.
+    // The check at dockbridge's start runs `timedatectl` to find out whether the clock is synchronised.
     let program = room.path().join("timedatectl");
     let script = format!("#!/bin/sh\n{{ env; echo over; }} >'{}'\n", told.display());
     std::fs::write(&program, script).unwrap();
@@ -113,11 +116,11 @@ async fn programs_that_it_runs_have_no_variables_of_systemd() {
     served.kill().await.unwrap();
 }
 
-/// Before its handler is installed, this signal would end the process.
+/// SIGHUP would end the process if it arrived before dockbridge has installed its handler.
 #[tokio::test]
 async fn a_hang_up_at_the_start_ends_nothing() {
     let (room, _docker) = room_with_engine().await;
-    // Reading it takes a while.
+    // Reading this long settings file takes a while, so the signal arrives during the start.
     let config = "# a comment\n".repeat(80_000);
     std::fs::write(room.path().join("dockbridge.toml"), &config).unwrap();
     let notify = UnixDatagram::bind(room.path().join("notify")).unwrap();
@@ -130,7 +133,7 @@ async fn a_hang_up_at_the_start_ends_nothing() {
             text.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
         };
         let has_read = || of_process("io", "rchar:").parse::<usize>().unwrap() > config.len();
-        // The signal is first blocked, and later handled.
+        // `/proc` shows that SIGHUP is blocked at first, and later has a handler.
         let is_safe = || {
             let hang_up =
                 |field| u64::from_str_radix(&of_process("status", field), 16).unwrap() & 1;
@@ -166,7 +169,7 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
     for (variables, listen) in
         [(one, "fd://"), (one, "fd://cri"), (one, path_of_socket), (two, "fd://cri")]
     {
-        // This caller connects before the service starts.
+        // This client connects before dockbridge starts.
         let early = path.clone();
         let waiting = tokio::spawn(async move { answer(&early).await });
         let socket = systemd.try_clone().unwrap().into();

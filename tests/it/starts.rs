@@ -1,5 +1,6 @@
-//! Starts whose event arrives before or after the answer, twice or never, with any time, while inspects
-//! fail, or whose answer is lost: the caller's result and the state shown after it. No command runs twice.
+//! Tests StartContainer if the engine's event arrives before or after the engine's answer, twice or never,
+//! with any time, while inspects fail, or if the answer is lost. The tests check the caller's result, the
+//! state that dockbridge shows afterwards, and that no container starts twice.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::{
     },
 };
 
-/// A fake engine with a container that was not started, and the container calls.
+/// A fake engine with a container that was not started, and dockbridge's container calls.
 struct Node {
     docker: FakeDockerd,
     verbs: Verbs,
@@ -38,8 +39,8 @@ impl Node {
         Self { docker, verbs, id, _state: state }
     }
 
-    /// From now on, the start is answered this long after its event, and each inspect this long after it
-    /// has read the container.
+    /// From now on, the engine answers a start the time `start` after its event, and an inspect the time
+    /// `inspect` after it has read the container.
     fn answer_late(&self, start: Duration, inspect: Duration) {
         self.docker.inject(Rule::new("POST /containers/*/start", Fault::LateAnswer(start)));
         self.docker.inject(Rule::new(&self.inspect(), Fault::LateAnswer(inspect)));
@@ -61,12 +62,12 @@ impl Node {
             .map_err(|error| dockbridge::error::chain(&error))
     }
 
-    /// Starts it, which must fail. Returns the kind of the error.
+    /// Starts the container, which must fail, and returns the kind of the error.
     async fn refusal(&self) -> Kind {
         self.verbs.containers.start(&self.id).await.unwrap_err().kind()
     }
 
-    /// How often the engine was asked to start it.
+    /// The number of start requests for the container that the engine got.
     fn starts(&self) -> usize {
         self.docker.count("POST /containers/*/start")
     }
@@ -103,7 +104,7 @@ async fn a_start_whose_event_comes_before_its_answer_costs_one_inspect() {
     assert_eq!(node.inspects(), 1);
 }
 
-/// Whatever the event says, the next read shows the start.
+/// Whatever time the engine's event has, the next read after StartContainer shows the container as started.
 #[tokio::test]
 async fn times_of_events_do_not_change_what_a_start_shows() {
     let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();
@@ -124,7 +125,7 @@ async fn times_of_events_do_not_change_what_a_start_shows() {
         let began = Instant::now();
         node.start().await.unwrap();
         assert!(node.process().is_running(), "{times:?}");
-        // Sooner than the next list.
+        // The state must be shown before the store's next list.
         assert!(began.elapsed() < Duration::from_secs(30), "{times:?}: {:?}", began.elapsed());
     });
     futures_util::future::join_all(starts).await;
@@ -138,7 +139,7 @@ async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() 
     let (start, ()) = tokio::join!(node.start(), async {
         eventually(|| node.inspects() == 1).await;
         node.exits_after(Duration::ZERO).await;
-        // Its event comes first.
+        // The die event of the container arrives first.
         tokio::time::sleep(SHORT).await;
         started.cancel();
     });
@@ -146,8 +147,8 @@ async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() 
     assert!(matches!(node.process(), Process::Exited { exit_code: 3, .. }), "{:?}", node.process());
 }
 
-/// The shared inspect has read the container before its end. So the start succeeds, and the end is shown
-/// soon.
+/// The inspect that StartContainer shares with the start event has read the container before its end. So the
+/// start succeeds, and dockbridge shows the end soon.
 #[tokio::test]
 async fn a_container_that_ends_during_the_shared_inspect_is_shown_as_ended_soon() {
     let node = Node::new().await;
@@ -157,7 +158,7 @@ async fn a_container_that_ends_during_the_shared_inspect_is_shown_as_ended_soon(
     eventually(|| matches!(node.process(), Process::Exited { exit_code: 3, .. })).await;
 }
 
-/// If the inspect of the event fails, the caller gets another one.
+/// If the inspect after the start event fails, StartContainer makes another inspect.
 #[tokio::test]
 async fn a_start_does_not_fail_because_the_inspect_of_its_event_did() {
     let faults =
@@ -272,7 +273,7 @@ async fn a_start_that_the_engine_never_saw_fails_and_can_be_repeated() {
     assert!(node.process().is_running());
 }
 
-/// The store still shows it as created when a second start is requested.
+/// The store still shows the container as created when the caller repeats the start.
 #[tokio::test]
 async fn a_start_that_could_not_be_seen_is_answered_when_it_is_asked_for_again() {
     let node = Node::new().await;

@@ -1,4 +1,5 @@
-//! The known faults of engines and CNI plugins: errors in a test that dockbridge does not cause.
+//! The known faults of engines and CNI plugins, which make calls of a test fail without a fault of
+//! dockbridge.
 //!
 //! The client of the end-to-end tests repeats a call that failed with one of these faults once, and only if
 //! the CRI allows it to be repeated. Each repeat is counted: `make test` names a file in
@@ -6,19 +7,19 @@
 
 use std::{env, fs::OpenOptions, io::Write as _};
 
-/// One fault of one engine, or of a CNI plugin.
+/// A known fault of an engine or of a CNI plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownFault {
-    /// The beginning of the engine's version. Empty for a CNI plugin.
+    /// The beginning of the version of engines with the fault. Empty for a CNI plugin.
     release: &'static str,
-    /// The engine's image store, if the fault depends on it.
+    /// The engine's image store, if the fault occurs only with this store.
     store: Option<&'static str>,
     /// The versions in which the fault was seen.
     versions: &'static str,
-    /// Parts of the error text, which must all occur in this order.
+    /// Parts of the fault's error text, which must all occur in this order.
     text: &'static [&'static str],
-    /// The calls that may be repeated after this fault. StartContainer is missing if the same container can
-    /// never start.
+    /// The calls that may be repeated after this fault. StartContainer is not in the list if the same
+    /// container can never start.
     repeatable: &'static [&'static str],
     /// The upstream issue for the fault, or how to reproduce it without dockbridge.
     reference: &'static str,
@@ -29,7 +30,8 @@ const KNOWN_FAULTS: &[KnownFault] = &[
         release: "",
         store: None,
         versions: "CNI plugins 1.1.1",
-        // Two plugins that run at the same time both see that a chain is missing, and create it.
+        // Two CNI plugins that run at the same time both see that a chain of iptables is missing and create
+        // it, and one of them fails.
         text: &["network plugin ", ", ADD: ", "CHAIN_USER_ADD failed (File exists)"],
         repeatable: &["run_pod_sandbox"],
         reference: "https://github.com/containernetworking/plugins/issues/335",
@@ -63,12 +65,12 @@ const KNOWN_FAULTS: &[KnownFault] = &[
             "remove_image",
             "run_pod_sandbox",
         ],
-        // The engine repeats a lookup three times and then asks its client to repeat it.
+        // The engine repeats a lookup three times, and then its error asks the client to repeat the call.
         reference: "https://github.com/moby/moby/pull/46840",
     },
 ];
 
-/// The fault of this engine version and store that matches an error text, if there is one.
+/// The known fault of this engine version and image store that matches an error text, if there is one.
 pub(crate) fn of(version: &str, store: &str, message: &str) -> Option<&'static KnownFault> {
     let of_engine = |fault: &&KnownFault| {
         version.starts_with(fault.release) && fault.store.is_none_or(|its| its == store)
@@ -76,7 +78,7 @@ pub(crate) fn of(version: &str, store: &str, message: &str) -> Option<&'static K
     KNOWN_FAULTS.iter().filter(of_engine).find(|fault| fault.is_in(message))
 }
 
-/// Whether to repeat a call that failed with this text. The repeat is recorded.
+/// Whether a call that failed with this text may be repeated. Records the repeat.
 #[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
 pub(crate) fn repeats(call: &str, message: &str) -> bool {
     let of_world = |fact| env::var(format!("DOCKBRIDGE_WORLD_{fact}")).unwrap_or_default();

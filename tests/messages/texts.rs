@@ -7,15 +7,15 @@ use super::source::{is_mark, word};
 /// A text and its use.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Text {
-    /// The level of a log message, `fault` for the text of an error, or `text` for any other.
+    /// The level of a log message, `fault` for the text of an error, or `text` for any other text.
     pub(crate) kind: &'static str,
     /// The text as it is printed, with placeholders in braces.
     pub(crate) text: String,
-    /// Counted from 1.
+    /// The line of the text, counted from 1.
     pub(crate) line: usize,
 }
 
-/// All texts of two or more words. For logs and errors, also those of one word.
+/// All texts of two or more words, and log messages and errors of one word.
 pub(crate) fn texts(tokens: &TokenStream) -> Vec<Text> {
     let mut found = Vec::new();
     collect(tokens, "text", &mut found);
@@ -36,7 +36,7 @@ fn collect(tokens: &TokenStream, kind: &'static str, found: &mut Vec<Text>) {
             }
             TokenTree::Literal(literal) => {
                 let Some(text) = content(&literal.to_string()) else { continue };
-                // The name of a field, or a value that is not a message.
+                // In logs and errors, a text after `=` is a value and not a message.
                 let is_value = kind != "text" && is_mark(before, '=');
                 let enough = if kind == "text" { 2 } else { 1 };
                 if !is_value && words(&text) >= enough {
@@ -48,7 +48,7 @@ fn collect(tokens: &TokenStream, kind: &'static str, found: &mut Vec<Text>) {
     }
 }
 
-/// `#[error("…")]`. Other attributes are for the compiler, or are printed with the help.
+/// Finds the text of `#[error("…")]`. Other attributes are for the compiler, or are printed with the help.
 fn of_attribute(group: &Group, found: &mut Vec<Text>) {
     let trees: Vec<TokenTree> = group.stream().into_iter().collect();
     if let [TokenTree::Ident(name), TokenTree::Group(inner)] = trees.as_slice()
@@ -59,13 +59,13 @@ fn of_attribute(group: &Group, found: &mut Vec<Text>) {
     }
 }
 
-/// The text between the quotes. Escapes are resolved as far as a reader needs it.
+/// The text between the quotes of a literal, with the most common escapes resolved.
 fn content(literal: &str) -> Option<String> {
     if let Some(raw) = literal.strip_prefix('r') {
         return Some(raw.trim_matches('#').trim_matches('"').to_owned());
     }
     let text = literal.strip_prefix('"')?.strip_suffix('"')?;
-    // A backslash at the end of a line joins it with the next.
+    // A backslash at the end of a line joins the line with the next line.
     let mut lines = text.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();
     let joined = lines.fold(first, |text, line| text + line.trim_start());

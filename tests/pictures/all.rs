@@ -1,5 +1,5 @@
-//! The pictures of the documents. Each is made only from the code or from recorded data, so drawing it
-//! again gives the same file.
+//! All pictures of the documents. Each picture is made only from the code or from recorded data, so drawing
+//! it again gives the same file.
 
 #[path = "bars.rs"]
 mod bars;
@@ -30,7 +30,7 @@ mod soak;
 #[path = "takeover.rs"]
 mod takeover;
 
-/// File names in `docs/pictures`, and contents.
+/// The file names of all pictures in `docs/pictures`, and their contents.
 pub(crate) fn pictures() -> Vec<(&'static str, String)> {
     vec![
         ("place.svg", place::draw()),

@@ -1,5 +1,5 @@
-//! The bench: each step of a pod's life with dockbridge and with the same calls made directly, and with
-//! another CRI server if the recording has one (`make bench PEER=…`).
+//! Draws results of `make bench` as bars: each step of a pod's life with dockbridge, with the same engine
+//! calls made directly, and with another CRI server if the recording has one (`make bench PEER=…`).
 
 use super::{
     canvas::{Canvas, n},
@@ -52,7 +52,7 @@ fn of(recording: &Recording) -> String {
     canvas.finish(y + 26.0, "A pod's life beside the raw engine calls", &about.join("; "))
 }
 
-/// The names in the head of the table. Each is before its median.
+/// The names of the columns in the head of the table. Each name is before the word for its median.
 fn columns(head: &str) -> Vec<String> {
     let words: Vec<&str> = head.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[1] == "p50");
@@ -66,8 +66,8 @@ struct Row {
 }
 
 impl Row {
-    /// Reads the median and 90th percentile of dockbridge, and those of each other column, followed by the
-    /// ratio.
+    /// Reads a line of the table: the median and 90th percentile of dockbridge, then those of each other
+    /// column, followed by the ratio.
     fn read(line: &str, columns: usize) -> Option<Self> {
         let (step, figures) = line.split_at_checked(30)?;
         let figures: Vec<f64> =
@@ -80,7 +80,7 @@ impl Row {
         })
     }
 
-    /// The median with dockbridge, divided by that of the calls by hand.
+    /// The median with dockbridge, divided by the median of the direct calls.
     fn ratio(&self) -> f64 {
         self.medians[0] / self.medians[1]
     }
@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// How a column is drawn. Without `words`, its name is taken from the head of the table.
+/// How a column of the table is drawn. Without `words`, its name is taken from the head of the table.
 struct Bar {
     class: &'static str,
     words: Option<&'static str>,

@@ -1,4 +1,5 @@
-//! The way of a call through the modules, and of what Docker reports into the store.
+//! Draws the way of a CRI call through the modules of dockbridge, and the way of Docker's reports into the
+//! store.
 
 use super::canvas::Canvas;
 
@@ -26,7 +27,7 @@ pub(crate) fn draw() -> String {
     canvas.finish(516.0, "The way of a call through dockbridge", about)
 }
 
-/// A vertical arrow with words next to it.
+/// A vertical arrow in the picture with words next to it.
 struct Arrow {
     x: f64,
     from: f64,

@@ -1,8 +1,8 @@
-//! A picture as SVG: one palette for light and dark, system fonts, a title and a description.
+//! Writes a picture as SVG, with colours for light and dark mode, system fonts, a title and a description.
 
 use std::fmt::Write as _;
 
-/// A picture of fixed width. It has room for 56 characters of a terminal, and can be read on a phone.
+/// A picture of fixed width, which has space for 56 characters of a terminal and can be read on a phone.
 pub(crate) struct Canvas {
     body: String,
     style: String,
@@ -12,7 +12,7 @@ pub(crate) struct Canvas {
 pub(crate) const WIDTH: f64 = 480.0;
 
 impl Canvas {
-    /// An empty picture with its headline, and a line below that says what the picture shows.
+    /// A picture with only a headline, and below it a line that describes the picture.
     pub(crate) fn new(headline: &str, below: &str) -> Self {
         let mut canvas = Self::empty();
         canvas.text(20.0, 34.0, "h", headline);
@@ -20,17 +20,17 @@ impl Canvas {
         canvas
     }
 
-    /// A picture with nothing in it.
+    /// A picture without any element.
     pub(crate) const fn empty() -> Self {
         Self { body: String::new(), style: String::new() }
     }
 
-    /// Adds another picture after the existing elements.
+    /// Adds the elements of another picture after the existing elements.
     pub(crate) fn put_behind(&mut self, other: &Self) {
         self.body.insert_str(0, &other.body);
     }
 
-    /// Adds text at its baseline.
+    /// Adds a text whose baseline is at this position.
     pub(crate) fn text(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let text = escape(text);
         self.raw(&format!("<text x=\"{}\" y=\"{}\" class=\"{class}\">{text}</text>", n(x), n(y)));
@@ -62,7 +62,7 @@ impl Canvas {
         self.path(&commands, class);
     }
 
-    /// Adds an element without a change.
+    /// Adds an SVG element as it is.
     pub(crate) fn raw(&mut self, element: &str) {
         self.body.push_str(element);
         self.body.push('\n');
@@ -73,7 +73,7 @@ impl Canvas {
         self.style.push_str(rules);
     }
 
-    /// Writes the file. `title` and `about` are for people who cannot see it.
+    /// The text of the SVG file. `title` and `about` are for people who cannot see the picture.
     pub(crate) fn finish(&self, height: f64, title: &str, about: &str) -> String {
         let (width, tall) = (n(WIDTH), n(height));
         let mut file = String::new();
@@ -94,7 +94,7 @@ impl Canvas {
     }
 }
 
-/// The palette, for light and for dark.
+/// The CSS variables of the palette, for light and dark mode.
 fn variables() -> String {
     let [light, dark] = [0, 1].map(|shade: usize| {
         let each = PALETTE.iter().map(|(name, shades)| format!("--{name}:{}", shades[shade]));
@@ -103,7 +103,8 @@ fn variables() -> String {
     format!("svg{{{light}}}\n@media(prefers-color-scheme:dark){{svg{{{dark}}}}}")
 }
 
-/// The rules, with the light colour before each variable, because some programs do not support variables.
+/// The CSS rules, with the colour of the light mode before each variable, because some programs do not
+/// support variables.
 fn with_light(rules: &str) -> String {
     PALETTE.iter().fold(rules.to_owned(), |rules, (name, [light, _])| {
         ["fill", "stroke"].into_iter().fold(rules, |rules, property| {
@@ -128,7 +129,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Names, with their colours in light and dark mode.
+/// The names of the palette's colours, with their values in light and dark mode.
 const PALETTE: [(&str, [&str; 2]); 14] = [
     ("page", ["#fbfcfe", "#111a2c"]),
     ("ink", ["#1e293b", "#e6ecf5"]),
@@ -146,7 +147,8 @@ const PALETTE: [(&str, [&str; 2]); 14] = [
     ("R", ["#c53030", "#f58a8a"]),
 ];
 
-/// `a` to `d` are the colours of boxes and bars, `l` lines, `e` lines with an arrowhead.
+/// The CSS classes: `a` to `d` are the colours of boxes and bars, `l` is for lines, `e` for lines with an
+/// arrowhead.
 const STYLE: &str = "
 text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation Sans',sans-serif;fill:var(--ink)}
 .h{font-size:18px;font-weight:600}.s{font-size:13px;fill:var(--soft)}.k{font-weight:600}.mid{text-anchor:middle}.end{text-anchor:end}

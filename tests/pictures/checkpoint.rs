@@ -1,4 +1,5 @@
-//! A checkpoint of a container: what is saved while it is frozen, and the container that starts from it.
+//! Draws a checkpoint of a container: the saved data while the container is frozen, and the container that
+//! starts from the checkpoint.
 
 use super::canvas::Canvas;
 
@@ -38,7 +39,7 @@ pub(crate) fn draw() -> String {
     canvas.finish(364.0, "A checkpoint of a running container", about)
 }
 
-/// The name of a row, at the left of its boxes.
+/// Draws the name of a row, at the left of the row's boxes.
 fn timeline(canvas: &mut Canvas, top: f64, name: &str) {
     canvas.text(20.0, top + 22.8, "k", name);
 }

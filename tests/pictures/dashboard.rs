@@ -1,4 +1,5 @@
-//! The dashboard while twelve pods are created and removed. Its panels are filled from recorded scrapes.
+//! The dashboard while twelve pods are created and removed. The panels of the dashboard are filled from
+//! recorded scrapes.
 
 use super::{
     canvas::Canvas,

@@ -5,19 +5,19 @@ use std::{collections::BTreeMap, fs, path::Path};
 /// One file of `tests/pictures/data`.
 pub(crate) struct Recording {
     facts: BTreeMap<String, String>,
-    /// The lines below the head.
+    /// The lines of the file below its head.
     pub(crate) lines: Vec<String>,
 }
 
 impl Recording {
-    /// Reads the file of that name.
+    /// Reads the file `name` of `tests/pictures/data`.
     pub(crate) fn read(name: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = root.join("tests/pictures/data").join(name).with_extension("txt");
         Self::of(&fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}")))
     }
 
-    /// Reads a text.
+    /// Parses the text of a recorded file.
     pub(crate) fn of(text: &str) -> Self {
         let (head, lines) = text.lines().partition::<Vec<_>, _>(|line| line.starts_with("# "));
         let facts = head.iter().filter_map(|line| line.trim_start_matches("# ").split_once(' '));
@@ -27,14 +27,14 @@ impl Recording {
         }
     }
 
-    /// A line with the place and time of the recording.
+    /// A line for the picture with the place and time of the recording.
     pub(crate) fn source(&self) -> String {
         let fact = |key| self.facts.get(key).map_or("unknown", String::as_str);
         format!("{}, {}, {}", fact("engine"), fact("machine"), fact("date"))
     }
 }
 
-/// Lines of numbers, by column. The first line has the names.
+/// A table of numbers in a recorded file. The first line has the names of the columns.
 pub(crate) struct Table {
     names: Vec<String>,
     rows: Vec<Vec<f64>>,
@@ -53,7 +53,7 @@ impl Table {
         self.rows.iter().map(|row| row[place]).collect()
     }
 
-    /// How much one column grows when another grows by one, over ten seconds.
+    /// How much the column `of` grows when the column `by` grows by one, over ten seconds.
     pub(crate) fn rate(&self, of: &str, by: &str) -> Vec<f64> {
         let (of, by) = (self.column(of), self.column(by));
         let before = |place: usize| place.saturating_sub(5);

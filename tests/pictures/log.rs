@@ -2,7 +2,7 @@
 
 use super::canvas::{Canvas, n};
 
-/// A state: its box, its colour, its name, and what happens in it.
+/// A state of a log in the picture: the box, the colour, the name, and a text that describes the state.
 struct State {
     at: (f64, f64),
     class: &'static str,
@@ -12,10 +12,10 @@ struct State {
 
 /// An arrow to another state.
 struct Arrow {
-    /// The corners of its line.
+    /// The corners of the arrow's line.
     bends: &'static [(f64, f64)],
     words: [&'static str; 2],
-    /// The position of the text.
+    /// The position of the arrow's text.
     at: (f64, f64),
 }
 

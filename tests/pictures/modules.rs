@@ -1,4 +1,5 @@
-//! The modules by level, with their imports as arrows. Arrows that follow from other arrows are left out.
+//! The modules by level, with their imports as arrows. An arrow is left out if other arrows also lead to the
+//! same module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +9,22 @@ use crate::{
     source,
 };
 
-/// A module, or the point where an arrow crosses a level.
+/// A place in a row of the picture: a module, or the point where an arrow crosses a level.
 struct Place {
     name: String,
-    /// Half of its width.
+    /// Half of the place's width.
     half: f64,
     x: f64,
-    /// The connected places in other rows, by row and index.
+    /// The places in other rows that arrows connect with this place, by row and index.
     joined: Vec<(usize, usize)>,
 }
 
-/// A part of an arrow between two rows. Its places are given by row and index.
+/// A part of an arrow between two rows. The two ends of a part are places, given by row and index.
 #[derive(PartialEq)]
 struct Part {
     from: (usize, usize),
     to: (usize, usize),
-    /// Whether the arrow ends there.
+    /// Whether the arrow ends at the lower place of this part.
     ends: bool,
 }
 
@@ -78,7 +79,7 @@ pub(crate) fn draw() -> String {
     canvas.finish(bottom + 18.0, "Modules of dockbridge and their imports", about)
 }
 
-/// The imports of each module, without those that follow from others.
+/// The imports of each module, without imports that the module also has through another imported module.
 fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let files = source::files("src");
@@ -110,8 +111,8 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 impl Rows {
-    /// Modules by level, and points where arrows cross a level. Arrows to the same module share these
-    /// points.
+    /// Arranges the modules by level, and adds points where arrows cross a level. Arrows to the same module
+    /// share these points.
     fn new(arrows: &BTreeMap<String, BTreeSet<String>>) -> Self {
         let mut levels: Vec<u8> = modules().map(|(_, level)| level).collect();
         levels.sort_unstable_by(|a, b| b.cmp(a));
@@ -137,7 +138,7 @@ impl Rows {
         all
     }
 
-    /// The place with that name in a row. It is created if it does not exist.
+    /// The place with the name `name` in a row. Creates the place if it does not exist.
     fn place(&mut self, row: usize, name: &str, half: f64) -> (usize, usize) {
         let found = self.rows[row].iter().position(|place| place.name == name);
         let index = found.unwrap_or_else(|| {
@@ -186,7 +187,8 @@ impl Rows {
         sum / f64::from(u16::try_from(count).unwrap())
     }
 
-    /// Sorts a row by the wanted positions of its places, and updates the indexes of their connections.
+    /// Sorts the places of a row by their wanted positions, and updates the indexes in the connections to
+    /// these places.
     fn sort(&mut self, row: usize) {
         let mut order: Vec<usize> = (0..self.rows[row].len()).collect();
         order.sort_by(|&a, &b| self.rows[row][a].x.total_cmp(&self.rows[row][b].x));
@@ -209,8 +211,9 @@ impl Place {
     }
 }
 
-/// Keeps places apart and inside the picture, each as near to its position as possible. Neighbours that
-/// would overlap move together, to the middle of their wanted positions.
+/// Moves the places of a row so that they do not overlap and are inside the picture, each as near to its
+/// wanted position as possible. Neighbours that would overlap move together, to the middle of their wanted
+/// positions.
 fn spread(places: &mut [Place]) {
     let mut offsets = Vec::new();
     let mut right = -GAP;
@@ -254,7 +257,7 @@ fn y_of(row: usize) -> f64 {
     72.0 + f64::from(u16::try_from(row).unwrap()) * (BOX + 34.0)
 }
 
-/// These modules declare or start the others.
+/// Modules that are not in the picture, because they only declare or start the other modules.
 const ROOTS: [&str; 3] = ["main", "lib", "dockbridge"];
 const PASSAGE: char = '>';
 const BOX: f64 = 26.0;

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use super::canvas::{Canvas, n};
 
-/// A panel: what it shows, its unit, and its curves with a class and a name each.
+/// A panel of a dashboard: the shown value, its unit, and the curves with a CSS class and a name each.
 pub(crate) struct Panel {
     pub(crate) title: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) curves: Vec<(&'static str, &'static str, Vec<f64>)>,
 }
 
-/// Draws the panels in rows of two. Returns the bottom edge.
+/// Draws the panels in rows of two, and returns the bottom edge.
 pub(crate) fn draw_all(canvas: &mut Canvas, panels: &[Panel], minutes: f64) -> f64 {
     for (place, panel) in panels.iter().enumerate() {
         let (column, row) = (small(place % 2), small(place / 2));
@@ -21,7 +21,7 @@ pub(crate) fn draw_all(canvas: &mut Canvas, panels: &[Panel], minutes: f64) -> f
     72.0 + 142.0 * small(panels.len().div_ceil(2)) + 8.0
 }
 
-/// The largest value of each panel, for people who cannot see it.
+/// A text with the largest value of each panel, for people who cannot see the picture.
 pub(crate) fn described(panels: &[Panel]) -> String {
     let most =
         |panel: &Panel| format!("{}: at most {} {}", panel.title, n(panel.most()), panel.unit);
@@ -78,7 +78,7 @@ impl Panel {
     }
 }
 
-/// The next larger number that is easy to halve.
+/// The next larger number that is easy to halve, for the upper end of a scale.
 fn round_up(value: f64) -> f64 {
     let size = 10_f64.powf(value.max(0.1).log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];

@@ -1,4 +1,4 @@
-//! The place of dockbridge on a node: the processes, and the sockets and files between them.
+//! Draws the place of dockbridge on a node: the processes, and the sockets and files between them.
 
 use super::canvas::Canvas;
 
@@ -44,5 +44,5 @@ pub(crate) fn draw() -> String {
     canvas.finish(574.0, "Where dockbridge sits on a node", about)
 }
 
-/// The upper edges of dockerd, containerd and runc.
+/// The upper edges of the boxes of dockerd, containerd and runc.
 const ROWS: [f64; 3] = [236.0, 318.0, 400.0];

@@ -13,9 +13,9 @@ struct Call {
 }
 
 struct Step {
-    /// The lifeline that is called.
+    /// The position of the called program's lifeline.
     whom: f64,
-    /// Whether the call begins together with the one before.
+    /// Whether the call begins together with the call before it.
     beside: bool,
     what: String,
     took: f64,
@@ -71,7 +71,7 @@ fn calls(lines: &[String]) -> Vec<Call> {
 }
 
 impl Call {
-    /// The time without the calls to others.
+    /// The time of the CRI call without its calls to other programs.
     fn own(&self) -> f64 {
         let mut others = 0.0;
         let mut last = 0.0;
@@ -124,5 +124,5 @@ const HEADS: [(f64, f64, &str, &str); 4] = [
     (DOCKER, 66.0, "c", "Docker"),
     (PLUGINS, 60.0, "b", "CNI"),
 ];
-/// Drawing units for a millisecond.
+/// The number of drawing units for a millisecond.
 const SCALE: f64 = 0.6;

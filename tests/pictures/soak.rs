@@ -1,4 +1,5 @@
-//! The memory and descriptors of dockbridge while pods are created and removed for an hour (`make soak`).
+//! Draws the memory and descriptors of dockbridge while pods are created and removed for an hour (`make
+//! soak`).
 
 use super::{
     canvas::Canvas,

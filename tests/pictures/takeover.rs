@@ -1,4 +1,4 @@
-//! The move from cri-dockerd to dockbridge: what is replaced, and the pods that stay.
+//! Draws the move from cri-dockerd to dockbridge: the server that is replaced, and the pods that stay.
 
 use super::canvas::{Canvas, WIDTH};
 
@@ -32,5 +32,5 @@ pub(crate) fn draw() -> String {
 
 const WIDE: f64 = 210.0;
 const TALL: f64 = 36.0;
-/// The upper edges of kubelet, the server, dockerd and the pods.
+/// The upper edges of the boxes of kubelet, the server, dockerd and the pods.
 const ROWS: [f64; 4] = [98.0, 160.0, 222.0, 284.0];

@@ -1,8 +1,10 @@
-//! The only reasons for which a test may be skipped. Each has a check that this machine really lacks it.
+//! The only reasons for which a test may be skipped: something that the machine lacks. For each reason, a
+//! check finds out whether this machine really lacks the thing.
 //!
-//! A test reports what the machine lacks, and returns. `make test` names a file in `DOCKBRIDGE_SKIPS`.
-//! Every skip is written there and counted at the end. A skip because of something that the machine does
-//! have is a failure. So tests are skipped only for these reasons, and only on machines where they must be.
+//! A skipped test calls [`skip`] with what the machine lacks, and returns. `make test` names a file in
+//! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. If a test is skipped
+//! for something that the machine does have, the test fails. So tests are skipped only for the reasons in
+//! [`Lack`], and only on machines where they cannot run.
 
 use std::{
     env,
@@ -12,49 +14,51 @@ use std::{
     path::Path,
 };
 
-/// What a machine can lack.
+/// Something that a machine may lack, so that a test is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each program of tests lacks something else")]
 pub(crate) enum Lack {
-    /// A real engine. `tests/env/world.sh` has one, and `make test` runs these tests again there.
+    /// The machine has no real engine for the test. `make test` runs tests with this reason again in
+    /// `tests/env/world.sh`, which has an engine.
     World,
-    /// Permission to create namespaces and mounts. Only root has it, and not in every container.
+    /// The test is not permitted to create namespaces and mounts. Only root is, and not in every container.
     SysAdmin,
-    /// Devices for file systems in user space and tunnels.
+    /// The devices for FUSE and tunnels are missing.
     Devices,
-    /// The reference project's network plugins, or iptables, which they call.
+    /// The CNI project's network plugins are missing, or iptables, which these plugins call.
     Plugins,
-    /// `user.*` extended attributes and security labels in the temporary directory.
+    /// The temporary directory does not support `user.*` extended attributes and security labels.
     Attributes,
-    /// A program of this name.
+    /// The program of this name is missing.
     Program(&'static str),
-    /// A packet filter that sees what crosses a bridge.
+    /// The kernel's packet filter does not see packets that cross a bridge.
     BridgeFilter,
-    /// Children that end at a hang-up. With `nohup`, they do not.
+    /// Child processes ignore SIGHUP, because the test runs under `nohup`.
     HangUps,
-    /// systemd as the manager of the engine's cgroups.
+    /// systemd does not manage the engine's cgroups.
     Systemd,
-    /// AppArmor in the kernel.
+    /// The kernel has no AppArmor.
     AppArmor,
-    /// SELinux in the kernel.
+    /// The kernel has no SELinux.
     Selinux,
-    /// Swap, and a cgroup v2 to limit it.
+    /// The machine has no swap, or no cgroup v2 that limits swap.
     Swap,
-    /// cgroup v2.
+    /// The machine has no cgroup v2.
     Unified,
-    /// All capabilities of the kernel, because an old engine cannot leave out those that the machine lacks.
+    /// The test does not have all capabilities of the kernel, and an old engine cannot start a privileged
+    /// container without them.
     SysResource,
-    /// CAP_SYS_RESOURCE, with which CRIU reads the limits of processes of another user.
+    /// CAP_SYS_RESOURCE is missing, with which CRIU reads the limits of processes of another user.
     OtherLimits,
-    /// A mount that is not shared.
+    /// The root mount is shared with another mount namespace.
     PrivateMounts,
-    /// Docker 25.0 or newer.
+    /// The engine is older than Docker 25.0.
     YoungEngine,
-    /// An engine that has dockbridge's OCI runtime.
+    /// The engine does not have `dockbridge-runtime`.
     OciRuntime,
-    /// An engine that does not read CDI specifications by itself.
+    /// The engine reads CDI specifications itself, but the test needs an engine that does not.
     EngineWithoutCdi,
-    /// CRIU that works on this kernel.
+    /// CRIU is missing or does not work on this kernel.
     Criu,
 }
 
@@ -88,7 +92,8 @@ impl Lack {
         }
     }
 
-    /// Whether this machine really lacks it. The check is independent of the test that says so.
+    /// Whether the machine really lacks the thing that this reason names. The check does not use code of the
+    /// skipped test.
     fn is_true(self) -> bool {
         let is_there = |path: &str| Path::new(path).exists();
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -97,7 +102,8 @@ impl Lack {
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let young = major.is_some_and(|major| major >= 25);
         match self {
-            // The variable says that these tests shall run with an engine; without one they must fail.
+            // `DOCKBRIDGE_WORLD_WANTED` is set if these tests must run with an engine, so they fail without
+            // an engine.
             Self::World => ["DOCKBRIDGE_WORLD", "DOCKBRIDGE_WORLD_WANTED"]
                 .iter()
                 .all(|name| env::var_os(name).is_none()),
@@ -152,7 +158,7 @@ impl Lack {
 /// Records that a test is skipped.
 ///
 /// # Panics
-/// Panics if skips are counted and the machine does not lack it.
+/// Panics if `DOCKBRIDGE_SKIPS` is set and the machine does not lack it.
 #[track_caller]
 pub(crate) fn skip(lack: Lack) {
     let (words, at) = (lack.words(), Location::caller());

@@ -20,7 +20,7 @@ use crate::support::{
     world::World,
 };
 
-/// A pod is counted and shown without its secrets, and disappears after its removal.
+/// Metrics and the state dump show a pod without its secrets, and no longer show it after its removal.
 pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     let stage = Stage::tracing(&world, "window").await?;
     let socket = stage.bridge.socket().with_file_name("admin.sock");
@@ -55,7 +55,8 @@ pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Neither the support report nor the log contains a secret, even at the finest level and after failures.
+/// Checks that neither the support report nor dockbridge's log contains a secret, even at log level trace and
+/// after failures.
 async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
     let told = async |words: &[&str]| -> Outcome<String> {
         let mut command = Command::new(bridge::program());
@@ -83,14 +84,15 @@ async fn tells_no_secret(stage: &Stage, container: &str) -> Outcome {
     Ok(())
 }
 
-/// Looks for the variable in data that Docker shows to everybody and in metrics. Other programs export
-/// labels.
+/// Checks that the secret variable is not in the container's labels, in Docker's events, or in metrics. Other
+/// programs read labels and events.
 async fn docker_shows_no_variable(stage: &Stage, id: &str, socket: &Path) -> Outcome {
     let docker = async |words: &str| {
         let words: Vec<_> = words.split(' ').chain(["--format", "{{json .}}"]).collect();
         stage.engine.docker(&words).await
     };
-    // Docker compares whole seconds, and the events of the current second are also needed.
+    // Docker compares the end time of an event query in whole seconds, and the test also needs the events of
+    // the current second.
     let until = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + 1;
     let events = format!("events --since 10m --until {until} --filter container={id}");
     let shown = [
@@ -127,7 +129,7 @@ pub(crate) async fn ask(socket: &Path, path: &str) -> Outcome<String> {
     Ok(text)
 }
 
-/// A series that does not exist yet counts as 0.
+/// The value of a metric's series. A series that does not exist yet counts as 0.
 pub(crate) fn figure(text: &str, series: &str) -> u64 {
     let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let whole = found.and_then(|figure| figure.split('.').next());

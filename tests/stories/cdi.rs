@@ -1,4 +1,5 @@
-//! Devices that vendors describe in files. dockbridge reads the files if the engine cannot.
+//! CDI devices, which vendors describe in specification files. dockbridge reads CDI specification files if
+//! the engine cannot.
 
 use std::{
     fs,
@@ -17,7 +18,8 @@ use crate::support::{
     world::World,
 };
 
-/// For an engine without CDI, dockbridge reads the files and refuses what the Engine API cannot express.
+/// With an engine that lacks CDI, dockbridge reads the specification files and refuses devices that need more
+/// than the Engine API has fields for.
 pub(crate) async fn read_here(world: World) -> Outcome {
     let stage = Stage::docker(&world, "cdi_here").await?;
     if !engine_directories(&stage).await?.is_empty() {
@@ -62,15 +64,16 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An engine with CDI supports everything, including hooks. A device that it will not find is refused
-/// earlier.
+/// An engine with CDI supports everything in a specification, including hooks. dockbridge refuses a device
+/// that the engine will not find, before the engine does.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     if world.docker_major < 25 {
         return left_out(Lack::YoungEngine);
     }
     let stage = Stage::docker(&world, "cdi_engine").await?;
     let folder = write_specifications(&stage)?;
-    // The engine ignores a file that it cannot read. dockbridge refuses devices because of it.
+    // The engine ignores a specification file that it cannot read, but dockbridge refuses devices that the
+    // file may describe.
     for file in ["broken.yaml", "twice-a.json", "twice-b.json", "group.json"] {
         fs::remove_file(folder.join(file))?;
     }
@@ -103,7 +106,8 @@ fn gadget(stage: &Stage, name: &str, device: &str) -> cri::ContainerConfig {
     cri::ContainerConfig { cdi_devices: vec![name_of(device)], ..stage.recipes.sleeper(name) }
 }
 
-/// The first gadget's variables, device file and mount are in the container, with the right values.
+/// Checks that the container has the variables, the device file and the mount of the first gadget, with the
+/// right values.
 async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     let inside = |line: &'static str| stage.engine.inside(id, line);
     let variables = inside("tr '\\0' '\\n' </proc/1/environ | grep ^GADGET | sort").await?;
@@ -117,7 +121,7 @@ async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// The error for a container that requests a device of the invented vendor.
+/// Creates a container that requests a device of the invented vendor, and returns the error.
 async fn refusal(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -133,7 +137,7 @@ async fn refusal(
     Ok(status.message)
 }
 
-/// The directories that the engine itself reads.
+/// The directories from which the engine itself reads CDI specifications.
 async fn engine_directories(stage: &Stage) -> Outcome<Vec<String>> {
     let info = stage.engine.docker(&["info", "-f", "{{json .}}"]).await?;
     let info: Value = serde_json::from_str(&info)?;
@@ -141,7 +145,7 @@ async fn engine_directories(stage: &Stage) -> Outcome<Vec<String>> {
     Ok(directories.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Writes files of an invented vendor. Returns their directory.
+/// Writes CDI specifications of an invented vendor, and returns their directory.
 fn write_specifications(stage: &Stage) -> Outcome<PathBuf> {
     let shared = &stage.folders.shared;
     let folder = shared.join("cdi");
@@ -194,7 +198,8 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A changed configuration of the engine, which is restored on drop. The engine reads it at its start.
+/// A changed configuration file of the engine. The old file is restored when the value is dropped. The engine
+/// reads the file at its start.
 struct Configured {
     file: PathBuf,
     before: String,

@@ -1,5 +1,5 @@
-//! CheckpointContainer with a real CRIU: the container keeps running, whatever happens to dockbridge and the
-//! engine.
+//! Tests CheckpointContainer with a real CRIU: the container keeps running, whatever happens to dockbridge
+//! and the engine.
 
 use std::{
     collections::BTreeSet,
@@ -32,8 +32,9 @@ use crate::{
     },
 };
 
-/// Two processes, a pipe between them, open files in the layer and on a volume. The archive has all of it, and
-/// the count has no gap.
+/// The checkpointed container has two processes with a pipe between them, and open files in its layer and on
+/// a volume. The archive has the processes, the pipe and the files, and the container counts on without a
+/// gap.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(stage) = stage(&world, "checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -90,7 +91,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let line = text.lines().find(|line| line.contains("container checkpointed"));
     println!("  {}", line.unwrap_or_default());
 
-    // A second one has another name. Commands and a stop work after it.
+    // A second checkpoint needs another archive name. After a checkpoint, commands and a stop work.
     let refused = checkpoint(&stage.cri, &id, &archive, 0).await;
     denied(refused, (Code::AlreadyExists, "already exists"))?;
     checkpoint(&stage.cri, &id, &stage.folders.shared.join("second.tar"), 0).await?;
@@ -100,7 +101,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each refusal names its reason, and the container keeps running.
+/// Each refused checkpoint has an error with the reason, and the container keeps running.
 pub(crate) async fn refused(world: World) -> Outcome {
     let Some(stage) = stage(&world, "refused_checkpoint").await? else { return Ok(()) };
     let (cri, place) = (&stage.cri, &stage.folders.shared);
@@ -119,7 +120,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     denied(checkpoint(cri, &id, &archive, 0).await, (failed, "/tmp/pipe is a named pipe"))?;
     stage.engine.inside(&id, "rm /tmp/pipe").await?;
 
-    // CRIU does not save connections. The last lines of its log say so.
+    // CRIU does not save established connections. dockbridge's error has the last lines of CRIU's log, which
+    // say that there is a connection.
     let line = "sleep 999 | nc -l -p 9099 & \
                 until grep -q :238B /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done; \
                 sleep 999 | nc 127.0.0.1 9099";
@@ -141,8 +143,9 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The program that makes a checkpoint hangs. The call fails at its deadline, other calls wait, dockbridge is
-/// killed, and the next dockbridge waits for the program. The container can be stopped as usual.
+/// The program `dump-container` hangs. The checkpoint call fails at its deadline, other calls wait,
+/// dockbridge is killed, and the restarted dockbridge waits for the program. When the program has ended, the
+/// container can be stopped as usual.
 pub(crate) async fn held_up(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "held_up_checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -175,7 +178,8 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     );
     nothing_left(&stage).await?;
     ensure!(!archive.exists(), "a checkpoint without a caller was kept");
-    // The command that waited may have been started, so the next dockbridge looks for it for a while.
+    // The engine may have started the command that waited, so the restarted dockbridge looks for it for a
+    // while.
     let mut looks = Looks::every(Duration::from_millis(100));
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
         ensure!(looks.again().await, "the record of the command is still there");
@@ -185,7 +189,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
 }
 
 /// dockbridge is killed or stopped, and the engine restarts, at random moments of checkpoints. The container
-/// keeps running each time, and nothing is left.
+/// keeps running each time, and no unfinished checkpoint is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "crashed_checkpoint").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -235,7 +239,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
     security::said(answer.map(|()| String::new()), wanted)
 }
 
-/// None if this machine has no CRIU that works.
+/// A dockbridge for checkpoints; none if this machine has no CRIU that works.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {
@@ -245,7 +249,8 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> 
     Stage::cni(world, story).await.map(Some)
 }
 
-/// A pod with the counter; the ids of both. It has counted when this returns.
+/// Starts a pod with the container that counts, and returns the ids of pod and container, after the container
+/// has begun to count.
 pub(crate) async fn counter(stage: &Stage) -> Outcome<(String, String)> {
     let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
                 { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \
@@ -260,7 +265,7 @@ pub(crate) async fn counter(stage: &Stage) -> Outcome<(String, String)> {
     Ok((sandbox, id))
 }
 
-/// The volume into which the counter counts.
+/// The volume to which the counting container writes its numbers.
 pub(crate) fn volume(stage: &Stage) -> cri::Mount {
     cri::Mount {
         container_path: "/data".to_owned(),
@@ -273,7 +278,8 @@ pub(crate) fn data(stage: &Stage) -> PathBuf {
     stage.folders.shared.join("data")
 }
 
-/// Waits until the counter has continued to count. Fails if it has left out a number or begun again.
+/// Waits until the counting container has continued to count. Fails if it has left out a number or begun
+/// again.
 async fn goes_on(stage: &Stage) -> Outcome {
     let file = data(stage).join("count");
     let count = || fs::read_to_string(&file).unwrap_or_default();
@@ -299,7 +305,7 @@ fn start_checkpoint(stage: &Stage, id: &str, archive: &Path, timeout: i64) -> Jo
     tokio::spawn(async move { cri.checkpoint(&id, &archive, timeout).await })
 }
 
-/// Stops the program that makes a checkpoint of this container, as soon as it runs.
+/// Stops the program `dump-container` of this container with SIGSTOP, as soon as the program runs.
 pub(crate) async fn held_program(stage: &Stage, id: &str) -> Outcome<Stopped> {
     let directory = stage.folders.state.join("dumps").join(id).display().to_string();
     let processes = Processes::new("/proc");
@@ -317,7 +323,7 @@ pub(crate) async fn held_program(stage: &Stage, id: &str) -> Outcome<Stopped> {
     fail!("no checkpoint is being made");
 }
 
-/// Unfinished checkpoints and archives.
+/// The unfinished checkpoints and archives that are left on disk.
 fn leftovers(stage: &Stage) -> Vec<String> {
     let mut left = files_below(&stage.folders.state.join("dumps"));
     left.extend(

@@ -1,5 +1,5 @@
-//! All kinds of CRI clients on one socket: those that send the socket's path as `:authority`, and current
-//! ones.
+//! Tests all kinds of CRI clients on one socket: old clients that send the socket's path as `:authority`, and
+//! current clients.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Each of them sees the pod in every call.
+/// Each client gets an answer with the pod in every call.
 pub(crate) async fn of_every_kind_at_once(world: World) -> Outcome {
     let stage = Stage::docker(&world, "of_every_kind_at_once").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("seen")).await?;
@@ -46,5 +46,5 @@ pub(crate) async fn of_every_kind_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Calls of each client.
+/// The number of calls of each client.
 const CALLS: usize = 50;

@@ -12,7 +12,7 @@ use crate::support::{
     world::World,
 };
 
-/// The holder has ended. It is replaced completely.
+/// The container that has the name has exited. dockbridge removes it and creates the new container.
 pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_exited").await?;
     let cri = &stage.cri;
@@ -33,7 +33,7 @@ pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The holder was created and never started, as after a crash.
+/// The container that has the name was created and never started, as after a crash.
 pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_created").await?;
     let cri = &stage.cri;
@@ -64,7 +64,8 @@ pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The holder runs. It is kept, and the caller gets an error.
+/// The container that has the name runs. dockbridge keeps the running container, and the caller gets an
+/// error.
 pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_running").await?;
     let cri = &stage.cri;
@@ -87,7 +88,8 @@ pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Another program created the holder. It is never removed, even if the pod is.
+/// Another program created the container that has the name. dockbridge never removes that container, even if
+/// the pod is removed.
 pub(crate) async fn held_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_stranger").await?;
     let pod = stage.recipes.pod("holder");

@@ -1,5 +1,5 @@
-//! containerd or a shim is killed, or containerd keeps the task of an interrupted start. Callers get
-//! an error that says what to do, and kubelet's next attempt replaces the container or the pod.
+//! Tests with a killed containerd or shim, or with a containerd that keeps the task of an interrupted start.
+//! Callers get an error with a remedy, and kubelet's next attempt replaces the container or the pod.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -59,7 +59,7 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     kill(stage.engine.containerd()?, Signal::SIGKILL)?;
     let (started, run) = (starting.await?, running.await?);
     println!("  StartContainer: {started:?}\n  RunPodSandbox: {run:?}");
-    // Either call may have succeeded before the kill, or may have reached the next containerd.
+    // Each of the two calls may have succeeded before the kill, or may have reached the restarted containerd.
     let refused: Vec<_> = [started.err(), run.err()].into_iter().flatten().collect();
     for refused in &refused {
         ensure_eq!(refused.code, Code::Unavailable, "{refused}");
@@ -87,12 +87,14 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     };
     cri.end(&sandbox).await?;
     cri.end(&other).await?;
-    // Docker no longer knows this shim. containerd cleans up after the shim has ended.
+    // Docker no longer knows the shim of this container. containerd removes the shim's files after the shim
+    // has ended.
     if let Some(shim) = shims_of(&id).pop() {
         kill(shim, Signal::SIGKILL)?;
     }
     // A shim that loses containerd kills its `runc create`, which leaves its cgroups. kubelet removes them
-    // with the pod's cgroup. A cgroup with a process cannot be removed and is found below.
+    // with the pod's cgroup. A cgroup that still has a process cannot be removed, so the search for leftovers
+    // below finds it.
     for cgroup in leftovers::container_cgroups(&world.cgroup) {
         let id = cgroup.rsplit('/').next().unwrap_or_default();
         let is_cut_off = refused.iter().any(|refused| refused.message.contains(id));
@@ -103,7 +105,7 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The shim of a running container is killed, and that of a pod that is being started.
+/// The test kills the shim of a running container, and the shim of a pod that is being started.
 pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shim_killed").await?;
     let (cri, pod) = (&stage.cri, stage.recipes.pod("one"));
@@ -118,7 +120,7 @@ pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let run = running.await?;
     println!("  RunPodSandbox: {run:?}");
     if let Ok(sandbox) = run {
-        // The pod may have become ready before its shim was seen.
+        // The pod may have become ready before the test found its shim.
         if let Ok(shim) = shim_of(&stage, &sandbox).await {
             kill(shim, Signal::SIGKILL).unwrap_or(());
         }
@@ -165,7 +167,7 @@ async fn replace(
     Ok(())
 }
 
-/// The engine notices the loss after a few seconds and starts a new containerd.
+/// The engine notices the loss of containerd after a few seconds and starts a new containerd.
 fn until_containerd_is_back() -> Looks {
     Looks::every(Duration::from_millis(100))
 }
@@ -186,18 +188,18 @@ async fn shim_of(stage: &Stage, container: &str) -> Outcome<Pid> {
     Ok(Pid::from_raw(parent.unwrap_or_default().trim().parse()?))
 }
 
-/// The directory of a container's task in containerd.
+/// The directory in which containerd keeps a container's task.
 fn task_directory(world: &World, id: &str) -> PathBuf {
     let tasks = "docker/exec/containerd/daemon/io.containerd.runtime.v2.task/moby";
     world.root.join(tasks).join(id)
 }
 
-/// The shims of this world.
+/// The processes of containerd's shims in this world.
 fn shims() -> Vec<Pid> {
     shims_of("-id")
 }
 
-/// The shims whose command line has this argument.
+/// The processes of shims whose command line has this argument.
 fn shims_of(argument: &str) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Unexpected deaths of the pause container and of dockbridge.
+//! Tests with a pause container or a dockbridge that ends unexpectedly.
 
 use std::time::Duration;
 
@@ -17,12 +17,13 @@ use crate::support::{
     world::World,
 };
 
-/// Somebody kills the pause container. The pod becomes NOTREADY, and stop and remove release everything.
+/// After another program has killed the pause container, the pod becomes NOTREADY, and StopPodSandbox and
+/// RemovePodSandbox release its network and files.
 pub(crate) async fn sandbox_killed(world: World) -> Outcome {
     gone_behind_our_back(world, "sandbox_killed", &["kill"]).await
 }
 
-/// Somebody removes the pause container. Its network is still released.
+/// After another program has removed the pause container, dockbridge still releases the pod's network.
 pub(crate) async fn sandbox_removed(world: World) -> Outcome {
     gone_behind_our_back(world, "sandbox_removed", &["rm", "-f"]).await
 }
@@ -48,9 +49,10 @@ async fn gone_behind_our_back(world: World, story: &str, how: &[&str]) -> Outcom
     stage.leaves_nothing().await
 }
 
-/// Somebody restarts the pause container on the engine's own network. The engine connects it again, and the
-/// pod has the new address. Containers from before are still in the old namespace, and new ones are in the
-/// new namespace. The pod counts as ended after an unexpected end, not after a start.
+/// Another program restarts a pause container on the engine's own network. The engine connects the pause
+/// container again, and the pod has the new address. Existing containers are still in the old network
+/// namespace, and new containers are in the new one. The pod becomes NOTREADY when the pause container ends
+/// unexpectedly, and not when it is started.
 pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
     let stage = Stage::docker(&world, "sandbox_restarted").await?;
     let cri = &stage.cri;
@@ -99,8 +101,8 @@ async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is not listed as NOTREADY");
 }
 
-/// dockbridge is killed while pods are created and removed. Afterwards every pod is listed, can be stopped
-/// and removed, and leaves nothing.
+/// dockbridge is killed while pods are created and removed. Afterwards dockbridge lists every pod, and every
+/// pod can be stopped and removed without leftovers.
 pub(crate) async fn at_random_moments(world: World) -> Outcome {
     let mut random = seeded();
     let mut stage = Stage::cni(&world, "at_random").await?;
@@ -115,7 +117,7 @@ pub(crate) async fn at_random_moments(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Creates and removes three pods repeatedly. Their calls may fail when dockbridge is killed.
+/// Creates and removes three pods repeatedly. The calls may fail when dockbridge is killed.
 fn come_and_go(stage: &Stage, round: u32) -> JoinSet<()> {
     let mut lives = JoinSet::new();
     for number in 0..3 {

@@ -1,4 +1,5 @@
-//! Devices of the host: they have the requested permissions, or are refused with their path.
+//! Tests devices of the host in containers: they have the requested permissions, or dockbridge refuses them
+//! with an error that names the path.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -16,8 +17,8 @@ use crate::{
     },
 };
 
-/// A single device, through a link, at a path without a leading slash, read-only, and a whole directory.
-/// Without a request a device is not available.
+/// The requests are a single device, a device through a link, a path without a leading slash, a read-only
+/// device, and a directory of devices. A device that is not requested is not available.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
         return left_out(Lack::Devices);
@@ -55,7 +56,7 @@ pub(crate) async fn granted(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Missing paths, and files that are not devices.
+/// dockbridge refuses device paths that are missing, and files that are not devices.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "no_devices").await?;
     let at = |name: &str| stage.folders.shared.join(name).display().to_string();
@@ -86,6 +87,6 @@ fn device(host: &str, container: &str, permissions: &str) -> cri::Device {
     }
 }
 
-/// Opening it has no effect, and no engine allows it by default.
+/// The path of the requested device. Opening the device has no effect, and no engine allows it by default.
 const DEVICE: &str = "/dev/fuse";
 const NUMBERS: &str = "10 229";

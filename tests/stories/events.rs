@@ -1,5 +1,5 @@
-//! Container events: every step of every container is reported once, in order, and never before a status
-//! shows it.
+//! Tests container events: dockbridge reports every step of every container once, in order, and never before
+//! a status shows the step.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::support::{
     world::World,
 };
 
-/// A pod's lifecycle, two runs of its container, and unexpected ends.
+/// Tests the events of a pod's lifecycle, of two runs of its container, and of unexpected ends.
 pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "events").await?;
     let before = stage.cri.run(&stage.recipes.pod("before")).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     ear.hears(&ids[1], &begun).await?;
     ensure_eq!(ear.status(&ids[0])?.exit_code, 3);
 
-    // Unexpected ends: a kill, and a removal of the pod's own process.
+    // Two containers end unexpectedly: one is killed, and the pause container is removed.
     stage.engine.docker(&["kill", &ids[1]]).await?;
     ear.hears(&ids[1], &over).await?;
     ensure_eq!(ear.status(&ids[1])?.exit_code, 137);
@@ -50,18 +50,18 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
 
     stage.engine.docker(&["rm", "-f", &before]).await?;
     ear.hears(&before, &[E::ContainerStoppedEvent]).await?;
-    // The pod's network must still be released. Only then the pod is gone.
+    // The pod is listed until its network is released, so it must still be removed.
     stage.cri.remove(&before).await?;
     ear.hears(&before, &[E::ContainerStoppedEvent, E::ContainerDeletedEvent]).await?;
 
-    // When dockbridge stops, it does not wait for its listeners.
+    // When dockbridge stops, it does not wait for clients of container events.
     stage.cri = stage.bridge.restart().await?;
     ensure!(ear.is_over().await?, "the stream outlives dockbridge");
     stage.cri.clear().await?;
     stage.leaves_nothing().await
 }
 
-/// A hundred ends at the same time are a hundred events.
+/// A hundred containers that end at the same time cause a hundred events.
 pub(crate) async fn of_many_ends(world: World) -> Outcome {
     let stage = Stage::cni(&world, "many_ends").await?;
     let pod = stage.recipes.pod("many");
@@ -98,7 +98,7 @@ impl Ear {
         Ok(Self { stream: stream.into_inner(), cri: cri.clone(), heard: BTreeMap::new() })
     }
 
-    /// Waits until exactly these steps of one container were received.
+    /// Waits until the client has received exactly these steps of the container `id`.
     async fn hears(&mut self, id: &str, wanted: &[E]) -> Outcome {
         loop {
             let told: Vec<E> = self.steps(id);
@@ -116,7 +116,7 @@ impl Ear {
         }
     }
 
-    /// Checks and records an event.
+    /// Checks a received event against the container's status, and records the event.
     async fn take(&mut self, event: cri::ContainerEventResponse) -> Outcome {
         let (id, kind) = (event.container_id.clone(), event.container_event_type());
         ensure!(event.created_at > 0, "no time");
@@ -127,7 +127,8 @@ impl Ear {
             let told =
                 statuses.iter().find(|status| status.id == id).map(cri::ContainerStatus::state);
             ensure!(matches!(told, None | Some(C::ContainerExited)), "stopped, but {told:?}");
-            // It is already gone, or shown as ended, but never as running.
+            // The container of the event is already gone, or the status shows it as ended, but never as
+            // running.
             let shown = self.cri.container(&id).await.map(|status| status.state());
             ensure!(!matches!(shown, Ok(C::ContainerRunning)), "told before it is shown");
         }

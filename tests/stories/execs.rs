@@ -20,7 +20,7 @@ use crate::support::{
     world::World,
 };
 
-/// A running container for commands. [`Set::clear`] removes the pod.
+/// A pod with a running container for commands. [`Set::clear`] removes the pod.
 pub(crate) struct Set {
     pub(crate) stage: Stage,
     pub(crate) container: String,
@@ -32,8 +32,8 @@ impl Set {
         let pod = stage.recipes.pod("pod");
         let sandbox = stage.cri.run(&pod).await?;
         let mut main = stage.recipes.sleeper("main");
-        // runc's start of a command counts as the container's memory: fifty at once do not fit the usual limit,
-        // and the kernel kills one of them.
+        // The memory of a starting runc counts as the container's memory. Fifty commands that start at once
+        // exceed the usual limit, and the kernel kills one of them.
         if let Some(resources) = main.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
             resources.memory_limit_in_bytes = 0;
         }
@@ -46,8 +46,9 @@ impl Set {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
-    /// Runs a line that must exceed its timeout of one second. On a busy machine, the engine might not start
-    /// the command in this time. That is another answer, and the line is run again.
+    /// Runs a shell line that must exceed its timeout of one second. On a busy machine, the engine sometimes
+    /// does not start the command within this second. ExecSync then has another error, and this function runs
+    /// the line again.
     async fn times_out(&self, line: &str) -> Outcome {
         let mut looks = Looks::every(Duration::ZERO);
         while looks.again().await {
@@ -59,7 +60,7 @@ impl Set {
                 }
                 Err(refused) if refused.message.contains("has not started the command") => {
                     ensure_eq!(refused.code, Code::Unavailable, "{refused}");
-                    // It is ended when it begins.
+                    // dockbridge kills the late command when it begins.
                     while looks.again().await && self.execs().await? > 0 {}
                 }
                 other => fail!("{line:?} was not timed out: {other:?}"),
@@ -82,14 +83,14 @@ impl Set {
         Ok(found)
     }
 
-    /// How many execs the engine keeps for the container.
+    /// The number of execs that the engine keeps for the container.
     async fn execs(&self) -> Outcome<usize> {
         let format = "{{len .ExecIDs}}";
         let count = self.stage.engine.docker(&["inspect", "-f", format, &self.container]).await?;
         Ok(count.parse()?)
     }
 
-    /// Starts dockbridge after a stop.
+    /// Starts dockbridge again after a stop.
     async fn start_again(&mut self) -> Outcome {
         self.stage.bridge.spawn().await?;
         self.stage.cri = self.stage.bridge.cri().await?;
@@ -102,7 +103,8 @@ impl Set {
     }
 }
 
-/// Exact output on both streams, exit codes, programs that cannot start, and children left on purpose.
+/// Tests ExecSync's output on both streams, exit codes, programs that cannot start, and child processes that
+/// a command leaves on purpose.
 pub(crate) async fn exact(world: World) -> Outcome {
     let set = Set::up(&world, "exact").await?;
     let answer = set.run("printf 'a\\000b\\n'; printf 'no newline' >&2; exit 42", 10).await?;
@@ -135,7 +137,7 @@ pub(crate) async fn exact(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A child that keeps the output open does not delay the call, and keeps running.
+/// A child process that keeps the command's output open does not delay ExecSync, and keeps running.
 pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
     let set = Set::up(&world, "a_child_holds_the_output").await?;
     let begun = Instant::now();
@@ -168,7 +170,7 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
         ensure!(left.is_empty(), "{line:?} left {left:?}");
         ensure_eq!(set.execs().await?, 0, "after {line:?}");
     }
-    // This process writes to the container's pipe and does not descend from its main process.
+    // This process writes to the pipe of the container's main process and is not its descendant.
     let line = "exec >/proc/1/fd/1 2>&1; sleep 7777";
     let worker = async {
         while set.alive("7777")?.is_empty() {
@@ -187,7 +189,7 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
     set.clear().await
 }
 
-/// When dockbridge stops, it ends commands and does not wait for them.
+/// When dockbridge stops, it kills running commands and does not wait for their end.
 pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_stopped").await?;
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
@@ -206,8 +208,8 @@ pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A killed dockbridge leaves commands, and the next one ends them. It does not end children that finished
-/// commands left on purpose.
+/// A killed dockbridge leaves commands running, and the restarted dockbridge kills them. The restarted
+/// dockbridge does not kill child processes that finished commands left on purpose.
 pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_killed").await?;
     set.run("setsid sleep 5555 >/dev/null 2>&1 </dev/null & exit 0", 10).await?;
@@ -221,13 +223,14 @@ pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     ensure!(call.await?.is_err(), "a killed dockbridge answered");
     until(|| Ok(set.alive("8888")?.is_empty())).await?;
     ensure_eq!(set.alive("5555")?.len(), 1, "what was left on purpose");
-    // A running command must not be mistaken for a leftover one.
+    // This dockbridge started the command, so it must not kill it as a leftover command.
     let answer = set.run("sleep 12; echo mine", 30).await?;
     ensure_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"mine\n"[..], 0));
     set.clear().await
 }
 
-/// The engine is killed, and its containers keep running. The call and the command end.
+/// The engine is killed during an ExecSync, and its containers keep running. The ExecSync call and its
+/// command end.
 pub(crate) async fn the_engine_is_killed(world: World) -> Outcome {
     Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
     let set = Set::up(&world, "the_engine_is_killed").await?;
@@ -266,7 +269,7 @@ pub(crate) async fn until(holds: impl Fn() -> Outcome<bool>) -> Outcome {
     fail!("it did not come true")
 }
 
-/// When a caller disconnects, its command is ended.
+/// When the caller of an ExecSync disconnects, dockbridge kills the command.
 pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
     let set = Set::up(&world, "the_caller_leaves").await?;
     for timeout in [0, 600] {
@@ -283,10 +286,12 @@ pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
 /// Hundreds of timeouts, fifty at a time, leave no process, descriptor, thread or exec in dockbridge or in
 /// the engine.
 ///
-/// The engine closes only its writing side of a hijacked connection. Its garbage collector closes the rest.
+/// The engine closes only its writing side of a hijacked connection. The engine's garbage collector closes
+/// the reading side.
 pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     let mut set = Set::up(&world, "hundreds_out_of_time").await?;
-    // Counted without dockbridge, whose idle connections stay open for up to a minute.
+    // The engine's resources are counted while dockbridge is stopped, because dockbridge's idle connections
+    // stay open for up to a minute.
     set.stage.bridge.stop().await?;
     let engine = Process(u32::try_from(set.stage.engine.pid()?)?);
     let most = engine.descriptors()? + 6;
@@ -296,7 +301,8 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     for _ in 0..if is_full_size() { 20 } else { 4 } {
         batch(&set, 50).await?;
     }
-    // A command that a busy engine starts too late has already failed. It is killed when it runs.
+    // If a busy engine starts a command too late, the ExecSync has already failed, and dockbridge kills the
+    // command when it runs.
     let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && set.execs().await? > 0 {}
     ensure_eq!(set.execs().await?, 0);
@@ -307,7 +313,8 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     println!("  before {before:?}\n  after  {after:?}");
     ensure!(after.fits(&before), "before {before:?}, after {after:?}");
     set.stage.bridge.stop().await?;
-    // The engine closes its ends when its collector runs, by itself at least every two minutes.
+    // The engine closes its sides of hijacked connections when Go's garbage collector runs, at least every
+    // two minutes.
     let mut looks = Looks::within(COLLECTED, Duration::from_millis(100));
     while looks.again().await && engine.descriptors()? > most {
         if !is_full_size() {
@@ -341,7 +348,7 @@ async fn batch(set: &Set, count: usize) -> Outcome {
     Ok(())
 }
 
-/// The resources that dockbridge uses.
+/// The number of descriptors and threads of dockbridge.
 #[derive(Debug)]
 struct Counts {
     descriptors: usize,
@@ -354,7 +361,7 @@ impl Counts {
         Ok(Self { descriptors: bridge.descriptors()?, threads: bridge.threads()? })
     }
 
-    /// Whether there are no more than before, apart from short-lived ones.
+    /// Whether the numbers are not larger than in `before`, apart from short-lived descriptors and threads.
     fn fits(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors + 3 && self.threads <= before.threads + 3
     }
@@ -362,5 +369,6 @@ impl Counts {
 
 /// The connection pool keeps an unused connection for at most this time.
 const IDLE_CONNECTIONS_CLOSED: Duration = Duration::from_secs(90);
-/// How long the engine may keep connections that nobody uses: twice the longest time between two collections.
+/// How long the engine may keep unused connections: twice the longest time between two runs of its garbage
+/// collector.
 const COLLECTED: Duration = Duration::from_secs(240);

@@ -1,5 +1,5 @@
-//! Nodes whose default runtime is not runc but runs runc, as NVIDIA's does. A stand-in changes the bundle and
-//! runs the runtime that its own configuration names.
+//! Tests nodes whose default runtime is not runc but runs runc, as NVIDIA's does. In these tests, a fake
+//! runtime (the stand-in) changes the bundle and runs the runtime that its own configuration names.
 
 use std::{
     convert::Infallible,
@@ -33,9 +33,10 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// User namespaces, CDI devices with hooks and NRI plugins work, and the stand-in makes its own changes. It also
-/// does so as the handler of a pod, and if it runs `dockbridge-runtime` itself. Runtimes that do not end in runc are
-/// not wrapped.
+/// With the stand-in as default runtime, user namespaces, CDI devices with hooks and NRI plugins work, and
+/// the stand-in makes its own changes. User namespaces, devices and plugins also work if the stand-in is the
+/// handler of a pod, and if the stand-in runs `dockbridge-runtime` itself. `dockbridge-runtime` does not run
+/// runtimes that do not end in runc.
 pub(crate) async fn chain_runtimes(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -121,14 +122,14 @@ async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Ou
     for (command, of) in of_both.into_iter().flatten() {
         let call = format!("--site gpu {command} {of}");
         let made = calls.lines().filter(|made| **made == call).count();
-        // The shim may kill and delete more than once.
+        // The shim may call the runtime's `kill` and `delete` more than once.
         let is_right = if ["kill", "delete"].contains(&command) { made > 0 } else { made == 1 };
         ensure!(is_right, "{handler:?}: {call:?} was made {made} times of {calls}");
     }
     Ok(())
 }
 
-/// The runtime's program is removed while a pod runs, as by an uninstall of NVIDIA's toolkit.
+/// The program of the pod's runtime is removed while the pod runs, as by an uninstall of NVIDIA's toolkit.
 async fn outlived(stage: &Stage, node: &Node) -> Outcome {
     node.runs(Path::new("runc"))?;
     let cri = &stage.cri;
@@ -147,7 +148,8 @@ async fn outlived(stage: &Stage, node: &Node) -> Outcome {
     Ok(fs::rename(&away, &program)?)
 }
 
-/// A shim, and a program that does not say that it runs runc. One whose path is wrong starts no pod.
+/// `dockbridge-runtime` does not run a handler that is a containerd shim, or a program that does not report
+/// runc's version. A handler whose path is wrong starts no pod.
 async fn not_wrapped(stage: &Stage) -> Outcome {
     let handlers = stage.cri.status(false).await?.runtime_handlers;
     for (handler, is_there) in [("shim", true), ("silent", true), ("wrong", false)] {
@@ -171,8 +173,9 @@ async fn not_wrapped(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// GPU Operator's NRI plugin adds the CDI devices that an annotation names for a container. A driver of dynamic
-/// resource allocation writes a device for a claim right before kubelet names it, and removes it after the pod.
+/// GPU Operator's NRI plugin adds the CDI devices that an annotation names for a container. A driver of
+/// dynamic resource allocation writes the CDI device of a claim right before kubelet requests it, and removes
+/// the device after the pod.
 pub(crate) async fn devices_of_plugins(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -220,7 +223,8 @@ fn by_annotation(told: &Told) -> Reply {
     Reply::Yes(answer.encode_to_vec())
 }
 
-/// Without `setup`, pods run with the default runtime as before, and what needs `dockbridge-runtime` is refused.
+/// Without `dockbridge setup`, pods run with the default runtime as before, and dockbridge refuses requests
+/// that need `dockbridge-runtime`.
 pub(crate) async fn without_setup(world: World) -> Outcome {
     if world.docker_major < 24 {
         skip(Lack::YoungEngine);
@@ -254,7 +258,7 @@ pub(crate) async fn without_setup(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The engine's file, the folder of the stand-in, and the directory of CDI specifications.
+/// The engine's `daemon.json`, the stand-in's directory, and the directory of CDI specifications.
 struct Node {
     world: World,
     folder: PathBuf,
@@ -272,14 +276,14 @@ impl Node {
                 let program = std::env::current_exe()?;
                 format!("exec {} {STAND_IN} {} \"$@\"", program.display(), folder.display())
             }),
-            // As gVisor, which has other features.
+            // This runtime reports no features of runc, like gVisor.
             ("silent-runtime", "[ \"$1\" != features ] || exit 1\nexec runc \"$@\"".to_owned()),
         ] {
             let path = folder.join(name);
             fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         }
-        // As the directories of a containerd that dockerd did not start.
+        // These directories get the permissions that they have if dockerd did not start containerd.
         for closed in ["", "docker/exec", "docker/exec/containerd"] {
             let closed = stage.world.root.join(closed);
             fs::set_permissions(closed, fs::Permissions::from_mode(0o711))?;
@@ -289,7 +293,8 @@ impl Node {
         let devices = folder.join("cdi");
         fs::create_dir(&devices)?;
         write_device(&devices.join("card.json"), DEVICE, &folder.join("of-device"))?;
-        // In a user namespace, runc binds a device of the same path on the host.
+        // For a container with a user namespace, runc mounts the host's device of the same path, so this
+        // device is created.
         let (kind, mode) = (SFlag::S_IFCHR, Mode::from_bits_truncate(0o666));
         mknod(NODE, kind, mode, makedev(1, 5))?;
         let node = Self { world: stage.world.clone(), folder, devices, file, before };
@@ -310,14 +315,14 @@ impl Node {
         runtimes["silent"] = json!({"path": path("silent-runtime")});
         runtimes["shim"] = json!({"runtimeType": "io.containerd.runc.v2"});
         runtimes["wrong"] = json!({"path": "/no/runtime"});
-        // This engine reads CDI specifications itself.
+        // An engine from version 28 on reads CDI specifications itself.
         if self.world.docker_major >= 28 {
             settings["cdi-spec-dirs"] = json!([self.devices]);
         }
         Ok(fs::write(&self.file, settings.to_string())?)
     }
 
-    /// The stand-in's own configuration: the runtime that it runs.
+    /// Writes the stand-in's own configuration, which names the runtime that the stand-in runs.
     fn runs(&self, below: &Path) -> Outcome {
         Ok(fs::write(self.folder.join("below"), below.display().to_string())?)
     }
@@ -328,8 +333,8 @@ impl Node {
     }
 }
 
-/// A specification of one device, which has a variable with its name, a hook that writes to a file, and one that
-/// reads the bundle.
+/// Writes a CDI specification of one device, which has a variable with the device's name, a hook that writes
+/// to a file, and a hook that reads the bundle.
 fn write_device(specification: &Path, device: &str, hooked: &Path) -> Outcome {
     let Some((kind, name)) = device.split_once('=') else { fail!("{device}") };
     let mut hooks = [hook(hooked), hook(hooked)];
@@ -347,7 +352,8 @@ fn hook(file: &Path) -> Value {
     json!({"path": "/bin/sh", "args": ["sh", "-c", line]})
 }
 
-/// The stand-in. Writes down its call, changes the bundle at `create`, and becomes the runtime below.
+/// Runs the stand-in: it records its call, changes the bundle at `create`, and becomes the runtime that its
+/// configuration names.
 pub(crate) fn stand_in(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let Err(Failure(why)) = run_below(&words);
@@ -391,16 +397,16 @@ fn push(list: &mut Value, value: Value) {
     }
 }
 
-/// As NVIDIA's hooks for links and the linker's cache, which run as the pod's root.
+/// A hook that reads the bundle as the pod's root, like NVIDIA's hooks for links and the linker's cache.
 const READS_BUNDLE: &str =
     r#"read -r it; it=${it#*\"bundle\":\"}; it=${it%%\"*}; test -s $it/config.json"#;
 /// The flag with which this program is the stand-in.
 pub(crate) const STAND_IN: &str = "--stand-in";
-/// A character device on the host. The world has its own `/run`.
+/// The path of a character device on the host. The world has its own `/run`.
 const NODE: &str = "/run/stand-in";
-/// The key of the annotation for a container, as GPU Operator's plugin reads it.
+/// The start of the annotation key from which GPU Operator's plugin reads the devices of a container.
 const DEVICES_OF: &str = "nvidia.cdi.k8s.io/container.";
-/// As a driver names the device of a claim.
+/// The name of a claim's CDI device, in the form that drivers use.
 const CLAIM: &str = "k8s.stand-in.example/claim=0c7f6a52-card-0";
 const DEVICE: &str = "stand-in.example/card=0";
 const LENGTH_OF_ID: usize = 64;

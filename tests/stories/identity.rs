@@ -1,4 +1,4 @@
-//! Users and groups of a container's process: request, status and kernel agree.
+//! Tests the users and groups of a container's process: the status and the kernel show the requested ones.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -16,7 +16,8 @@ use crate::support::{
 const PASSWD: &str = "root:x:0:0::/:\napp:x:1000:1001::/:\n";
 const GROUP: &str = "root:x:0:\napp:x:1001:\nextra:x:2000:app\nmore:x:2001:root,app\n";
 
-/// The request: the image's user, user, group. The result: ids, groups with Merge, with Strict.
+/// A case: the image's user, the requested user and group, the resulting ids, and the resulting groups with
+/// the policies Merge and Strict.
 type Row = (&'static str, Asked, Option<i64>, (i64, i64), &'static [i64], &'static [i64]);
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,7 @@ const ROWS: &[Row] = &[
     ("", Asked::Name("app"), Some(7), (1000, 7), &[7, 2000, 2001], &[7]),
 ];
 
-/// Every way to state the user, with either policy.
+/// Tests every way to request a user, with each group policy.
 pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     let stage = Stage::cni(&world, "merged_and_strict").await?;
     let tells = stage.cri.status(false).await?.features.unwrap_or_default();
@@ -65,7 +66,7 @@ pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Accounts in a linked file, an image without accounts, and one with unusual files.
+/// Tests images whose account file is a link, without account files, and with unusual account files.
 pub(crate) async fn in_odd_images(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_odd_images").await?;
     let pod = stage.recipes.pod("odd");
@@ -95,9 +96,9 @@ pub(crate) async fn in_odd_images(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Account files that are not regular files. Engines open both files at a start, and a start that hangs in
-/// a pipe blocks its container until the engine is restarted. So what would hang is refused, and all calls
-/// end in time.
+/// Tests images whose `passwd` or `group` is not a regular file. Engines open both files at a container's
+/// start, and a start that hangs in a pipe blocks its container until the engine is restarted. So dockbridge
+/// refuses containers whose start would hang, and all calls end in time.
 pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     let stage = Stage::cni(&world, "accounts_are_no_files").await?;
     let pod = stage.recipes.pod("no-files");
@@ -150,7 +151,7 @@ pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Users and groups that the image lacks are refused before anything is created.
+/// dockbridge refuses users and groups that the image lacks before it creates a container.
 pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     let stage = Stage::cni(&world, "unknown_to_the_image").await?;
     let images = Images::of(&stage, "echo 2500:x:0: >> /etc/group").await?;
@@ -202,7 +203,7 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
         let sandbox = stage.cri.run(&pod).await?;
         let mut config = stage.recipes.sleeper("main");
         config.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
-        // A user that the image lacks, so that only the container for reading can be left.
+        // The image lacks this user, so only the container for reading the image's files can be left.
         say(&mut config, Asked::Name("nobody"), None, Policy::Merge);
         let cri = stage.cri.clone();
         let call = tokio::spawn(async move { cri.create(&sandbox, &config, &pod).await.err() });
@@ -217,7 +218,7 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Waits until only these containers, and no volumes, exist.
+/// Waits until the engine has only the containers `kept`, and no volumes.
 async fn until_only(stage: &Stage, kept: &[String]) -> Outcome {
     for _ in 0..300 {
         let (containers, volumes) = held(stage).await?;
@@ -229,7 +230,7 @@ async fn until_only(stage: &Stage, kept: &[String]) -> Outcome {
     fail!("there are {:?}, not {kept:?} and no volume", held(stage).await?)
 }
 
-/// The engine's containers and volumes.
+/// The names of the engine's containers and volumes.
 async fn held(stage: &Stage) -> Outcome<(Vec<String>, Vec<String>)> {
     let volumes = stage.engine.docker(&["volume", "ls", "-q"]).await?;
     let mut containers = stage.engine.containers().await?;
@@ -250,7 +251,7 @@ fn say(config: &mut cri::ContainerConfig, asked: Asked, group: Option<i64>, poli
     context.supplemental_groups_policy = policy.into();
 }
 
-/// Status and kernel agree with each other and with the expected result.
+/// Checks that the container's status and the kernel show the expected ids and groups.
 async fn is(stage: &Stage, id: &str, wanted: &(i64, i64, BTreeSet<i64>), row: &str) -> Outcome {
     let user = stage.cri.container(id).await?.user.unwrap_or_default().linux.unwrap_or_default();
     let ascending: Vec<i64> = wanted.2.iter().copied().collect();
@@ -268,14 +269,14 @@ async fn is(stage: &Stage, id: &str, wanted: &(i64, i64, BTreeSet<i64>), row: &s
     Ok(())
 }
 
-/// Images with accounts made by the story.
+/// Images with account files that the story has written.
 struct Images {
-    /// The container from which they are committed.
+    /// The container from which the images are committed.
     made: String,
 }
 
 impl Images {
-    /// The accounts after `line`.
+    /// Creates images whose accounts the shell line `line` has changed.
     async fn of(stage: &Stage, line: &str) -> Outcome<Self> {
         let line =
             format!("printf '{PASSWD}' > /etc/passwd; printf '{GROUP}' > /etc/group; {line}");
@@ -286,13 +287,13 @@ impl Images {
         Ok(Self { made })
     }
 
-    /// An image with a changed configuration. Returns its id.
+    /// Commits an image with a changed configuration, and returns its id.
     async fn changed(&self, stage: &Stage, change: &str) -> Outcome<String> {
         let label = format!("LABEL {MARK}");
         stage.engine.docker(&["commit", "-c", &label, "-c", change, &self.made]).await
     }
 
-    /// An image with this user, or without one.
+    /// Commits an image with this user, or without a user.
     async fn user(&self, stage: &Stage, user: &str) -> Outcome<String> {
         match user {
             "" => self.changed(stage, "WORKDIR /").await,
@@ -313,6 +314,7 @@ impl Images {
     }
 }
 
-/// Much longer than a slow engine needs, and shorter than it hangs.
+/// A time limit that is much longer than a slow engine needs, and shorter than the time for which it would
+/// hang.
 const IN_TIME: Duration = Duration::from_secs(30);
 const MARK: &str = "dockbridge.story=identity";

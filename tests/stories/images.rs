@@ -1,4 +1,4 @@
-//! Images from registries, with and without credentials.
+//! Tests images from registries, with and without credentials.
 
 use std::{
     fs,
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// An image in a registry with a password: refused without credentials and with wrong ones, pulled with the
-/// right ones, run, and removed under every name.
+/// An image in a registry with a password is refused without credentials and with wrong ones. The image is
+/// pulled with the right credentials, run, and removed under every name.
 pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     let stage = Stage::cni(&world, "from_a_private_registry").await?;
     let (cri, registry) = (&stage.cri, &world.private);
@@ -61,8 +61,9 @@ pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Some users write name and password before the registry. Such a name is refused, and the password must
-/// not be shown, because kubelet writes errors into the events of pods.
+/// Some users write a user name and a password before the registry in an image name. dockbridge refuses such
+/// an image name, and its error must not contain the password, because kubelet writes errors into the events
+/// of pods.
 pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
     let stage = Stage::cni(&world, "names_with_passwords").await?;
     let (cri, registry) = (&stage.cri, &world.registry);
@@ -108,7 +109,8 @@ pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container of another program, even a stopped one, keeps an image and all its names.
+/// An image that a container of another program uses is not removed and keeps all its names, even if this
+/// container is stopped.
 pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_use_by_a_foreign_container").await?;
     let pulled = format!("{}/busybox:1", world.registry);
@@ -130,7 +132,7 @@ pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A tag of hexadecimal digits, for example from a commit, is a valid name in every call.
+/// An image name with a tag of hexadecimal digits, for example from a commit, works in every call.
 pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     let stage = Stage::cni(&world, "tagged_like_an_id").await?;
     let id = stage.cri.image(&world.image).await?.unwrap_or_default().id;
@@ -148,8 +150,8 @@ pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The pause image is found in every spelling, is pinned, stays while a pod runs, and is restored after its
-/// removal.
+/// ImageStatus finds the pause image in every spelling of its name. The image is pinned, stays while a pod
+/// runs, and is loaded again after its removal.
 pub(crate) async fn the_pause(world: World) -> Outcome {
     let stage = Stage::cni(&world, "the_pause").await?;
     let cri = &stage.cri;
@@ -183,7 +185,7 @@ pub(crate) async fn the_pause(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// All names lead to the same image with one id. A pull by digest adds no tag.
+/// Tags and digests of an image lead to the same id. A pull by digest adds no tag.
 pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_digest_by_tag_and_both").await?;
     let (cri, registry) = (&stage.cri, Registry::start().await?);
@@ -208,8 +210,8 @@ pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// All names of an image are removed together, even if five callers remove it at slightly different times.
-/// After an answer, the name no longer exists.
+/// RemoveImage removes all names of an image together, even if five callers remove it at slightly different
+/// times. After each answer, the name no longer exists.
 pub(crate) async fn removed_by_many(world: World) -> Outcome {
     let stage = Stage::cni(&world, "removed_by_many").await?;
     let (cri, registry) = (&stage.cri, Registry::start().await?);
@@ -227,7 +229,7 @@ pub(crate) async fn removed_by_many(world: World) -> Outcome {
         ensure_eq!(sorted(cri.image(&ids[0]).await?.unwrap_or_default().repo_tags), tags);
         let names = [&ids[0], &tags[0], &whole, &ids[0], &tags[1]];
         let removals = names.into_iter().zip(0..).map(async |(name, nth)| {
-            // The test is about these different times, so there is no event to wait for.
+            // The callers must remove the image at different times, so the test sleeps here.
             tokio::time::sleep(apart * nth).await;
             cri.remove_image(name).await?;
             ensure_eq!(cri.image(name).await?, None, "{name}, {apart:?} apart");
@@ -238,7 +240,7 @@ pub(crate) async fn removed_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The user that an image states.
+/// Tests the user in ImageStatus, which the image's configuration names.
 pub(crate) async fn of_a_user(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_a_user").await?;
     let registry = Registry::start().await?;
@@ -265,7 +267,7 @@ pub(crate) async fn of_a_user(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The path of the images, and the disk usage of images and containers.
+/// Tests ImageFsInfo: the path of the images, and the disk usage of images and containers.
 pub(crate) async fn on_their_disk(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "on_their_disk").await?;
     let root = world.root.join("docker/data");
@@ -286,7 +288,7 @@ pub(crate) async fn on_their_disk(world: World) -> Outcome {
         stage.recipes.container("main", "dd if=/dev/zero of=/big bs=1M count=4; sleep 600");
     let ids = stage.up(&sandbox, &pod, &[writer]).await?;
     stage.engine.inside(&ids[0], "until [ $(wc -c < /big) = 4194304 ]; do sleep 0.1; done").await?;
-    // Images are measured at the start, and later only rarely.
+    // dockbridge measures images at its start, and later only rarely, so it is restarted here.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(100));
     let (before, written) = (bytes(&images), bytes(&containers) + (4 << 20));

@@ -1,5 +1,5 @@
-//! The largest containers and images that can be created. dockbridge serves everything else at the same
-//! time, before and after a restart, and the large ones can be removed.
+//! Tests the largest containers and images that can be created. dockbridge serves all other pods at the same
+//! time, before and after a restart, and the large objects can be removed.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -17,7 +17,8 @@ use crate::support::{
     world::World,
 };
 
-/// Variables of quotation marks, which JSON escapes, as large as the limit allows.
+/// Containers with the largest allowed environment variables, which consist of quotation marks, because JSON
+/// escapes these.
 pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_requests").await?;
     let witness = Witness::run(&stage).await?;
@@ -30,8 +31,8 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     };
     let refused = stage.cri.create(&sandbox, &large("refused".to_owned(), 14, 1 << 20), &pod).await;
     ensure_eq!(refused.err().map(|refused| refused.code), Some(Code::InvalidArgument));
-    // Each variable has the kernel's largest size. 45 of them are 5.9 MB. 12 made an event too large
-    // while they were still in a label.
+    // Each variable has the kernel's largest size. 45 variables are 5.9 MB. When variables were still in a
+    // label, 12 of them made an event too large.
     let (count, variables) = if is_full_size() { (6, 45) } else { (1, 12) };
     let mut ids = Vec::new();
     for nth in 0..count {
@@ -53,8 +54,8 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image with large labels, containers of it that another program created in a pod, and an image whose
-/// labels are larger than an answer may be.
+/// The large objects are an image with large labels, containers of this image that another program created in
+/// a pod, and an image whose labels are larger than dockbridge reads in an answer.
 pub(crate) async fn that_others_made(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_images").await?;
     let witness = Witness::run(&stage).await?;
@@ -99,7 +100,8 @@ pub(crate) async fn that_others_made(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Returns when dockbridge has read the engine's lists, which takes time if they are large.
+/// Restarts dockbridge, and returns when dockbridge has read the engine's lists, which takes time if the
+/// lists are large.
 async fn restart(stage: &mut Stage) -> Outcome {
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(50));
@@ -114,8 +116,8 @@ async fn restart(stage: &mut Stage) -> Outcome {
     }
 }
 
-/// Repeats a call for a large object if its deadline expires. On a busy machine the engine may need more
-/// than ten seconds for such an answer.
+/// Repeats a call for a large object if its deadline expires. On a busy machine the engine may need more than
+/// ten seconds for an answer about a large object.
 async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() -> F) -> Outcome<T> {
     let mut looks = Looks::within(Duration::from_secs(600), Duration::from_millis(100));
     loop {
@@ -128,7 +130,7 @@ async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() ->
     }
 }
 
-/// A small pod in addition to the large objects.
+/// A small pod that must work in addition to the large objects.
 struct Witness {
     sandbox: String,
     container: String,
@@ -159,7 +161,7 @@ fn labels(count: usize, megabytes: usize) -> Value {
     Value::Object((0..count).map(label).collect::<Map<_, _>>())
 }
 
-/// Pulled by the engine's own command, without dockbridge.
+/// Pulls an image with `docker pull`, without dockbridge.
 async fn pulled(stage: &Stage, registry: &Registry, name: &str, labels: &Value) -> Outcome<String> {
     registry.offer(name, &["1"], 1024, &json!({ "Cmd": ["/none"], "Labels": labels }));
     let image = format!("{}/{name}:1", registry.address);
@@ -194,5 +196,5 @@ async fn taken_over(
     stage.engine.docker(&words).await
 }
 
-/// How long a test in full size may take. The engine needs up to 330 seconds of it on two idle cores.
+/// How long a test in full size may take. The engine alone needs up to 330 seconds on two idle cores.
 pub(crate) const FULL_SIZE_PATIENCE: Duration = Duration::from_secs(900);

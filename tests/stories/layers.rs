@@ -1,5 +1,5 @@
-//! Writable layers of containers that make measuring hard. Each result must be equal to that of `du` for
-//! the layer on the host.
+//! Tests the measured size of writable layers, with containers that make measuring hard. Each size must be
+//! equal to the size that `du` on the host shows for the layer.
 
 use std::{
     fs,
@@ -21,14 +21,14 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// In an ordinary pod.
+/// Measures layers of containers in an ordinary pod.
 pub(crate) async fn of_every_shape(world: World) -> Outcome {
     let stage = Stage::cni(&world, "layer_shapes").await?;
     let pod = stage.recipes.pod("shapes");
     are_measured(stage, pod, |container| container).await
 }
 
-/// In a pod with a user namespace, whose root may mount anything.
+/// Measures layers of containers in a pod with a user namespace, whose root may mount anything.
 pub(crate) async fn of_mapped_users(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -44,7 +44,7 @@ async fn are_measured(
     pod: cri::PodSandboxConfig,
     decorated: fn(cri::ContainerConfig) -> cri::ContainerConfig,
 ) -> Outcome {
-    // A directory of the host, and the same path in a container.
+    // A directory of the host, whose path a container uses for its own overlay.
     let bait = stage.folders.shared.join("bait");
     fs::create_dir(&bait)?;
     fs::write(bait.join("file"), vec![1; 64 << 20])?;
@@ -72,7 +72,7 @@ async fn are_measured(
         ensure!(layer.join("done").exists(), "{name} did not do its work");
         layers.push((*name, id, layer));
     }
-    // Layers are measured at the start, and later only rarely.
+    // dockbridge measures layers at its start, and later only rarely, so it is restarted here.
     stage.cri = stage.bridge.restart().await?;
     for (name, id, layer) in &layers {
         agrees(&stage, name, id, layer).await?;
@@ -81,7 +81,7 @@ async fn are_measured(
     stage.leaves_nothing().await
 }
 
-/// The mount table of its main process then has no root.
+/// A command whose main process changes its root, so that its mount table shows no root.
 fn chroot_into_a_copy(mebibytes: &str) -> String {
     format!(
         "mkdir /copy && cp -a /bin /copy/ && {} && touch /done && exec chroot /copy sleep 600",
@@ -89,8 +89,8 @@ fn chroot_into_a_copy(mebibytes: &str) -> String {
     )
 }
 
-/// The mount table of its main process then has an overlay at the root. The overlay's upper directory, on a
-/// tmpfs, has the same path as the host's directory.
+/// A command whose main process mounts an overlay at its root. The upper directory of this overlay is on a
+/// tmpfs and has the same path as the host's directory `bait`.
 fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
     let (bait, above) = (bait.display(), bait.parent().unwrap_or(bait).display());
     format!(
@@ -102,7 +102,8 @@ fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
     )
 }
 
-/// In steps of ten, because on the host the deepest paths are too long for one call.
+/// A command that creates nested directories in steps of ten, because the deepest paths are too long for one
+/// call.
 fn nest(depth: usize, mebibytes: &str) -> String {
     let (step, steps) = (["d"; 10].join("/"), depth / 10);
     format!(
@@ -116,7 +117,8 @@ fn write(file: &str, mebibytes: &str) -> String {
     format!("dd if=/dev/urandom of={file} bs=1M count={mebibytes}")
 }
 
-/// From the engine, or from the host's mount table.
+/// The directory of a container's layer on the host, from the engine's inspect or from the host's mount
+/// table.
 async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
     let format = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}";
     let told = stage.engine.docker(&["inspect", "-f", format, id]).await?;
@@ -129,7 +131,7 @@ async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
     upper.map(PathBuf::from).ok_or_else(|| Failure(format!("no layer of {id} is mounted")))
 }
 
-/// Within one percent.
+/// Checks that the measured size of a layer differs from the size of `du` by at most one percent.
 async fn agrees(stage: &Stage, name: &str, id: &str, layer: &Path) -> Outcome {
     let du =
         Command::new("du").args(["--one-file-system", "-s", "-B1"]).arg(layer).output().await?;

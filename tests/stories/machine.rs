@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// RuntimeConfig returns the engine's cgroup driver, and pods with a slice are in that slice.
+/// RuntimeConfig returns the engine's cgroup driver, and a pod with a slice in its request is in that slice.
 pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
     if !world.has_systemd_driver() {
         return left_out(Lack::Systemd);
@@ -45,7 +45,8 @@ pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container without a profile in its request has the engine's own profile. An unconfined one has none.
+/// A container without an AppArmor profile in its request has the engine's own profile. A container that
+/// requests to be unconfined has no profile.
 pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
     if !has_apparmor() {
         return left_out(Lack::AppArmor);
@@ -62,8 +63,8 @@ pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A profile of this machine confines a container that names it in either field, and the newer field has
-/// priority. After the profile was unloaded, such a container is refused.
+/// A container can name an AppArmor profile of the machine in the CRI's new or in its deprecated field, and
+/// the new field has priority. After the profile was unloaded, dockbridge refuses a container that names it.
 pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     if !has_apparmor() {
         return left_out(Lack::AppArmor);
@@ -101,8 +102,8 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Memory beyond the limit goes to swap only if kubelet allows it. So the same usage kills one container
-/// and not the other.
+/// The kernel swaps memory beyond the limit only if kubelet allows swap for the container. So the same memory
+/// usage kills the container without swap and not the container with swap.
 pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
@@ -136,8 +137,9 @@ pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers of a pod have the same label unless one requests another. A volume is relabelled only if
-/// requested. A label that the policy does not have is refused before anything is created.
+/// Containers of a pod have the same SELinux label, unless a container requests another. dockbridge relabels
+/// a volume only if requested, and refuses a label that the policy does not have before it creates the
+/// container.
 pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     if !Path::new("/sys/fs/selinux/enforce").exists() {
         return left_out(Lack::Selinux);
@@ -178,7 +180,7 @@ fn level(level: &str) -> Option<cri::SeLinuxOption> {
     Some(cri::SeLinuxOption { level: level.to_owned(), ..Default::default() })
 }
 
-/// A folder with a file in it, as a volume.
+/// A directory with a file in it, as a volume of a container.
 fn volume(stage: &Stage, name: &str, selinux_relabel: bool) -> Outcome<cri::Mount> {
     let folder = stage.folders.shared.join(name);
     fs::create_dir_all(&folder)?;
@@ -202,7 +204,7 @@ fn has_apparmor() -> bool {
     enabled.is_ok_and(|text| text.starts_with('Y'))
 }
 
-/// Loads the story's profile into the kernel, or unloads it.
+/// Loads the story's AppArmor profile into the kernel, or unloads it.
 async fn apparmor_parser(verb: &str) -> Outcome {
     let text = format!(
         "profile {OWN_PROFILE} flags=(attach_disconnected,mediate_deleted) {{\n\
@@ -229,7 +231,7 @@ fn confined(mut container: Container, kind: ProfileType, name: &str) -> Containe
     container
 }
 
-/// In the field that kubelet sets for runtimes that do not know the new one.
+/// Requests the profile in the deprecated field, which kubelet still sets for old runtimes.
 #[expect(deprecated, reason = "kubelet still fills it")]
 fn confined_as_of_old(mut container: Container, profile: &str) -> Container {
     profile.clone_into(&mut security_of(&mut container).apparmor_profile);
@@ -246,13 +248,13 @@ async fn label_of(stage: &Stage, id: &str) -> Outcome<String> {
     Ok(label.trim_end_matches(['\n', '\0']).to_owned())
 }
 
-/// A file of the main process's folder in /proc.
+/// Reads a file of the container's main process in `/proc`.
 async fn of_main_process(stage: &Stage, id: &str, file: &str) -> Outcome<String> {
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
     Ok(fs::read_to_string(Path::new("/proc").join(pid).join(file))?)
 }
 
-/// Ends a story that this machine cannot run.
+/// Skips a story that this machine cannot run.
 #[track_caller]
 #[allow(clippy::unnecessary_wraps, reason = "what a story ends with")]
 pub(crate) fn left_out(lack: Lack) -> Outcome {

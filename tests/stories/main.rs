@@ -1,10 +1,10 @@
-//! Stories: end-to-end tests with pods of a dockbridge process and a real engine.
+//! The stories: end-to-end tests with pods of a dockbridge process and a real engine.
 //!
-//! With `--engine NAME` they run in parallel, each alone in a world (see `runner`). Inside a world
-//! (`tests/env/world.sh -- cargo test --test stories`) they run one after the other. Otherwise they are
-//! skipped. Only one test at a time runs in a world, because each ends with a search for leftovers, and an
-//! unfinished pod of another test would look like one. Arguments are parts of names, as with Rust's test
-//! harness.
+//! With `--engine NAME` the stories run in parallel, each alone in a world (see `runner`). Inside a world
+//! (`tests/env/world.sh -- cargo test --test stories`) the stories run one after the other. Without a world,
+//! the stories are skipped. Only one story at a time runs in a world, because each ends with a search for
+//! leftovers, and a running pod of another story would look like a leftover. Arguments are parts of the names
+//! of stories, as with Rust's test harness.
 
 #![allow(
     clippy::unwrap_used,
@@ -315,7 +315,8 @@ const STORIES: &[(&str, Story)] = stories![
     machine::swap_is_limited_as_requested,
     machine::labels_with_selinux,
     service::kept_by_systemd,
-    // The last one, because an engine that is killed leaves cgroups for which other tests would be blamed.
+    // This story is the last one, because an engine that is killed leaves cgroups, which other stories would
+    // report as their leftovers.
     chaos::tells_plugins,
     chaos::loses_nothing,
 ];
@@ -398,7 +399,7 @@ fn run_in_order(world: &World, chosen: &[&(&'static str, Story)]) -> ExitCode {
             failed.push((name, failure));
         }
     }
-    // Repeated at the end, where readers of a long log look first.
+    // Failures are printed again at the end, where readers of a long log look first.
     failed.iter().for_each(|(name, Failure(why))| println!("failed: {name}: {why}"));
     let (word, passed) =
         (if failed.is_empty() { "ok" } else { "FAILED" }, chosen.len() - failed.len());
@@ -413,7 +414,7 @@ fn run_named(world: &World, name: &str) -> (Outcome, Duration) {
     }
 }
 
-/// Runs in the guest of `tests/env/power.sh`.
+/// Runs the story of a power cut in the virtual machine of `tests/env/power.sh`.
 fn between_cuts(world: &World, until: &str) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match runtime.block_on(power::between_cuts(world.clone(), until == "live")) {
@@ -425,7 +426,7 @@ fn between_cuts(world: &World, until: &str) -> ExitCode {
     }
 }
 
-/// Runs one test in its own tokio runtime. Returns its result and its duration.
+/// Runs one test in its own tokio runtime, and returns its result and its duration.
 fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     let begun = Instant::now();
     let patience = patient(match name.split("::").next() {
@@ -472,17 +473,17 @@ struct Asked {
     exact: bool,
     names: Vec<String>,
     skip: Vec<String>,
-    /// `live` or `rest`.
+    /// The argument of the story of power cuts: `live` or `rest`.
     power: Option<String>,
-    /// Where an NRI plugin writes its records.
+    /// The directory of records, if this program runs as an NRI plugin.
     plugin: Option<String>,
-    /// The engine of the worlds in which tests run in parallel.
+    /// The engine of the worlds in which stories run in parallel.
     engine: Option<String>,
-    /// The program that this engine gets as its runtime `dockbridge`.
+    /// The program that the worlds' engines get as the runtime `dockbridge`.
     runtime: Option<String>,
     /// The number of concurrent worlds, 1 by default.
     jobs: Option<String>,
-    /// Read names of tests from standard input.
+    /// Whether this program is a worker, which reads the names of stories from standard input.
     worker: bool,
 }
 
@@ -502,7 +503,7 @@ impl Asked {
                 chaos::nri::PLUGIN => asked.plugin = arguments.next(),
                 "--skip" => asked.skip.extend(arguments.next()),
                 "--format" | "--test-threads" | "--color" | "--logfile" => drop(arguments.next()),
-                // Other flags of Rust's test harness have no effect here.
+                // Other flags of Rust's test harness have no effect in this program.
                 flag if flag.starts_with('-') => {}
                 name => asked.names.push(name.to_owned()),
             }
@@ -515,7 +516,8 @@ impl Asked {
         (self.names.is_empty() || self.names.iter().any(hit)) && !self.skip.iter().any(hit)
     }
 
-    /// Names that match no story. Without this error, a run of nothing would look like a success.
+    /// The given names that match no story, which are an error. Otherwise a run without any story would look
+    /// like a success.
     fn unknown(&self) -> Vec<&str> {
         let exists = |name: &str| STORIES.iter().any(|(story, _)| self.hits(name, story));
         self.names.iter().map(String::as_str).filter(|name| !exists(name)).collect()

@@ -1,4 +1,4 @@
-//! Many pods, and many calls.
+//! Tests many pods and many calls at the same time.
 
 use std::time::Instant;
 
@@ -14,12 +14,13 @@ use crate::support::{
     world::World,
 };
 
-/// Thirty pods are created at once, each gets its own address, and all are removed at once. A slow machine
-/// gets fewer, because runc waits only half a minute for systemd.
+/// Thirty pods are created at once, each pod gets its own address, and all are removed at once. On a slow
+/// machine there are fewer pods, because runc waits only half a minute for systemd.
 pub(crate) async fn thirty_at_once(world: World) -> Outcome {
     let stage = Stage::cni(&world, "thirty_at_once").await?;
     let crowd = if is_slow() { 6 } else { 30 };
-    // portmap makes its chains for the first pod. Two at once are a known fault of it.
+    // The CNI plugin portmap creates its iptables chains for the first pod. It is a known fault that two runs
+    // of portmap cannot create these chains at the same time.
     let first = stage.cri.run(&stage.recipes.pod("first")).await?;
     stage.cri.end(&first).await?;
     let mut starting = JoinSet::new();
@@ -90,15 +91,15 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     }
     let (took, mut seen) = (begun.elapsed(), proxy.take());
     println!("  1,000 reads in {:.2} s; background before: {background:?}", took.as_secs_f32());
-    // Not caused by the calls: the store pings the engine every five seconds, and the pod's new image is
-    // measured up to half a minute later.
+    // Pings and measurements are not caused by the calls: the store pings the engine every five seconds, and
+    // the images are measured up to half a minute after a pull.
     let beats = seen.iter().filter(|line| line.starts_with("GET /_ping ")).count();
     ensure!(beats as u64 <= 1 + took.as_secs() / 5, "{beats} pings in {took:?}");
     seen.retain(|line| !line.starts_with("GET /_ping "));
     let measured = seen.iter().filter(|line| line.contains("/system/df ")).count();
     ensure!(measured <= 1, "images were measured {measured} times");
     seen.retain(|line| !line.contains("/system/df "));
-    // Once per process, some time after its start, it searches for containers of an earlier process.
+    // Once, some time after its start, dockbridge searches for inspection containers of an ended dockbridge.
     let looked_for = seen.iter().filter(|line| line.contains("image-inspection")).count();
     ensure!(looked_for <= 2, "left containers were looked for {looked_for} times");
     seen.retain(|line| !line.contains("image-inspection"));
@@ -107,7 +108,7 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Makes eight calls that read.
+/// Makes eight CRI calls that only read.
 async fn read_everything(cri: &Cri, sandbox: &str, container: &str, image: &str) -> Outcome {
     cri.version().await?;
     cri.status(false).await?;
@@ -145,7 +146,7 @@ pub(crate) async fn writes_are_read_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The state in the list, which must also be that in the status.
+/// The pod's state in ListPodSandbox, which must be the same as in PodSandboxStatus.
 async fn sandbox_state(cri: &Cri, id: &str) -> Outcome<Option<cri::PodSandboxState>> {
     let items = cri.sandboxes().await?;
     let listed = items.iter().find(|item| item.id == id).map(cri::PodSandbox::state);
@@ -154,7 +155,7 @@ async fn sandbox_state(cri: &Cri, id: &str) -> Outcome<Option<cri::PodSandboxSta
     Ok(listed)
 }
 
-/// The same for a container.
+/// The container's state in ListContainers, which must be the same as in ContainerStatus.
 async fn container_state(cri: &Cri, id: &str) -> Outcome<Option<cri::ContainerState>> {
     let items = cri.containers().await?;
     let listed = items.iter().find(|item| item.id == id).map(cri::Container::state);

@@ -1,4 +1,5 @@
-//! Metrics of pods compared with the kernel's files, and streamed lists compared with the ordinary ones.
+//! Compares metrics of pods with the kernel's files, and the lists of streaming calls with the lists of
+//! ordinary calls.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -21,7 +22,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "metrics").await?;
     let pod = stage.recipes.pod("served");
     let sandbox = stage.cri.run(&pod).await?;
-    // The page cache of a file in memory stays when the kernel needs memory.
+    // The kernel keeps the page cache of a file in a tmpfs, also when it needs memory.
     let line = "dd if=/dev/zero of=/big bs=1M count=8; cp /big /dev/shm; i=0; \
                 while [ $i -lt 300000 ]; do i=$((i+1)); done; exec httpd -f -h /www -p 80";
     let mut main = stage.recipes.container("main", line);
@@ -37,7 +38,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let (own, pause) =
         (Kernel::of(&stage.engine, &ids[0]).await?, Kernel::of(&stage.engine, &sandbox).await?);
     described_metrics_have_samples(&stage, &sandbox, &own).await?;
-    // Waits until the processes are idle.
+    // The test waits until the container's processes are idle, so that values no longer change.
     let mut looks = Looks::every(Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
@@ -61,7 +62,8 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every name has a sample, except what some kernels do not count, and disk I/O, of which there might be none.
+/// Every announced metric has a sample, except values that some kernels do not count, and disk I/O, if there
+/// was none.
 async fn described_metrics_have_samples(stage: &Stage, sandbox: &str, own: &Kernel) -> Outcome {
     let has_pressure = own.is_unified() && own.group("cpu")?.join("cpu.pressure").exists();
     let announced = stage.cri.descriptors().await?;
@@ -146,7 +148,7 @@ async fn labelled(stage: &Stage, sandbox: &str, id: &str) -> Outcome {
     Ok(())
 }
 
-/// A pod in the host's network has no private interfaces.
+/// A pod in the host's network has no metrics of network interfaces.
 async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     let mut pod = stage.recipes.pod("hosted");
     namespaces_of(&mut pod).network = cri::NamespaceMode::Node.into();
@@ -158,7 +160,7 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Limits as requested, and 0 for limits that are not set.
+/// Metrics show limits as requested, and 0 for limits that are not set.
 pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let stage = Stage::docker(&world, "limits").await?;
     let pod = stage.recipes.pod("held");
@@ -197,7 +199,8 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// kubelet asks for the descriptors once, at its start. The answer is the same when there are pods.
+/// kubelet calls ListMetricDescriptors once, at its start. ListMetricDescriptors has the same answer before
+/// there are pods and when pods run.
 pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     let stage = Stage::docker(&world, "announced").await?;
     let before = stage.cri.descriptors().await?;
@@ -212,7 +215,8 @@ pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// All six streamed lists equal the ordinary ones, with and without filters. An empty list has no messages.
+/// The lists of all six streaming calls equal the lists of the ordinary calls, with and without filters. For
+/// an empty list, a streaming call sends no message.
 pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     let stage = Stage::docker(&world, "portions").await?;
     ensure!(stage.cri.streamed_sandboxes(None).await?.is_empty(), "a portion of nothing");
@@ -271,7 +275,7 @@ pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Metrics cause no request to the engine, however many clients ask.
+/// Calls for metrics cause no request to the engine, however many clients call.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/metrics.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "metric_reads", proxy.socket()).await?;
@@ -300,7 +304,7 @@ const MAY_BE_ABSENT: [&str; 6] = [
     "container_blkio",
     "container_fs_reads",
     "container_fs_writes",
-    // Only cgroup v1 has it, and only for sizes in use.
+    // Only cgroup v1 has this metric, and only for sizes of huge pages in use.
     "container_hugetlb_max",
     "container_hugetlb_usage",
     "container_pressure",

@@ -1,4 +1,5 @@
-//! Mounts: exactly as requested in the process's mount table, or refused.
+//! Tests mounts: the mount table of the container's process has them exactly as requested, or dockbridge
+//! refuses them.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -17,7 +18,8 @@ use crate::{
 };
 use cri::MountPropagation::{PropagationBidirectional, PropagationHostToContainer};
 
-/// Propagation in each direction and mounts that the host makes later. Paths are shown as requested.
+/// Tests mount propagation in each direction, and mounts that the host makes later. The status shows paths as
+/// requested.
 pub(crate) async fn propagated(world: World) -> Outcome {
     let stage = Stage::cni(&world, "propagated").await?;
     let source = stage.folders.shared.join("tree");
@@ -46,7 +48,8 @@ pub(crate) async fn propagated(world: World) -> Outcome {
         let line = table.lines().find(|line| line.split(' ').nth(4) == Some(point));
         let line = line.unwrap_or_default();
         ensure!(!line.is_empty(), "{point} is not mounted: {table}");
-        // A copy of a shared mount is also in its group. Only the master shows a slave.
+        // The copy of a shared mount is also in its peer group, so it shows `shared:`. Only `master:` shows
+        // that a mount is a slave.
         ensure_eq!(line.contains(" shared:"), shared, "{line}");
         ensure_eq!(line.contains(" master:"), master, "{line}");
     }
@@ -63,7 +66,7 @@ pub(crate) async fn propagated(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Scenario 47: read-only mounts are recursive only if requested, on every engine.
+/// Read-only mounts are recursive only if requested, on every engine.
 pub(crate) async fn read_only(world: World) -> Outcome {
     let stage = Stage::cni(&world, "read_only").await?;
     let source = stage.folders.shared.join("tree");
@@ -113,13 +116,13 @@ async fn read_only_told(stage: &Stage, source: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether the mount and the one below it are writable.
+/// Whether the container can write to the mount, and to the mount below it.
 async fn writes(stage: &Stage, id: &str) -> [bool; 2] {
     let at = |line: &'static str| async move { stage.engine.inside(id, line).await.is_ok() };
     [at("touch /m/x").await, at("touch /m/sub/x").await]
 }
 
-/// Links, files and missing paths, which are shown as requested.
+/// The sources of mounts are links, files and missing paths. The status shows these sources as requested.
 pub(crate) async fn of_every_source(world: World) -> Outcome {
     let stage = Stage::cni(&world, "every_source").await?;
     let shared = &stage.folders.shared;

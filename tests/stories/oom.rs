@@ -1,6 +1,6 @@
-//! OOM kills: the first reason that a status shows is right and does not change, on every engine and cgroup
-//! driver. Other ends by SIGKILL are not mistaken for one. On cgroup v1 only the engine reports OOM kills
-//! (decision 0022), and sometimes its report is missing.
+//! Tests OOM kills: the first reason that a container's status shows is right and does not change, on every
+//! engine and cgroup driver. Other ends by SIGKILL do not show as OOM kills. On cgroup v1 only the engine
+//! reports OOM kills (decision 0022), and sometimes its report is missing.
 
 use std::{path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// The main process, at its start and later.
+/// The main process is killed, in one container at its start and in another later.
 pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom").await?;
     let pod = stage.recipes.pod("greedy");
@@ -40,7 +40,7 @@ pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A child process. It ends the container only if the main process then ends.
+/// A child process is killed. Its container ends only if the main process then ends.
 pub(crate) async fn of_a_child(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_child").await?;
     let pod = stage.recipes.pod("parents");
@@ -51,7 +51,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
 
     let goes_on = small(&stage, "goes-on", &format!("sh -c '{HOG}'; touch /on; sleep 600"));
     let lasting = stage.up(&sandbox, &pod, &[goes_on]).await?.remove(0);
-    // A command in the container before that could be what the kernel kills.
+    // A command in the container runs only after the kill, because the kernel might kill the command.
     let kernel = Kernel::of(&stage.engine, &lasting).await?;
     let mut looks = Looks::every(Duration::from_millis(50));
     while kernel.kills()? == 0 {
@@ -59,7 +59,8 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     }
     stage.engine.inside(&lasting, "until [ -e /on ]; do sleep 0.1; done").await?;
     ensure_eq!(stage.cri.container(&lasting).await?.state(), ContainerState::ContainerRunning);
-    // A kill from outside is not mistaken for an OOM kill of the child.
+    // If another program kills the container from the host, the earlier OOM kill of a child must not explain
+    // this exit.
     let other = stage.up(&sandbox, &pod, &[stage.recipes.container("other", "sleep 600")]).await?;
     kill(&stage, &other[0]).await?;
     ensure_eq!(first_end(&stage.cri, &other[0]).await?, killed_somehow());
@@ -67,7 +68,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Docker restarts it, and the next run ends on its own.
+/// After an OOM kill, Docker restarts the container, and the next run ends on its own.
 pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_again").await?;
     let pod = stage.recipes.pod("again");
@@ -85,12 +86,12 @@ pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Exit code 137 has many causes.
+/// Containers exit with code 137 for other reasons than an OOM kill.
 pub(crate) async fn of_nobody(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "no_oom").await?;
     let pod = stage.recipes.pod("sated");
     let sandbox = stage.cri.run(&pod).await?;
-    // The pod's cgroup has counted an OOM kill, but of another container.
+    // The pod's cgroup has counted an OOM kill of another container.
     let greedy = stage.up(&sandbox, &pod, &[small(&stage, "greedy", HOG)]).await?.remove(0);
     out_of_memory(&stage, &greedy).await?;
     let containers = [
@@ -114,7 +115,8 @@ pub(crate) async fn of_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// In Docker's events, labels of a container, including those of its image, replace attributes.
+/// In Docker's events, labels of a container, including those of its image, replace attributes of the same
+/// name.
 pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom_labels").await?;
     let made = stage.engine.docker(&["create", &world.image, "true"]).await?;
@@ -126,8 +128,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
         let sandbox = stage.cri.run(&pod).await?;
         let mut containers = [
             small(&stage, "greedy", HOG),
-            // Because of the label, Docker's SIGTERM looks like a SIGKILL. The OOM killer ends this
-            // container, not that signal.
+            // Because of the label, the event of Docker's SIGTERM looks like a SIGKILL. The kernel's OOM
+            // killer ends this container, and not a signal of Docker.
             small(&stage, "greedy-when-stopped", &format!("trap '{HOG}' TERM; {IDLE}")),
             stage.recipes.container("deaf", &format!("trap '' TERM; {IDLE}")),
             stage.recipes.container("obeys", &format!("trap 'exit 3' TERM; {IDLE}")),
@@ -165,7 +167,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
     stage.leaves_nothing().await
 }
 
-/// The first end that a status shows, for a container that ran out of memory.
+/// Waits until the container ran out of memory, and returns the reason and exit code that its status shows
+/// first.
 async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     let shown = first_end(&stage.cri, id).await?;
     let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
@@ -178,7 +181,7 @@ async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     Ok(shown)
 }
 
-/// The first end that a status shows.
+/// Waits for the container's end, and returns the reason and exit code that its status shows first.
 async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
     let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {
@@ -190,7 +193,7 @@ async fn first_end(cri: &Cri, id: &str) -> Outcome<(String, i32)> {
     Err(Failure(format!("{id} does not end")))
 }
 
-/// Kills it from the host, so that the engine does not know of the kill.
+/// Kills the container's main process from the host, so that the engine does not know of the kill.
 async fn kill(stage: &Stage, id: &str) -> Outcome {
     let pid = Kernel::of(&stage.engine, id).await?.pid;
     Command::new("kill").args(["-9", &pid]).status().await?;
@@ -215,10 +218,10 @@ fn killed_somehow() -> (String, i32) {
 }
 
 const LITTLE: i64 = 32 << 20;
-/// Attributes of container events.
+/// Labels that have the names of attributes of container events.
 const LABELS: &str =
     "exitCode=77 execID=none execDuration=9 name=other image=other container=other";
-/// Ends only by a signal.
+/// A shell line that ends only by a signal.
 const IDLE: &str = "echo ready; while :; do sleep 1 & wait $!; done";
-/// Needs far more memory than allowed.
+/// A shell line that needs far more memory than the container's limit.
 const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=4";

@@ -1,5 +1,5 @@
-//! Images that kubelet must not remove: pinned ones, those used by other containers, and those that kubelet
-//! did not pull.
+//! Tests images that kubelet must not remove: images pinned by settings, images of containers that kubelet
+//! does not know, and images that kubelet did not pull.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
     world::World,
 };
 
-/// By name, in any spelling, and by label.
+/// Settings pin images by name, in any spelling, and by label.
 pub(crate) async fn what_is_pinned(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "what_is_pinned").await?;
     let registry = Registry::start().await?;
@@ -40,13 +40,13 @@ pub(crate) async fn what_is_pinned(world: World) -> Outcome {
 }
 
 /// kubelet does not know containers that users started by hand, and would try to remove their image
-/// forever. The image is pinned while the container exists, running or not.
+/// forever. So the image is pinned while such a container exists, running or not.
 pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "used_by_a_foreign_container").await?;
     let early = stage.engine.docker(&["create", &world.image, "true"]).await?;
     until(&stage.cri, &world.image, true).await?;
     stage.cri = stage.bridge.restart().await?;
-    // A slow inspect of the container delays nobody. The image is then pinned a little later.
+    // A slow inspect of the container does not delay other calls. The image is only pinned a little later.
     until(&stage.cri, &world.image, true).await?;
     let late = stage.engine.docker(&["run", "-d", &world.image, "true"]).await?;
     stage.engine.docker(&["rm", &early]).await?;
@@ -64,8 +64,9 @@ pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Images that a developer built or loaded are kept. Images that kubelet pulled may be removed, also after
-/// a restart, until somebody gives them a name. If the list of pulled images is lost, all images are kept.
+/// Images that a developer built or loaded are pinned. Images that kubelet pulled are not pinned, also after
+/// a restart of dockbridge, until a user gives them another name. If the list of pulled images is lost, all
+/// images are pinned.
 pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "what_kubelet_did_not_pull").await?;
     stage.cri = stage.bridge.restart_with(&["--collect-images", "pulled"]).await?;
@@ -102,7 +103,7 @@ pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Whether status and list show the image as pinned.
+/// Whether ImageStatus and ListImages show the image as pinned. The two calls must agree.
 async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
     let image = cri.image(name).await?.unwrap_or_default();
     ensure!(!image.id.is_empty(), "there is no {name}");
@@ -111,10 +112,10 @@ async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
     Ok(image.pinned)
 }
 
-/// Waits for the event.
+/// Waits until ImageStatus shows the image as pinned, or as not pinned if `wanted` is false.
 async fn until(cri: &Cri, name: &str, wanted: bool) -> Outcome {
     for _ in 0..500 {
-        // Decided by one answer, because the event may arrive between two answers.
+        // Only ImageStatus is called, because the event may arrive between two calls.
         if cri.image(name).await?.is_some_and(|image| image.pinned == wanted) {
             return Ok(());
         }

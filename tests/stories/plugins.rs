@@ -1,5 +1,5 @@
-//! NRI plugins and a real engine: the events they get during whole lifecycles and after a crash of
-//! dockbridge, their changes of containers, and pods whose plugin refuses or hangs.
+//! Tests NRI plugins with a real engine: their events during whole lifecycles and after a crash of
+//! dockbridge, their changes of containers, and plugins that refuse pods or hang.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
@@ -14,8 +14,8 @@ use crate::support::{
     world::World,
 };
 
-/// Two containers, one of which ends on its own. A plugin that connects after a kill of dockbridge gets the
-/// current state and all further events.
+/// A plugin gets all events of a pod with two containers, one of which ends on its own. A plugin that
+/// connects after a kill of dockbridge gets the current state and all further events.
 pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
     let (mut stage, socket) = Stage::with_plugins(&world, "nri_lives").await?;
     let plugin = Plugin::logger(&socket).await;
@@ -61,8 +61,8 @@ pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Limits can be changed on every engine. Other changes need dockbridge's OCI runtime, and without it the
-/// error names them.
+/// Plugins can change limits on every engine. Other changes of plugins need `dockbridge-runtime`. Without
+/// `dockbridge-runtime`, the container's error names the changed field.
 pub(crate) async fn that_change_containers(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_changes").await?;
     let pod = stage.recipes.pod("p");
@@ -121,14 +121,14 @@ pub(crate) async fn that_ask_for_the_impossible(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A description, whether a container starts in spite of it, and the adjustment.
+/// A case: its description, whether a container starts in spite of the adjustment, and the adjustment.
 type Case = (&'static str, bool, nri::ContainerAdjustment);
 
 fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// Adjustments of the process and of its environment.
+/// Impossible adjustments of the container's process and of its environment.
 fn impossible() -> Vec<Case> {
     let mount = |destination: &str, kind: &str, source: &str| nri::ContainerAdjustment {
         mounts: vec![nri::Mount {
@@ -257,8 +257,8 @@ async fn has_everything(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// If a plugin had not accepted a container when dockbridge was killed, the container does not count as
-/// accepted.
+/// If a plugin had not accepted a container when dockbridge was killed, the restarted dockbridge does not
+/// treat the container as accepted.
 pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     let (mut stage, socket) = Stage::with_plugins(&world, "nri_asked").await?;
     let (pod, main) = (stage.recipes.pod("p"), stage.recipes.sleeper("main"));
@@ -285,7 +285,8 @@ pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A program that a killed dockbridge had started ends, so that only the one of the next dockbridge runs.
+/// A plugin program that a killed dockbridge had started ends, so that only the program of the restarted
+/// dockbridge runs.
 pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     let root = world.root.join("tmp/nri_outlive");
     let (directory, mark) = (root.join("plugins"), root.join("pid"));
@@ -312,7 +313,7 @@ pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The call fails, leaves nothing in the engine, and may be repeated.
+/// If a plugin refuses a call, the call fails, leaves no container in the engine, and may be repeated.
 pub(crate) async fn that_refuse(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_refuse").await?;
     let pod = stage.recipes.pod("p");
@@ -341,7 +342,7 @@ pub(crate) async fn that_refuse(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The plugin is disconnected, and calls continue without it.
+/// If a plugin hangs, dockbridge disconnects it, and calls continue without it.
 pub(crate) async fn that_hang(world: World) -> Outcome {
     let (stage, socket) =
         Stage::with_plugins_behind(&world, "nri_hang", &world.docker, "1s").await?;

@@ -1,5 +1,5 @@
-//! CheckpointPod and RestorePod with a real CRIU: two containers that depend on each other continue to count
-//! together.
+//! Tests CheckpointPod and RestorePod with a real CRIU: two containers of a pod that count together over a
+//! connection continue to do so.
 
 use std::{
     fs,
@@ -25,9 +25,9 @@ use crate::{
     },
 };
 
-/// Two containers count over a connection and into a volume. In each restored pod both continue to count, and
-/// neither is ahead of the other. The pod has another address, and calls work as in any pod, also after a
-/// restart of dockbridge.
+/// The two containers count over a connection and write the numbers to a volume. In each restored pod both
+/// continue to count, and neither is ahead of the other. A restored pod has another address, and CRI calls
+/// for it work as for any pod, also after a restart of dockbridge.
 pub(crate) async fn count_on_together(world: World) -> Outcome {
     let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
         return Ok(());
@@ -77,7 +77,8 @@ pub(crate) async fn count_on_together(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed while a pod is checkpointed. The next one waits for the program, and nothing is left.
+/// dockbridge is killed while a pod is checkpointed. The restarted dockbridge waits for the program
+/// `dump-container`, and no part of the checkpoint is left.
 pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "killed_pod_checkpoint").await? else { return Ok(()) };
     let (sandbox, ids) = counters(&stage).await?;
@@ -110,7 +111,7 @@ pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Exec, logs and statistics, before and after a restart of dockbridge.
+/// Checks exec, logs and statistics of the containers, before and after a restart of dockbridge.
 async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
     for is_restarted in [false, true] {
         if is_restarted {
@@ -129,7 +130,8 @@ async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
     Ok(())
 }
 
-/// A checkpoint at a moment without an open connection, which CRIU refuses to save. Returns how many were refused.
+/// Repeats the checkpoint until there is no open connection at that moment, because CRIU refuses to save
+/// connections, and returns how many checkpoints were refused.
 async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path) -> Outcome<u32> {
     fs::create_dir_all(to)?;
     let mut refused = 0;
@@ -142,7 +144,8 @@ async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path)
     }
 }
 
-/// A pod with two containers that have counted; its id and those of the containers.
+/// Starts a pod with two containers, and waits until both have counted, and returns the ids of the pod and of
+/// the containers.
 async fn counters(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     let data = volume(stage, "data")?;
     let pod = stage.recipes.pod("counters");
@@ -152,7 +155,8 @@ async fn counters(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     Ok((sandbox, ids))
 }
 
-/// `pong` counts what `ping` sends, and answers. `ping` counts what is answered.
+/// The two containers: `pong` counts the lines that `ping` sends, and answers each. `ping` counts the
+/// answers.
 fn configs(stage: &Stage, data: &Path) -> [cri::ContainerConfig; 2] {
     let ping = "trap 'exit 0' TERM; { n=1; while :; do got=$(echo $n | nc -w 1 127.0.0.1 9099); \
                 [ \"$got\" = $n ] && echo $n >>/data/ping && echo $n && n=$((n + 1)); \
@@ -180,8 +184,8 @@ fn volume(stage: &Stage, name: &str) -> Outcome<PathBuf> {
     Ok(data)
 }
 
-/// Waits until both have continued to count. Fails if one has left out a number, or began before or after
-/// the other.
+/// Waits until both containers have continued to count. Fails if one of them has left out a number, or begins
+/// at another number than the other.
 async fn together(data: &Path) -> Outcome {
     let count = |name: &str| {
         let text = fs::read_to_string(data.join(name))?;

@@ -1,4 +1,4 @@
-//! The lifecycle of a pod with every kind of network.
+//! Tests the lifecycle of a pod with every kind of network.
 
 use std::{fs, time::Duration};
 
@@ -18,14 +18,16 @@ use crate::support::{
     world::World,
 };
 
-/// Init-like, tty and plain containers on bridge + portmap + firewall. The host port answers HTTP.
+/// A pod on the CNI plugins bridge, portmap and firewall has a container that ends like an init container,
+/// one with a terminal and a plain one. The pod's host port answers HTTP.
 pub(crate) async fn on_cni(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_cni").await?;
     three_containers(&stage, 18080, "10.88.").await?;
     stage.leaves_nothing().await
 }
 
-/// The FORWARD chain drops by default, as Docker sets it, and the packet filter sees bridged traffic.
+/// Two pods reach each other, although the policy of the FORWARD chain is DROP, as Docker sets it, and the
+/// packet filter sees bridged traffic.
 pub(crate) async fn that_talk_to_each_other(world: World) -> Outcome {
     const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
     let filtered = fs::write(BRIDGED_IS_FILTERED, "1").is_ok();
@@ -52,13 +54,13 @@ pub(crate) async fn that_talk_to_each_other(world: World) -> Outcome {
     stage.cri.clear().await?;
     stage.leaves_nothing().await?;
     if !filtered {
-        // Without the filter, the test proves nothing.
+        // If the packet filter does not see bridged traffic, the test would always pass, so it is skipped.
         skip(Lack::BridgeFilter);
     }
     Ok(())
 }
 
-/// The same on the engine's bridge with Docker's port publishing.
+/// The lifecycle of a pod on the engine's bridge, with Docker's port publishing.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let stage = Stage::docker(&world, "on_the_engines_network").await?;
     three_containers(&stage, 18081, "172.").await?;
@@ -168,7 +170,8 @@ async fn plain_is_running(cri: &Cri, id: &str, config: &cri::ContainerConfig) ->
     Ok(())
 }
 
-/// A pod in the host's network: no namespace, no plugin, the host's interfaces and name.
+/// A pod in the host's network has no network namespace and no CNI plugin. The pod has the host's interfaces
+/// and host name.
 pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_the_hosts_network").await?;
     let mut pod = stage.recipes.pod("host");
@@ -219,7 +222,8 @@ pub(crate) async fn with_one_process_table(world: World) -> Outcome {
 pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_names_and_dns").await?;
     let mut pod = stage.recipes.pod("named");
-    // One label of the kernel's maximum length, which Kubernetes allows for hostnameOverride.
+    // This host name is a single DNS label of the kernel's maximum length, which Kubernetes allows for
+    // `hostnameOverride`.
     let hostname = format!("a-name-of-its-own-{}", "x".repeat(46));
     pod.hostname.clone_from(&hostname);
     pod.dns_config = Some(cri::DnsConfig {
@@ -250,8 +254,8 @@ pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Stop and remove succeed even if repeated or if the object is gone. Reads of unknown ids and the start of
-/// a started container fail.
+/// Stop and remove calls succeed even if they are repeated or if the pod or container is gone. Status calls
+/// for unknown ids and the start of a started container fail.
 pub(crate) async fn asked_twice(world: World) -> Outcome {
     let stage = Stage::cni(&world, "asked_twice").await?;
     let cri = &stage.cri;
@@ -261,7 +265,7 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     let main = stage.recipes.container("main", line);
     let log = CriLog::of(&pod, &main);
     let ids = stage.up(&sandbox, &pod, &[main]).await?;
-    // A SIGTERM before the trap is set would be ignored.
+    // The test waits for this line, because the container would ignore a SIGTERM before its trap is set.
     log.until("ready\n").await?;
     let again = async || cri.start(&ids[0]).await.err().map(|refused| refused.code);
     ensure_eq!(again().await, Some(Code::FailedPrecondition));
@@ -285,8 +289,8 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A repeated CreateContainer returns the first container, also after a restart of dockbridge. Command,
-/// variables and mounts are compared with what the engine stored.
+/// A repeated CreateContainer returns the first container, also after a restart of dockbridge. dockbridge
+/// compares command, variables and mounts of the request with the engine's inspect.
 pub(crate) async fn created_twice(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "created_twice").await?;
     let pod = stage.recipes.pod("twice");
@@ -313,7 +317,8 @@ pub(crate) async fn created_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Mounts and variables in an unusual order, with a variable of the image and one that is set twice.
+/// A container with mounts and variables in an unusual order, with a variable of the image and one that is
+/// set twice.
 fn with_many_parts(stage: &Stage) -> Outcome<cri::ContainerConfig> {
     let variable = |(key, value): (&str, &str)| cri::KeyValue {
         key: key.to_owned(),

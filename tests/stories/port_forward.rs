@@ -1,5 +1,5 @@
-//! Port-forward with independent clients of every protocol. The servers in the pods belong to the stories,
-//! so that both ends of each connection are checked.
+//! Tests port-forward with independent clients of every protocol. The stories themselves are the servers in
+//! the pods, so they check both ends of each connection.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// To a pod on bridge + portmap, with every protocol.
+/// Forwards to a pod on the CNI plugins bridge and portmap, with every protocol.
 pub(crate) async fn to_a_pod(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_pod").await?;
     in_every_way(&scene, Some(&scene.sandbox)).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn to_a_pod(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// To a pod on the engine's own bridge.
+/// Forwards to a pod on the engine's own bridge.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let stage = Stage::docker(&world, "forward_engine").await?;
     let main = stage.recipes.sleeper("main");
@@ -49,7 +49,7 @@ pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// To a pod in the host's network, whose loopback is the host's.
+/// Forwards to a pod in the host's network, whose loopback is the host's loopback.
 pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     let stage = Stage::cni(&world, "forward_host").await?;
     let mut pod = stage.recipes.pod("host");
@@ -75,7 +75,7 @@ async fn in_every_way(scene: &Scene, inside: Option<&str>) -> Outcome {
         speaks_first(&mut forward, hello.port).await.map_err(told)?;
         if !matches!(route, Route::WebSocket(_)) {
             half_closes(&mut forward, count.port).await.map_err(told)?;
-            // The earlier connections have ended. Further ones are possible.
+            // After the earlier connections have ended, the session can open further connections.
             echoes(&mut forward, echo.port).await.map_err(told)?;
         }
         drop(forward);
@@ -106,7 +106,8 @@ async fn echoes(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// The pod's side ends first. Its data arrives, then the end. The client may still send.
+/// The pod closes its side of a connection first. The client gets the pod's data, then the end, and may still
+/// send.
 async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.reader.until("hello").await?;
@@ -119,7 +120,8 @@ async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// The client ends first. The pod's answer, which is sent only after that, still arrives.
+/// The client closes its side of a connection first. The answer that the pod sends after the client has
+/// closed its side still arrives.
 async fn half_closes(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.writer.send(&[b'z'; 100_000]).await?;
@@ -138,7 +140,7 @@ async fn until_left(server: &Server) -> Outcome {
     Ok(())
 }
 
-/// A server in a container of the pod, instead of one that only joined its network.
+/// Forwards to a server in a container of the pod. The other servers only join the pod's network.
 async fn to_a_container(scene: &Scene) -> Outcome {
     scene.add(&scene.stage.recipes.web("web", 8080)).await?;
     let deadline = Instant::now() + patient(Duration::from_secs(20));
@@ -151,13 +153,13 @@ async fn to_a_container(scene: &Scene) -> Outcome {
         if answer.starts_with("HTTP/1.") && answer.contains("dockbridge world") {
             return Ok(());
         }
-        // It might not be listening yet.
+        // The server in the container needs a moment until it listens.
         ensure!(Instant::now() < deadline, "the container says {answer:?}");
         sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// A server that listens only on `::1` is also reached, and `127.0.0.1` is tried first.
+/// Port-forward also reaches a server that listens only on `::1`. dockbridge tries `127.0.0.1` first.
 pub(crate) async fn to_the_other_loopback(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_six").await?;
     let (engine, sandbox) = (&scene.stage.engine, Some(scene.sandbox.as_str()));
@@ -170,7 +172,8 @@ pub(crate) async fn to_the_other_loopback(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If nobody listens, the error stream says so, both streams end, and the next connection works.
+/// If no server listens at the port, dockbridge says so on the connection's error stream and ends both
+/// streams. The session's next connection works.
 pub(crate) async fn refused(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_refused").await?;
     let echo =
@@ -194,7 +197,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If a forward is impossible, the call is refused.
+/// dockbridge refuses a PortForward call that is impossible, for example for an ended pod.
 pub(crate) async fn wrong_requests(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_wrong").await?;
     let cri = &scene.stage.cri;
@@ -214,7 +217,7 @@ pub(crate) async fn wrong_requests(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Many connections of one session, one of them to a server that never reads.
+/// One session has many connections, one of them to a server that never reads.
 pub(crate) async fn many_at_once(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_many").await?;
     let (engine, sandbox) = (&scene.stage.engine, Some(scene.sandbox.as_str()));
@@ -249,7 +252,7 @@ async fn talk(mut line: Line, number: u64) -> Outcome {
     received
 }
 
-/// A hundred megabytes in both directions at the same time.
+/// A forwarded connection transfers a hundred megabytes in both directions at the same time.
 pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_bulk").await?;
     let echo =
@@ -273,7 +276,7 @@ pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If nobody reads what a pod writes, the pod waits and dockbridge's memory does not grow.
+/// If the client does not read the data of a pod, the pod has to wait, and dockbridge's memory does not grow.
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_slow").await?;
     let bridge = scene.bridge()?;
@@ -299,7 +302,8 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If the client leaves, the pod's server sees the end. If the pod is stopped, the client sees it.
+/// If the client disconnects, the pod's server sees the end of the connection. If the pod is stopped, the
+/// client sees the end.
 pub(crate) async fn partings(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_partings").await?;
     let bridge = scene.bridge()?;
@@ -314,7 +318,7 @@ pub(crate) async fn partings(world: World) -> Outcome {
             line.writer.send(b"there").await?;
             line.reader.until("there").await?;
             if round == 1 && forward.spdy().is_some() {
-                // One connection ends, but the session stays.
+                // The server resets one connection, and the session stays open.
                 line.writer.reset().await?;
                 until_left(&echo).await?;
                 echoes(&mut forward, echo.port).await?;
@@ -332,7 +336,7 @@ pub(crate) async fn partings(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The server is in a container, which ends with its pod.
+/// Forwards to a server in a container, which ends with its pod.
 async fn of_the_pod(scene: &Scene) -> Outcome {
     let line = "while :; do nc -l -p 7070 -e cat; done";
     scene.add(&scene.stage.recipes.container("cat", line)).await?;
@@ -346,7 +350,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
         if line.reader.until("there").await.is_ok() {
             open.push((forward, line));
         }
-        // It might not be listening yet.
+        // The server in the container needs a moment until it listens.
         ensure!(Instant::now() < deadline, "the container never answers");
     }
     scene.stage.cri.stop(&scene.sandbox).await?;
@@ -356,7 +360,8 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// dockbridge is killed or stopped. Both ends see it, and the next dockbridge forwards again.
+/// If dockbridge is killed or stopped, both ends of a connection see its end, and the restarted dockbridge
+/// forwards again.
 pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     let mut scene = Scene::quiet(&world, "forward_killed").await?;
     let echo =
@@ -382,5 +387,5 @@ pub(crate) async fn of_dockbridge(world: World) -> Outcome {
 }
 
 const LOOPBACK: &str = "127.0.0.1:0";
-/// A port where nobody listens.
+/// A port at which no server listens.
 const NOBODY: u16 = 9;

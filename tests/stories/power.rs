@@ -1,7 +1,7 @@
-//! A node between two power cuts (`tests/env/power.sh`). Everything from before the last cut is known and
-//! can be removed. Then pods are created and removed until the next cut.
+//! Runs on a node between two power cuts (`tests/env/power.sh`). Checks that dockbridge shows all pods from
+//! before the last cut and can remove them. Then creates and removes pods until the next cut.
 //!
-//! This is not in the list of stories: it runs in a guest made for it, and ends with a kill.
+//! This story is not in the list of stories: it runs in its own virtual machine, which is killed at the end.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,7 +32,8 @@ use crate::support::{
     world::World,
 };
 
-/// Checks what the last cut left. With `live`, then creates and removes pods forever.
+/// Checks the pods that the last power cut left. With `live`, then creates and removes pods until the next
+/// cut.
 pub(crate) async fn between_cuts(world: World, live: bool) -> Outcome {
     let began = Instant::now();
     let before = Before::read()?;
@@ -81,7 +82,8 @@ async fn set(world: &World) -> Outcome<Stage> {
     })
 }
 
-/// What CRI had answered before the cut, without objects whose removal was requested.
+/// The pods and containers that the CRI's answers before the cut had shown, without those whose removal was
+/// requested.
 #[derive(Debug, Default)]
 struct Before {
     sandboxes: Vec<String>,
@@ -145,7 +147,7 @@ async fn all_are_known(stage: &Stage, before: &Before) -> Outcome {
     Ok(())
 }
 
-/// A create that was in progress at the cut may at first be known only to the engine.
+/// If a create was in progress at the cut, at first only the engine may have its container.
 async fn all_can_go(stage: &Stage) -> Outcome {
     let mut left = Vec::new();
     let mut looks = Looks::every(Duration::from_millis(200));
@@ -164,7 +166,8 @@ async fn all_can_go(stage: &Stage) -> Outcome {
     fail!("the engine still has {left:?}");
 }
 
-/// Files that dockbridge moved to quarantine. They are reported and removed, so that each counts once.
+/// The files that dockbridge moved to quarantine because they were damaged. The story reports and removes
+/// these files, so that each file counts once.
 fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     let all = leftovers::files_below(state);
     let aside: Vec<String> = all.into_iter().filter(|path| path.contains("quarantine")).collect();
@@ -175,8 +178,9 @@ fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     Ok(aside)
 }
 
-/// host-local does not flush its files. After a cut, a lease may exist without the name of its owner, and
-/// no DEL can find it. Such leases are counted and removed, as an operator would do.
+/// The CNI plugin host-local does not flush its files. After a power cut, an address may be reserved by a
+/// file without the owner's name, which no DEL can find. The story counts and removes such files, as an
+/// operator would do.
 fn torn_leases(folder: &Path) -> Outcome<usize> {
     let mut torn = 0;
     for path in leftovers::files_below(folder) {
@@ -190,8 +194,8 @@ fn torn_leases(folder: &Path) -> Outcome<usize> {
     Ok(torn)
 }
 
-/// Records CRI's answers on a disk without a file system, which a power cut cannot damage. A written record
-/// is kept.
+/// Records the CRI's answers on a disk without a file system, so that a power cut cannot damage written
+/// records.
 #[derive(Debug)]
 struct Notes {
     disk: File,
@@ -215,7 +219,7 @@ impl Notes {
     }
 }
 
-/// Endless lifecycles of pods. Some pods stay until the cut.
+/// Runs lifecycles of pods until the cut. Some pods stay until the cut.
 async fn come_and_go(stage: &Stage) -> Outcome {
     let mut random = seeded();
     let (notes, staying) = (Arc::new(Notes::open()?), Arc::new(AtomicUsize::new(0)));
@@ -249,7 +253,7 @@ struct Life {
 }
 
 impl Life {
-    /// A pod with one or two containers.
+    /// Creates a pod with one or two containers.
     async fn live(&mut self, name: &str, number: u16) -> Outcome {
         let mut pod = self.recipes.pod(name);
         let stays = self.staying.load(Ordering::SeqCst) < STAYING && self.random.random_bool(0.3);
@@ -294,7 +298,7 @@ impl Life {
 }
 
 const PAGE: usize = 4096;
-/// Concurrent lifecycles.
+/// The number of concurrent lifecycles.
 const LIVES: u16 = 3;
-/// Pods that stay until the cut.
+/// The number of pods that stay until the cut.
 const STAYING: usize = 6;

@@ -1,4 +1,5 @@
-//! Pulls from a registry that is slow, stuck, unavailable or wants tokens, and many concurrent pulls.
+//! Tests pulls from a registry that is slow, stuck, unavailable or requires tokens, and many concurrent
+//! pulls.
 
 use std::{path::Path, time::Duration};
 
@@ -16,8 +17,9 @@ use crate::support::{
     world::World,
 };
 
-/// A hundred callers request one image. The engine pulls once, and the registry sends once. A caller that
-/// disconnects does not affect the others. When the last one has disconnected, the download stops.
+/// A hundred clients pull one image at the same time. The engine pulls the image once, and the registry sends
+/// the image once. A client that disconnects does not affect the others. When the last client has
+/// disconnected, the download stops.
 pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/pulls.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "of_one_image_by_many", proxy.socket()).await?;
@@ -49,8 +51,8 @@ pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A pull without progress is cancelled, and the error says where it was. A slow pull is not cancelled, and
-/// neither is any pull if no deadline is set.
+/// dockbridge cancels a pull without progress, and the error names the layer and its step. dockbridge does
+/// not cancel a slow pull, or any pull if no deadline is set.
 pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "from_a_stuck_registry").await?;
     let deadline = ["--image-pull-progress-deadline", "3s"];
@@ -65,8 +67,9 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     ensure!(cut.message.starts_with(&said), "{cut}");
     ensure!(cut.message.contains("is at \"Downloading\", "), "{cut}");
 
-    // An old engine may keep its connection to the registry, but the next pulls wait for it only briefly. With
-    // containerd's store the old download keeps the layer locked until containerd has seen its end.
+    // An old engine may keep its connection to the registry, but the next pulls wait for it only briefly.
+    // With containerd's image store, the cancelled download keeps the layer locked until containerd has
+    // noticed its end.
     registry.behave(Manner::Slow(Duration::from_millis(200)));
     let mut looks = Looks::every(Duration::from_millis(100));
     while let Err(refused) = stage.cri.pull(&name, None).await {
@@ -82,7 +85,7 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every kind of credential that a pull may have.
+/// Tests every kind of credential that a pull may have.
 pub(crate) async fn with_every_credential(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_every_credential").await?;
     let private = &world.private;
@@ -123,7 +126,8 @@ pub(crate) async fn with_every_credential(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The pause image may need a password. A credential helper of Docker's client knows it.
+/// The registry of the pause image may need a password, which dockbridge gets from a credential helper of
+/// Docker's client.
 pub(crate) async fn of_a_guarded_pause(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "of_a_guarded_pause").await?;
     let (private, shared) = (&world.private, stage.folders.shared.clone());
@@ -146,7 +150,8 @@ pub(crate) async fn of_a_guarded_pause(world: World) -> Outcome {
         .bridge
         .restart_with(&["--sandbox-image", &name, "--registry-config", &config])
         .await?;
-    // The image has no program that waits. The test only checks that it was pulled.
+    // The image has no program that waits, so the pod may fail. The test only checks that the image was
+    // pulled.
     drop(stage.cri.run(&stage.recipes.pod("guarded")).await);
     let pause = stage.cri.image(&name).await?.unwrap_or_default();
     ensure!(pause.pinned, "the pause is not there, or not pinned");

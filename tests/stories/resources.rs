@@ -1,4 +1,4 @@
-//! Limits of containers, as the kernel's files show them.
+//! Tests limits of containers: the kernel's files show them.
 
 use std::{
     fs,
@@ -19,8 +19,8 @@ use crate::support::{
     world::World,
 };
 
-/// Limits apply from the start and can be changed while the container runs. The status shows the kernel's
-/// values, also after restarts of dockbridge.
+/// Limits apply from the container's start and can be changed while it runs. The container's status shows the
+/// kernel's values, also after restarts of dockbridge.
 pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "resized").await?;
     let pod = stage.recipes.pod("web");
@@ -48,7 +48,7 @@ pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
         cpuset_cpus: "0-1".to_owned(),
         ..Default::default()
     };
-    // kubelet repeats the call until the status shows the limits.
+    // kubelet repeats UpdateContainerResources until the status shows the limits.
     for _ in 0..2 {
         update(&stage.cri, &id, up.clone()).await?;
         holds(&stage, &id, &group, (150_000, 1024, 128 << 20, "0-1", 950)).await?;
@@ -83,7 +83,7 @@ pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A limit below the current usage, or one that the engine refuses, changes nothing.
+/// A memory limit below the current usage, or a limit that the engine refuses, changes no limit.
 pub(crate) async fn too_small(world: World) -> Outcome {
     let stage = Stage::docker(&world, "too_small").await?;
     let pod = stage.recipes.pod("web");
@@ -128,7 +128,7 @@ pub(crate) async fn too_small(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A change before the start applies from the start.
+/// If limits are changed before the container's start, they apply from the start.
 pub(crate) async fn changed_before_it_runs(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "unstarted").await?;
     let pod = stage.recipes.pod("web");
@@ -155,7 +155,7 @@ pub(crate) async fn changed_before_it_runs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Impossible limits are refused before anything is created, and the error names the field.
+/// dockbridge refuses impossible limits before it creates the container, and the error names the field.
 pub(crate) async fn impossible(world: World) -> Outcome {
     let stage = Stage::docker(&world, "impossible").await?;
     let pod = stage.recipes.pod("web");
@@ -194,8 +194,9 @@ pub(crate) async fn impossible(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// cgroup v2 keys and huge pages, which the engine cannot set, are set right after the start, can be
-/// changed, survive a reload of systemd, and are restored after a crash.
+/// dockbridge sets cgroup v2 keys and limits of huge pages, which the engine cannot set, right after the
+/// start. These limits can be changed, survive a reload of systemd, and are restored after a crash of
+/// dockbridge.
 pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if !is_unified() {
         return left_out(Lack::Unified);
@@ -241,10 +242,11 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if world.has_systemd_driver() {
         let reload = tokio::process::Command::new("systemctl").arg("daemon-reload").status();
         ensure!(reload.await?.success(), "systemd does not reload");
-        // systemd has no property for memory.oom.group and resets it. The next sweep restores it.
+        // systemd has no property for memory.oom.group and resets it. dockbridge's next periodic check
+        // restores memory.oom.group.
         soon(|| held("4194304")).await?;
     }
-    // A crash between the engine's change and dockbridge's.
+    // dockbridge crashes between the engine's change of limits and its own change.
     stage.bridge.kill().await?;
     fs::write(group.file("memory", "memory.low"), "0")?;
     stage.bridge.spawn().await?;
@@ -267,7 +269,8 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// systemd may reset values after it has answered. The next sweep restores them.
+/// Waits until the limits have the expected values: systemd may reset them after its answer, and dockbridge's
+/// next periodic check restores them.
 async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(500));
     while looks.again().await {
@@ -278,7 +281,7 @@ async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     look()
 }
 
-/// dockbridge is killed while it changes limits. After the next start the status shows the limits in effect, and
+/// dockbridge is killed while it changes limits. After its restart, the status shows the kernel's limits, and
 /// the same change succeeds.
 pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "crash_resized").await?;
@@ -307,8 +310,8 @@ pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// kubelet announces a pod's resources before it changes the pod's cgroup itself. An error would stop it,
-/// so only unknown pods are refused.
+/// kubelet calls UpdatePodSandboxResources before it changes the pod's cgroup itself. After an error, kubelet
+/// would not change the cgroup, so dockbridge refuses the call only for unknown pods.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "pod_resized").await?;
     let pod = stage.recipes.pod("web");
@@ -333,7 +336,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Kernel and status agree on quota, shares, memory, CPUs and OOM score.
+/// Checks that the kernel and the container's status have the same quota, shares, memory, CPUs and OOM score.
 async fn holds(
     stage: &Stage,
     id: &str,
@@ -408,7 +411,7 @@ fn swap(memory: i64, together: i64) -> cri::LinuxContainerResources {
     }
 }
 
-/// The cgroup of a container, as the story sees it.
+/// The cgroup files of a container, which the story reads on the host.
 struct Group {
     pid: String,
     cgroup: String,
@@ -455,7 +458,7 @@ impl Group {
         Ok(self.read("cpu", "cpu.cfs_quota_us")?.parse()?)
     }
 
-    /// None if the kernel has weights.
+    /// The CPU shares of the cgroup; none on cgroup v2, where the kernel has weights.
     fn shares(&self) -> Outcome<Option<i64>> {
         if is_unified() {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Restarts of dockbridge and of the engine. Pods are not affected, or are shown correctly.
+//! Tests restarts of dockbridge and of the engine: pods are not affected, or dockbridge shows their state
+//! correctly.
 
 use std::{fs, time::Duration};
 
@@ -15,7 +16,7 @@ use crate::support::{
     world::World,
 };
 
-/// A whole lifecycle with a restart after every call, alternately graceful and by a kill.
+/// dockbridge is restarted after every call of a pod's lifecycle, alternately by a stop and by a kill.
 pub(crate) async fn between_any_two_calls(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "between_calls").await?;
     let mut pod = stage.recipes.pod("steady");
@@ -57,8 +58,9 @@ pub(crate) async fn between_any_two_calls(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The daemon stops and starts, once gracefully and once after a kill. While it is down, reads are answered
-/// and writes fail with Unavailable. Afterwards the pod is NOTREADY, is removed, and a new one is created.
+/// The engine stops and starts, once gracefully and once after a kill. While the engine is down, dockbridge
+/// answers read calls, and calls that change pods fail with Unavailable. Afterwards the pod is NOTREADY, is
+/// removed, and a new pod is created.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let cri = &stage.cri;
@@ -113,7 +115,7 @@ async fn until_condition(cri: &Cri, kind: &str, wanted: bool) -> Outcome {
     fail!("{kind} does not become {wanted}");
 }
 
-/// Waits until the pod has ended.
+/// Waits until the pod is NOTREADY.
 pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
@@ -124,7 +126,8 @@ pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is still READY");
 }
 
-/// The state directory is lost while a pod runs. The pod is adopted, and its address is released later.
+/// The state directory is lost while a pod runs. dockbridge adopts the pod, and releases its address when it
+/// is removed.
 pub(crate) async fn without_the_state(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_state").await?;
     let mut pod = stage.recipes.pod("orphan");

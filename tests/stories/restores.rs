@@ -1,5 +1,5 @@
-//! Containers that start from a checkpoint, with a real CRIU: they continue to count in a new pod, with the
-//! rights of that pod.
+//! Tests containers that start from a checkpoint, with a real CRIU: they continue to count in a new pod, with
+//! the rights of that pod.
 
 use std::{
     fs,
@@ -29,9 +29,9 @@ use crate::{
     },
 };
 
-/// The counter continues to count in another pod: its processes, pipe, open files, changed and deleted files.
-/// Its name, host name, cgroup, log and volume are those of the new container. The next start does not restore
-/// it again.
+/// A container that counts continues to count in another pod, with its processes, pipe, open files, changed
+/// and deleted files. The restored container has the name, host name, cgroup, log and volume of the new
+/// request. The next start does not restore the checkpoint again.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
     else {
@@ -82,7 +82,8 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Rights that the new container does not have are refused before anything of the archive runs.
+/// If the checkpoint has more rights than the new container, the restore is refused before any process of the
+/// archive runs.
 pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "too_much").await?
     else {
@@ -128,7 +129,7 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         cri.remove_container(&id).await?;
     }
     ensure_eq!(fs::read_to_string(&data)?, "", "a refused checkpoint has run");
-    // No process gets more rights than it has in the checkpoint.
+    // Also in a container with more rights, no process gets more rights than it has in the checkpoint.
     let id = cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
     cri.start(&id).await?;
     numbers(&data).await?;
@@ -136,7 +137,8 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Archives that come while the setting does not allow it, are not in the directory, or are damaged.
+/// dockbridge refuses archives if restores are off, archives that are not in the directory `restore-dir`, and
+/// damaged archives.
 pub(crate) async fn refused(world: World) -> Outcome {
     let Some(mut stage) = checkpoints::stage(&world, "refused_restore").await? else {
         return Ok(());
@@ -166,7 +168,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let empty = stage.cri.create(&sandbox, &again(&stage, &text), &pod).await;
     denied(empty, (Code::InvalidArgument, "the archive has no config.dump"))?;
     if !world.has_oci_runtime {
-        // An archive that names an image, and has nothing else.
+        // This archive only has a file with the name of its image.
         let config = format!("{{\"rootfsImageName\": {:?}}}", world.image);
         fs::write(place.join("config.dump"), config)?;
         fs::write(place.join("spec.dump"), "{\"process\": {\"args\": []}}")?;
@@ -187,7 +189,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A program that was checkpointed without a seccomp filter has that of the new container, in each of its processes.
+/// If the checkpointed processes have no seccomp filter, each restored process has the filter of the new
+/// container.
 pub(crate) async fn with_a_filter(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "restore_filter").await? else { return Ok(()) };
     let cri = &stage.cri;
@@ -208,7 +211,7 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     numbers(&data).await?;
     ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp:\t2");
 
-    // A checkpoint with filters is restored as well.
+    // A checkpoint whose processes have seccomp filters can also be restored.
     let second = archive.with_file_name("second.tar");
     cri.checkpoint(&id, &second, 0).await?;
     cri.end(&sandbox).await?;
@@ -221,7 +224,8 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image with the files of an archive, marked by a label.
+/// A container is restored from an image that contains the files of a checkpoint archive and has the label
+/// for it.
 pub(crate) async fn of_an_image(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) =
         Counter::checkpointed(&world, "restore_image").await?
@@ -252,8 +256,8 @@ pub(crate) async fn of_an_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Files that ordinary programs have open: deleted ones on the root file system, on a volume and in memory, devices, a
-/// named pipe, and a working directory below others.
+/// The restored processes have files open as ordinary programs do: deleted files on the root file system, on
+/// a volume and in memory, devices, a named pipe, and a nested working directory.
 pub(crate) async fn of_open_files(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "open_files").await? else { return Ok(()) };
     let cri = &stage.cri;
@@ -296,7 +300,7 @@ pub(crate) async fn of_open_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A plugin sees the container, and its limit applies.
+/// An NRI plugin gets the events of the restored container, and the plugin's limit applies.
 pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     let Some(Counter { mut stage, archive, data }) =
         Counter::checkpointed(&world, "restore_plugin").await?
@@ -311,7 +315,7 @@ pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     let sandbox = stage.cri.run(&pod).await?;
     let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
     ensure!(numbers(&data).await? > 1, "the counter began again");
-    // The container itself sees the cgroups of the engine.
+    // On cgroup v1, the restored container itself sees the engine's cgroups.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim()))?;
     let v1 = cgroups
@@ -326,7 +330,7 @@ pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A user without capabilities has them neither before nor after.
+/// A process of a user without capabilities has no capabilities before the checkpoint and after the restore.
 pub(crate) async fn of_another_user(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "restore_user").await? else { return Ok(()) };
     let cri = &stage.cri;
@@ -343,7 +347,7 @@ pub(crate) async fn of_another_user(world: World) -> Outcome {
     let made = cri.checkpoint(&id, &archive, 0).await;
     cri.end(&sandbox).await?;
     if let Err(refused) = made {
-        // CRIU cannot read the limits of processes of another user here.
+        // On this machine, CRIU cannot read the limits of processes of another user.
         ensure!(refused.message.contains("Can't get rlimit"), "{refused}");
         skip(Lack::OtherLimits);
         return stage.leaves_nothing().await;
@@ -360,14 +364,14 @@ pub(crate) async fn of_another_user(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A stop or a removal interrupts the unpacking of the checkpoint.
+/// StopContainer or RemoveContainer interrupts the unpacking of a checkpoint.
 pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     let Some(Counter { stage, archive, .. }) =
         Counter::checkpointed(&world, "stopped_restore").await?
     else {
         return Ok(());
     };
-    // A file that takes a while to unpack: its content is a hole.
+    // This large sparse file takes a while to unpack.
     let large = archive.with_file_name("large");
     fs::create_dir(&large)?;
     let (archive, large) = (archive.display().to_string(), large.display().to_string());
@@ -403,8 +407,8 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// CRIU waits for a named pipe that replaced a file. The start ends with what CRIU did last, and leaves nothing. This takes
-/// as long as the limit of a restore.
+/// CRIU waits for a named pipe that replaced a file of the checkpoint. At the time limit of a restore, the
+/// start fails with an error that says what CRIU did last, and no file is left.
 pub(crate) async fn that_hangs(world: World) -> Outcome {
     if !is_full_size() {
         return Ok(());
@@ -435,7 +439,8 @@ pub(crate) async fn that_hangs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed after each step of a restore. Nothing of the checkpoint is left when the pod is gone.
+/// dockbridge is killed after each step of a restore. When the pod is removed, no file of the checkpoint is
+/// left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(Counter { mut stage, archive, .. }) =
         Counter::checkpointed(&world, "crashed_restore").await?
@@ -467,8 +472,8 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
     security::said(answer, wanted)
 }
 
-/// A dockbridge that may restore, and the path of an archive. None if this machine has no CRIU that works, or the
-/// engine does not have our runtime.
+/// A dockbridge with restores enabled, and the path for an archive; none if this machine has no CRIU that
+/// works, or the engine does not have `dockbridge-runtime`.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -483,16 +488,16 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, 
     Ok(Some((stage, directory.join("counter.tar"))))
 }
 
-/// A counter that was checkpointed and has ended, and whose volume is empty.
+/// A counting container that was checkpointed and has ended. The volume of the container is empty.
 struct Counter {
     stage: Stage,
     archive: PathBuf,
-    /// The file into which it counts.
+    /// The file to which the container writes its numbers.
     data: PathBuf,
 }
 
 impl Counter {
-    /// None as in [`stage`].
+    /// A container that was checkpointed and has ended; none in the same cases as [`stage`].
     async fn checkpointed(world: &World, story: &str) -> Outcome<Option<Self>> {
         let Some((stage, archive)) = stage(world, story).await? else { return Ok(None) };
         Self::on(stage, archive).await.map(Some)
@@ -512,7 +517,7 @@ fn security_of(config: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSec
     config.linux.get_or_insert_default().security_context.get_or_insert_default()
 }
 
-/// The counter from an archive, with another name.
+/// The request for a counting container with another name, which starts from the archive.
 fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     let mut container = stage.recipes.container("again", "");
     container.command.clear();
@@ -522,8 +527,8 @@ fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     container
 }
 
-/// Waits until the counter has continued to count, without leaving out a number. Returns its first
-/// number.
+/// Waits until the container has continued to count, without leaving out a number, and returns the first
+/// number after the restore.
 async fn numbers(file: &Path) -> Outcome<u32> {
     let mut looks = Looks::every(Duration::from_millis(20));
     loop {

@@ -1,4 +1,5 @@
-//! The confinement of a process, checked from outside: seccomp, capabilities, privileges, paths.
+//! Tests the confinement of a container's process: the stories check its seccomp filter, capabilities,
+//! privileges and paths from the host.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -16,7 +17,7 @@ use crate::support::{
 };
 use cri::security_profile::ProfileType;
 
-/// Every kind of profile, and invalid ones.
+/// Tests every kind of seccomp profile, and invalid profiles.
 pub(crate) async fn by_seccomp(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_seccomp").await?;
     let file = stage.folders.shared.join("profile.json");
@@ -75,8 +76,8 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Users who may run pods can make the node pull an image of any name, including that of the built-in pause
-/// image.
+/// Users who may run pods can make the node pull an image of any name, including the name of the built-in
+/// pause image.
 pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "of_the_pause_under_a_taken_name").await?;
     let pod = stage.recipes.pod("first");
@@ -96,13 +97,14 @@ async fn image_of(stage: &Stage, sandbox: &str) -> Outcome<String> {
     stage.engine.docker(&["inspect", "-f", "{{.Image}}", sandbox]).await
 }
 
-/// The pause program installs its own filter. With our OCI runtime it has no other.
+/// The number of seccomp filters of a pause container. The pause program installs its own filter, and with
+/// `dockbridge-runtime` it has no other filter.
 const fn filters_of_pause(world: &World) -> &'static str {
     if world.has_oci_runtime { "1" } else { "2" }
 }
 
-/// The number of seccomp filters of a process when it sleeps. The pause program installs its own filter
-/// after its start.
+/// The number of seccomp filters of a container's process when the process sleeps. The pause program installs
+/// its own filter after its start.
 async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
     let mut looks = Looks::every(Duration::from_millis(10));
     loop {
@@ -114,7 +116,8 @@ async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
     }
 }
 
-/// The default profile is the engine's own, whatever default the daemon is configured with.
+/// The default seccomp profile of containers is the engine's built-in one, whatever default `daemon.json`
+/// has.
 pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let engine = crate::support::engine::Engine::of(world.clone());
     if world.docker_major < 23 {
@@ -134,7 +137,7 @@ pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// ALL in either list, and names in both lists.
+/// Tests capabilities: ALL in the list of added or of dropped ones, and names in both lists.
 pub(crate) async fn by_capabilities(world: World) -> Outcome {
     const CHOWN: u64 = 1;
     const KILL: u64 = 1 << 5;
@@ -148,7 +151,7 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
         PathBuf::from("/proc").join(String::from_utf8_lossy(&pid.stdout).trim()).join("status"),
     )?;
     let all = u64::from_str_radix(&line_of(&daemon, "CapBnd"), 16)?;
-    // Docker 20.10 knows the first 38 capabilities.
+    // Docker 20.10 knows only the first 38 capabilities.
     let known = if world.docker_major < 23 { (1 << 38) - 1 } else { u64::MAX };
     let usual = 0xa804_25fb;
     for (name, add, drop, wanted) in [
@@ -178,7 +181,8 @@ pub(crate) async fn by_capabilities(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Privilege escalation, a read-only root file system, and masked paths: CRI's lists are complete.
+/// Tests privilege escalation, a read-only root file system, and masked paths. The CRI's list of masked paths
+/// replaces Docker's list.
 pub(crate) async fn by_privileges(world: World) -> Outcome {
     let stage = Stage::cni(&world, "by_privileges").await?;
     let pod = stage.recipes.pod("plain");
@@ -189,7 +193,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     security.readonly_rootfs = true;
     security.masked_paths = vec!["/proc/filesystems".to_owned(), "/proc/version".to_owned()];
     security.readonly_paths = vec!["/proc/sys".to_owned()];
-    // Charts set SELinux options for every node. Without SELinux they have no effect.
+    // Helm charts set SELinux options for every node. On a node without SELinux, the options have no effect.
     security.selinux_options =
         Some(cri::SeLinuxOption { level: "s0:c1,c2".to_owned(), ..Default::default() });
     let loose = stage.recipes.sleeper("loose");
@@ -213,7 +217,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Privileged containers are not confined, whatever profile they request.
+/// Privileged containers are not confined, whatever seccomp or AppArmor profile they request.
 pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     let stage = Stage::cni(&world, "privileged").await?;
     let mut pod = stage.recipes.pod("mighty");
@@ -229,7 +233,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     of(&mut container).privileged = true;
     of(&mut container).seccomp = Some(profile(ProfileType::Localhost, "/not/even/there.json"));
     let ids = stage.up(&sandbox, &pod, &[container]).await?;
-    // The pause container still has its own filter.
+    // The pause container of a privileged pod still has its own filter.
     for (id, filters) in [(&sandbox, "1"), (&ids[0], "0")] {
         ensure_eq!(filters_of(&stage, id).await?, filters);
     }
@@ -237,7 +241,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// What no engine supports, or not this one, is refused, and the error names the field.
+/// dockbridge refuses requests that no engine or not this engine supports, and the error names the field.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "refused").await?;
     let pod = stage.recipes.pod("pod");
@@ -297,7 +301,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image with the labels of a pod. Its labels are not trusted.
+/// Containers of an image with the labels of a pod are not shown as pods, because anyone can set labels on an
+/// image.
 pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "impostor").await?;
     let pod = stage.recipes.pod("honest");
@@ -324,8 +329,8 @@ pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers started by hand from committed images, with the names of a removed container and pod. The
-/// container also uses the pod's namespaces.
+/// Starts containers by hand from committed images, with the names of a removed container and pod. The
+/// container also joins the pod's namespaces.
 async fn under_our_names(
     stage: &mut Stage,
     (sandbox, container): (&str, &str),
@@ -346,7 +351,8 @@ async fn under_our_names(
     stage.cri.clear().await?;
     let words = ["run", "-d", "--name", names[0], "--network", "none", paused];
     let pause = stage.engine.docker(&words).await?;
-    // As after the loss of the state directory, when everything that looks like a pod is adopted.
+    // After this restart without its state directory, dockbridge adopts every container that it takes for a
+    // pod.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(50));
     while !(stage.cri.sandboxes().await?.is_empty() && stage.cri.containers().await?.is_empty()) {
@@ -360,7 +366,8 @@ async fn under_our_names(
     Ok(stage.cri.remove_image(paused).await?)
 }
 
-/// An image with all labels of a dockbridge container, and in addition some of a pod.
+/// Commits an image with all labels of a dockbridge container, which `docker commit` copies, and with some
+/// labels of a pod.
 async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     let image = "dockbridge.test/impostor:1";
     let extra =
@@ -370,7 +377,6 @@ async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
         words.extend(["-c".to_owned(), format!("LABEL {label}")]);
     }
     words.extend([model.to_owned(), image.to_owned()]);
-    // A commit also copies the container's own labels.
     stage.engine.docker(&words.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let labels = ["image", "inspect", "-f", "{{json .Config.Labels}}", image];
     let labels = stage.engine.docker(&labels).await?;
@@ -378,7 +384,7 @@ async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     Ok(image.to_owned())
 }
 
-/// A create that gets this refusal and leaves nothing.
+/// Checks that dockbridge refuses a create with this code and text, and that no container is left.
 pub(crate) async fn refuses(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -391,7 +397,7 @@ pub(crate) async fn refuses(
     Ok(())
 }
 
-/// A refusal with this code and this text.
+/// Checks that the call failed with this code and this text.
 pub(crate) fn said(answer: Result<String, Refused>, (code, words): (Code, &str)) -> Outcome {
     let Err(refused) = answer else {
         crate::support::failure::fail!("nothing was refused, where {words:?} should be")
@@ -405,7 +411,7 @@ fn profile(kind: ProfileType, name: &str) -> cri::SecurityProfile {
     cri::SecurityProfile { profile_type: kind.into(), localhost_ref: name.to_owned() }
 }
 
-/// The security context of a container.
+/// The security context in a container's request.
 pub(crate) fn of(container: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSecurityContext {
     container.linux.get_or_insert_default().security_context.get_or_insert_default()
 }
@@ -414,7 +420,7 @@ fn of_pod(pod: &mut cri::PodSandboxConfig) -> &mut cri::LinuxSandboxSecurityCont
     pod.linux.get_or_insert_default().security_context.get_or_insert_default()
 }
 
-/// A file of the main process's folder in /proc.
+/// Reads a file of the container's main process in `/proc`.
 pub(crate) async fn of_process(stage: &Stage, id: &str, file: &str) -> Outcome<String> {
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
     Ok(fs::read_to_string(PathBuf::from("/proc").join(pid).join(file))?)
@@ -429,7 +435,7 @@ fn line_of(status: &str, key: &str) -> String {
     value.unwrap_or_default().trim().to_owned()
 }
 
-/// Mount point and options from a line of a mount table.
+/// The mount point and the options in a line of a mount table.
 pub(crate) fn point_and_options(line: &str) -> Option<(&str, &str)> {
     let mut fields = line.split(' ').skip(4);
     Some((fields.next()?, fields.next()?))

@@ -1,5 +1,5 @@
-//! One server for one engine: a second dockbridge is refused and the error names the first, whatever the
-//! two share. A killed one leaves no lock.
+//! Tests that only one dockbridge serves an engine: a second dockbridge exits with an error that names the
+//! first, whatever the two share. A killed dockbridge leaves no lock.
 
 use std::{
     fs,
@@ -25,8 +25,8 @@ use crate::support::{
     world::World,
 };
 
-/// With nothing in common, with each folder in common, with the socket in common, and through another path
-/// to the engine.
+/// The second dockbridge has nothing in common with the first, or one directory, or the socket, or it uses
+/// another path to the engine.
 pub(crate) async fn refused_whatever_they_share(world: World) -> Outcome {
     let stage = Stage::docker(&world, "first_server").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("steady")).await?;
@@ -58,7 +58,8 @@ pub(crate) async fn refused_whatever_they_share(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// After a SIGKILL, a server with other folders and another socket takes over its pods.
+/// After a SIGKILL of the first dockbridge, a second one with other directories and another socket adopts its
+/// pods.
 pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "killed_server").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("steady")).await?;
@@ -78,7 +79,8 @@ pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The engine is down when both start. Then one of them gets it, and the other is refused.
+/// The engine is down when two dockbridges start. When the engine starts, one of them gets the lock, and the
+/// other exits.
 pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     let stage = Stage::docker(&world, "patient_server").await?;
     stage.engine.control(&["stop"]).await?;
@@ -102,7 +104,8 @@ pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The check reports which server has the engine, and runs its pod there.
+/// `dockbridge check` reports which dockbridge serves the engine, and runs its test pod through that
+/// dockbridge.
 pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     let stage = Stage::docker(&world, "checked_server").await?;
     let me = format!(
@@ -129,7 +132,7 @@ pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Another server for the world's engine, with its own folders and socket.
+/// A second dockbridge for the world's engine, with its own directories and socket.
 struct Other {
     world: World,
     root: PathBuf,
@@ -146,7 +149,7 @@ impl Other {
         self.folders.run.join("cri.sock")
     }
 
-    /// Its flags, some of them shared with the first server.
+    /// The flags of the second dockbridge. Those in `shared` replace its own.
     fn flags(&self, shared: &[(&str, String)]) -> Vec<String> {
         let own = [
             ("--listen", self.socket().display().to_string()),
@@ -165,7 +168,7 @@ impl Other {
         Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?)
     }
 
-    /// Starts the server, which must fail. Returns its last line of output.
+    /// Starts the second dockbridge, which must fail, and returns its last line of output.
     async fn refused(&self, shared: &[(&str, String)]) -> Outcome<String> {
         complaint(self.spawn(shared)?).await
     }
@@ -175,7 +178,7 @@ impl Other {
     }
 }
 
-/// The last line of output of a server that fails on its own.
+/// Waits until a dockbridge has failed, and returns its last line of output.
 async fn complaint(server: Child) -> Outcome<String> {
     let ended = timeout(patient(Duration::from_secs(20)), server.wait_with_output()).await??;
     let text = words(&ended);
@@ -189,7 +192,7 @@ async fn answering(socket: &Path) -> Outcome<Cri> {
     Cri::connect(socket).await
 }
 
-/// The output of the check, whatever its result.
+/// The output of `dockbridge check`, whatever its result.
 async fn check(flags: &[String], more: &[&str]) -> Outcome<String> {
     let ended = dockbridge("check", flags).args(more).output().await?;
     Ok(words(&ended))
@@ -203,7 +206,8 @@ fn words(ended: &Output) -> String {
 fn dockbridge(verb: &str, flags: &[String]) -> Command {
     let mut command = Command::new(program());
     command.arg(verb).args(flags).stdin(Stdio::null());
-    // The world's variables have the same prefix as dockbridge's.
+    // The world's environment variables are removed, because they have the same prefix as dockbridge's
+    // settings.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
     }

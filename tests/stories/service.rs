@@ -1,4 +1,4 @@
-//! dockbridge as a service of a real systemd, with its unit file.
+//! Tests dockbridge as a service of a real systemd, with its unit file.
 
 use std::{fs, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// A start ends when the socket answers. A frozen dockbridge is restarted without an effect on its pods. A
-/// stop is graceful.
+/// `systemctl start` returns when dockbridge's socket answers. systemd restarts a frozen dockbridge, and its
+/// pods are not affected. `systemctl stop` ends dockbridge gracefully.
 pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     if !world.has_systemd_driver() {
         return left_out(Lack::Systemd);
@@ -32,7 +32,7 @@ pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     install(&stage)?;
     systemctl(&["daemon-reload"]).await?;
     systemctl(&["start", UNIT]).await?;
-    // No waiting here, because systemd has waited.
+    // The test need not wait for the socket, because `systemctl start` has waited.
     stage.cri = stage.bridge.cri().await?;
     stage.cri.version().await?;
     ensure_eq!(shown("ActiveState,SubState").await?, "active\nrunning");
@@ -66,7 +66,7 @@ pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Installs the unit file with the program, the folders and the engine of this test.
+/// Installs the unit file with the program, the directories and the engine of this test.
 fn install(stage: &Stage) -> Outcome {
     let start = format!(
         "ExecStart={} serve {}",
@@ -74,7 +74,7 @@ fn install(stage: &Stage) -> Outcome {
         stage.bridge.command().join(" ")
     );
     let mut unit = include_str!("../../packaging/systemd/dockbridge.service").to_owned();
-    // The engine of this world is not the machine's.
+    // The unit's settings for the machine's engine are replaced by settings for the engine of this world.
     for (line, instead) in
         [(SHIPPED_START, start.as_str()), ("\nWants=docker.service dockbridge.socket\n", "\n")]
     {
@@ -84,7 +84,7 @@ fn install(stage: &Stage) -> Outcome {
     Ok(fs::write(format!("/run/systemd/system/{UNIT}"), unit)?)
 }
 
-/// Properties of the unit, separated by commas. Returns one value per line.
+/// Reads properties of the unit, whose names are separated by commas, and returns one value per line.
 async fn shown(properties: &str) -> Outcome<String> {
     let mut values = Vec::new();
     for property in properties.split(',') {

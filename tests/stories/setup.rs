@@ -1,4 +1,5 @@
-//! `dockbridge setup`: the runtime is added, removed and replaced while pods run.
+//! Tests `dockbridge setup`, which adds, removes and replaces the runtime `dockbridge-runtime` in the engine
+//! while pods run.
 
 use std::{
     fs,
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// Containers started with the runtime keep running, accept exec and stop normally after `--undo`, even
-/// after a restart of the engine. New containers do not use it.
+/// after a restart of the engine. New containers do not use the runtime.
 pub(crate) async fn undone_under_a_pod(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "undone").await? else { return Ok(()) };
     let outcome = undone(&stage, &setup).await;
@@ -58,9 +59,9 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     cri.clear().await
 }
 
-/// An upgrade does not affect running containers. Without the program, the engine stops containers by a
-/// kill and leaves their shims, and dockbridge removes its own files. After the program is back, a restart
-/// of the engine removes the rest.
+/// An upgrade of `dockbridge-runtime` does not affect running containers. If its program is removed, the
+/// engine stops containers by a kill and leaves their shims, and dockbridge removes its own files. After the
+/// program is installed again, a restart of the engine removes the shims.
 pub(crate) async fn without_its_program(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "no_program").await? else { return Ok(()) };
     let outcome = program_missing(&stage, &setup).await;
@@ -98,8 +99,8 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && cri.stop(sandbox).await.is_err() {}
     cri.end(sandbox).await?;
-    // Sometimes the bridge plugin cannot undo the network, because iptables does not find the pod's chain.
-    // kubelet removes such a pod later.
+    // Sometimes the CNI plugin bridge cannot undo a failed ADD, because iptables does not find the pod's
+    // chain. kubelet removes such a pod later.
     if refused.message.contains("cleanup failed") {
         println!("  the network of the refused pod could not be undone: {refused}");
         cri.clear().await?;
@@ -111,7 +112,8 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     Ok(())
 }
 
-/// A file that cannot be parsed is not changed. If the engine refuses a file, the output says so.
+/// `dockbridge setup` does not change a `daemon.json` that cannot be parsed. If the engine refuses the file,
+/// the output says so.
 pub(crate) async fn of_wrong_files(world: World) -> Outcome {
     let setup = Setup::of(&world)?;
     let outcome = wrong_files(&setup).await;
@@ -174,7 +176,8 @@ async fn finish(stage: Stage, setup: &Setup, outcome: Outcome) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A program with its runtime next to it, as in packages, and the engine's file.
+/// The program `dockbridge` with `dockbridge-runtime` in the same directory, as in packages, and the engine's
+/// `daemon.json`.
 pub(crate) struct Setup {
     world: World,
     folder: PathBuf,

@@ -1,5 +1,5 @@
-//! Metrics of shortages: OOM kills, swap, waiting, disk I/O, tasks. Each is compared with the kernel's own
-//! files, which separate code reads.
+//! Tests metrics of shortages: OOM kills, swap, waiting times, disk I/O and tasks. The stories compare each
+//! metric with the kernel's files, which they read with their own code.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// OOM kills, reached limits, and swap if there is any.
+/// Tests metrics of OOM kills, of reached limits, and of swap if there is any.
 pub(crate) async fn of_memory(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shortages").await?;
     let pod = stage.recipes.pod("short");
@@ -35,7 +35,7 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     resources.memory_limit_in_bytes = LIMIT;
     resources.memory_swap_limit_in_bytes = if swaps { 3 * LIMIT } else { LIMIT };
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // Read from the host, because a command in the container could itself be OOM-killed.
+    // The test reads on the host, because a command in the container could itself be OOM-killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::every(Duration::from_millis(100));
@@ -47,7 +47,7 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
         let group = kernel.group("memory")?;
         let file = |name: &str| number(&group.join(name));
         ensure_eq!(told.own("oom_events_total", &[])?, kernel.kills()?);
-        // Cgroup v1 does not count every time that a limit was reached.
+        // cgroup v1 does not count every time that the memory limit was reached.
         let met = told.own("memory_failcnt", &[])?;
         match file("memory.failcnt") {
             Ok(counted) => ensure_eq!(met, counted),
@@ -74,8 +74,8 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge runs out of file descriptors. Figures that cannot be read are an error and are not left out,
-/// and clients that connect are served later.
+/// dockbridge runs out of file descriptors. If dockbridge cannot read a value, the call fails, and clients
+/// that connect are served later.
 pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let stage = Stage::cni(&world, "starved").await?;
     let pod = stage.recipes.pod("hungry");
@@ -86,7 +86,8 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let process = Process(stage.bridge.pid().unwrap_or_default());
     let mut looks = Looks::every(Duration::from_millis(50));
     loop {
-        // A descriptor that is closed in between makes room. The answer is then complete.
+        // If dockbridge closes another descriptor during the call, it can read all files, and the answer is
+        // complete.
         process.may_open(process.first_free_descriptor()?).await?;
         match stage.cri.pod_metrics().await {
             Ok(told) => holds_all(&told_of(&told[0]), &whole)?,
@@ -110,20 +111,21 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The metrics of the pod's only container: names with labels.
+/// The metrics of the pod's only container, as names with labels.
 fn told_of(pod: &cri::PodSandboxMetrics) -> BTreeSet<String> {
     let metrics = pod.container_metrics.iter().flat_map(|one| &one.metrics);
     metrics.map(|one| format!("{} {:?}", one.name, one.label_values)).collect()
 }
 
-/// There may be more, because some begin later, such as the layer's size (decision 0019).
+/// Checks that `told` has all metrics of `whole`. `told` may have more metrics, because some begin later,
+/// such as the layer's size (decision 0019).
 fn holds_all(told: &BTreeSet<String>, whole: &BTreeSet<String>) -> Outcome {
     let lacking: Vec<&String> = whole.difference(told).collect();
     ensure!(lacking.is_empty(), "{lacking:?} are left out");
     Ok(())
 }
 
-/// Waiting times of all kinds, bytes per disk, tasks and their limit.
+/// Tests metrics of all kinds of waiting times, of bytes per disk, and of tasks and their limit.
 pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let stage = Stage::cni(&world, "waiting").await?;
     let pod = stage.recipes.pod("waits");
@@ -137,7 +139,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let resources = main.linux.get_or_insert_default().resources.get_or_insert_default();
     (resources.cpu_period, resources.cpu_quota) = (50_000, 40_000);
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // Read from the host, because a command in the container could itself be OOM-killed.
+    // The test reads on the host, because a command in the container could itself be OOM-killed.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::every(Duration::from_millis(100));
@@ -166,7 +168,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats the comparison until nothing has changed during it, or time is up.
+/// Repeats a comparison until no value has changed during the comparison, or until the time is up.
 async fn while_still(
     stage: &Stage,
     kernel: &Kernel,
@@ -184,11 +186,12 @@ async fn while_still(
     compared
 }
 
-/// One kind of waiting time: totals of a file's two lines, in microseconds.
+/// Compares one kind of waiting time: the totals of the two lines in the kernel's pressure file, in
+/// microseconds.
 fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>) -> Outcome {
     let path = match kernel.is_unified() {
         true => kernel.group("")?.join(format!("{name}.pressure")),
-        // Figures that only cgroup v2 has are compared in the emulated machine.
+        // cgroup v1 does not have these values. They are compared in the emulated machine with cgroup v2.
         false => return Ok(()),
     };
     if !Path::new("/proc/pressure").is_dir() {
@@ -210,7 +213,7 @@ fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>
     Ok(())
 }
 
-/// Bytes by disk number and direction, without zeros.
+/// Transferred bytes by disk number and direction, without zeros.
 type Bytes = BTreeMap<(String, &'static str), u64>;
 
 fn bytes_told(told: &Told) -> Bytes {

@@ -1,4 +1,4 @@
-//! The signal that asks a container to stop, from the request or from the image.
+//! Tests the signal that StopContainer sends, which the request or the image names.
 
 use dockbridge::wire::cri;
 
@@ -11,13 +11,13 @@ use crate::{
     },
 };
 
-/// The request's signal has priority over the image's, and that over the default. The status shows it, and
-/// the process receives it.
+/// The signal in the request has priority over the image's signal, and the image's signal over SIGTERM. The
+/// container's status shows this signal, and its process receives it.
 pub(crate) async fn to_stop(world: World) -> Outcome {
     let stage = Stage::cni(&world, "to_stop").await?;
     let image = "dockbridge.test/signal:1";
-    // A commit keeps the setting of the container. Docker 20.10 does not support the instruction in a
-    // commit.
+    // `docker commit` copies the stop signal of the container into the image. Docker 20.10 does not support
+    // `STOPSIGNAL` as a change in a commit.
     let empty = stage.engine.docker(&["create", "--stop-signal", "SIGUSR2", &world.image]).await?;
     stage.engine.docker(&["commit", &empty, image]).await?;
     stage.engine.docker(&["rm", &empty]).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn to_stop(world: World) -> Outcome {
         container.stop_signal = asked.into();
         let ids = stage.up(&sandbox, &pod, &[container]).await?;
         ensure_eq!(stage.cri.container(&ids[0]).await?.stop_signal(), told, "{name}");
-        // The signal would kill a shell that has not set its traps yet.
+        // The test waits for this line, because the signal would kill a shell that has not set its traps yet.
         stage
             .engine
             .inside(&ids[0], "until grep -q 'SigCgt:.*4a02' /proc/1/status; do :; done")

@@ -1,6 +1,6 @@
-//! The engine does not answer during any call: dockerd or its containerd is frozen, or the answers to
-//! changing requests are held or lost after the engine has acted. No call returns a wrong result, no byte
-//! is lost, nothing is done twice, and the state afterwards is correct.
+//! Tests CRI calls while the engine does not answer (a silence): dockerd or its containerd is frozen, or a
+//! proxy holds or loses the answers to changing requests after the engine has acted. No call returns a wrong
+//! result, no byte is lost, nothing is done twice, and the state afterwards is correct.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// dockerd and containerd are frozen.
+/// Makes all calls while dockerd or containerd is frozen.
 pub(crate) async fn of_processes(world: World) -> Outcome {
     let engine = Engine::of(world.clone());
     let dockerd = Silence::Stopped("dockerd", Pid::from_raw(engine.pid()?));
@@ -42,12 +42,12 @@ pub(crate) async fn of_processes(world: World) -> Outcome {
     at_every_call(&world, "silence_of_processes", &[dockerd, containerd]).await
 }
 
-/// A proxy holds or drops answers.
+/// Makes all calls while a proxy holds or drops the engine's answers.
 pub(crate) async fn of_answers(world: World) -> Outcome {
     at_every_call(&world, "silence_of_answers", &[Silence::HeldAnswers, Silence::LostAnswers]).await
 }
 
-/// Makes all calls at random moments of each silence.
+/// Makes all CRI calls at random moments of each silence of the engine.
 async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outcome {
     let mut random = seeded();
     let proxy = SlowProxy::start(&world.root.join("tmp/silence.sock"), &world.docker)?;
@@ -57,7 +57,8 @@ async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outc
     for length in lengths {
         for (number, silence) in silences.iter().enumerate() {
             let length = Duration::from_millis(*length);
-            // The log files of a pod with the same name would be continued.
+            // Each pod has another name, because dockbridge would continue the log files of a pod with the
+            // same name.
             let name = format!("p{number}-{}", length.as_millis());
             registry.offer(&name, &["1"], 256 << 10, &json!({}));
             let image = format!("{}/{name}:1", registry.address);
@@ -78,7 +79,7 @@ async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outc
     stage.leaves_nothing().await
 }
 
-/// The process or the answers that are silent.
+/// The reason why the engine does not answer: a frozen process, or a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Silence {
     Stopped(&'static str, Pid),
@@ -87,7 +88,8 @@ enum Silence {
 }
 
 impl Silence {
-    /// Returns when the silence is over. The proxy holds and drops answers until it is quick again.
+    /// Causes this silence of the engine, and returns when it is over. The proxy holds and drops answers
+    /// until [`SlowProxy::quick`].
     async fn keep(self, proxy: &SlowProxy, length: Duration) -> Outcome {
         let _stopped = match self {
             Self::Stopped(_, pid) => Some(Stopped::stop(pid)?),
@@ -103,29 +105,30 @@ impl Silence {
     }
 }
 
-/// A pod with one container for each call.
+/// A pod with one container for each CRI call of a round.
 struct Round {
     cri: Cri,
     silence: Silence,
     length: Duration,
     pod: cri::PodSandboxConfig,
     sandbox: String,
-    /// Runs commands, and gets changed limits.
+    /// The container in which commands run and whose limits are changed.
     main: String,
     /// A command that ends when the size of its terminal changes.
     terminal: Mutex<Session>,
-    /// Repeats its input.
+    /// The container that repeats its input.
     echo: String,
-    /// Writes numbered lines all the time.
+    /// The container that writes numbered lines all the time.
     counting: (String, CriLog),
-    /// Prints a line at each SIGTERM, and ends a moment after the first.
+    /// The container that is stopped. This container prints a line at each SIGTERM, and ends a moment after
+    /// the first.
     stopping: (String, CriLog),
     removed: String,
-    /// Not started yet. Prints a line when it runs.
+    /// The container that is started. This container prints a line when it runs.
     fresh: (String, CriLog),
-    /// A pod that will be created, and a container that will be created in this pod.
+    /// The requests for a pod and a container that are created during the silence.
     others: (cri::PodSandboxConfig, cri::ContainerConfig),
-    /// Pods to stop and to remove.
+    /// A pod that is stopped, and a pod that is removed.
     leaving: [String; 2],
     image: String,
 }
@@ -197,7 +200,7 @@ impl Round {
         Ok(round)
     }
 
-    /// Makes the calls, each at a random moment of the silence that begins now.
+    /// Makes each CRI call at a random moment of the silence that begins now.
     fn calls(self: &Arc<Self>, random: &mut StdRng) -> JoinSet<Outcome> {
         let mut calls = JoinSet::new();
         let mut at_random = |what: &'static str| {
@@ -226,7 +229,7 @@ impl Round {
             "CreateContainer" => {
                 repeated(|| cri.create(&self.sandbox, &self.others.1, &self.pod)).await?;
             }
-            // kubelet does not repeat a start.
+            // kubelet does not repeat StartContainer, so this call must succeed at once.
             "StartContainer" => cri.start(&self.fresh.0).await?,
             "StopContainer" => repeated(|| cri.stop_container(&self.stopping.0, grace)).await?,
             "StopPodSandbox" => repeated(|| cri.stop(&self.leaving[0])).await?,
@@ -243,7 +246,7 @@ impl Round {
         Ok(())
     }
 
-    /// kubelet does not repeat a command.
+    /// Runs a command once, because kubelet does not repeat ExecSync.
     async fn exec_sync(&self) -> Outcome {
         let line = command("ExecSync");
         match self.cri.exec_sync(&self.main, &["sh", "-c", &line], 0).await {
@@ -283,7 +286,8 @@ impl Round {
         Ok(())
     }
 
-    /// Whether output is lost with the connection whose answer is lost. A stream that begins then may fail.
+    /// Whether the silence loses answers together with their connections, so that output may be lost and a
+    /// new stream may fail.
     fn loses_output(&self) -> bool {
         self.silence == Silence::LostAnswers
     }
@@ -296,7 +300,7 @@ impl Round {
         Ok(())
     }
 
-    /// Checks that everything was done once and completely.
+    /// Checks that each call of the round had its effect once and completely.
     async fn check(&self, stage: &Stage) -> Outcome {
         let (fresh, log) = &self.fresh;
         ensure_eq!(until_exited(&self.cri, fresh).await?.exit_code, 5);
@@ -355,7 +359,7 @@ impl Round {
     }
 }
 
-/// Repeats a call as kubelet does while the error says that the engine did not answer.
+/// Repeats a call, as kubelet does, as long as its error says that the engine did not answer.
 async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Outcome<T> {
     let mut looks = Looks::every(Duration::from_millis(100));
     loop {
@@ -366,10 +370,10 @@ async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Out
     }
 }
 
-/// The engine cannot be reached, or has not answered in time.
+/// The codes of errors that say that the engine cannot be reached or has not answered in time.
 const SILENT: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
 
-/// The number of lines that take half a second longer than the silence.
+/// The number of lines for whose output a container needs half a second longer than the silence.
 fn lines(length: Duration) -> u128 {
     (length.as_millis() + 500) / 50 * BURST
 }
@@ -389,7 +393,7 @@ const CALLS: [&str; 13] = [
     "Attach",
     "resize",
 ];
-/// A command that records that it ran, and ends right after its output.
+/// A command that records its run in a file, and ends right after its output.
 fn command(name: &str) -> String {
     format!("echo {name} >>{RAN}; head -c {OUTPUT} /dev/zero | tr '\\0' x; exit 7")
 }
@@ -397,5 +401,5 @@ fn command(name: &str) -> String {
 const RAN: &str = "/tmp/ran";
 const OUTPUT: usize = 40_000;
 const SHARES: i64 = 333;
-/// The number of lines that are written without a pause.
+/// The number of lines that a command writes without a pause.
 const BURST: u128 = 50;

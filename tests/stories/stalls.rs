@@ -1,5 +1,5 @@
-//! Commands in containers while Docker or its containerd is frozen. Callers get an error in time, and no
-//! process is left.
+//! Tests commands in containers while Docker or its containerd is frozen. Callers get an error in time, and
+//! no process of a command is left.
 
 use std::{
     fs,
@@ -24,12 +24,13 @@ use crate::support::{
     world::World,
 };
 
-/// The engine is frozen for longer than a command may take, then continues.
+/// The engine is frozen for longer than the timeout of a command, then continues.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let set = Set::up(&world, "engine_stalls").await?;
     let engine = Pid::from_raw(set.stage.engine.pid()?);
     let code = stalls(&set, engine, Duration::from_secs(3)).await?;
-    // This error says nothing about the container, so no probe fails.
+    // With this code, the error does not count as a failed probe, because it says nothing about the
+    // container.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }
@@ -43,8 +44,8 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     let mut cases = vec![
         (dockerd, "", 400, 0),
         (dockerd, CHILD, 400, 0),
-        // Without the child. With it, Docker 20.10 would report the ends one after the other, each a few
-        // seconds later.
+        // This case runs without [`CHILD`]. With this child, Docker 20.10 would report the ends one after the
+        // other, each a few seconds later.
         (dockerd, "", 10_000, 10),
         (containerd, "", 400, 0),
     ];
@@ -71,13 +72,14 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
 pub(crate) async fn of_containerd(world: World) -> Outcome {
     let set = Set::up(&world, "containerd_stalls").await?;
     let code = stalls(&set, set.stage.engine.containerd()?, Duration::from_secs(5)).await?;
-    // The command did not run within its second. This is not a failed probe either.
+    // The command did not start within its timeout of a second. With this code, the error does not count as a
+    // failed probe.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }
 
 /// The container's shim is frozen while dockbridge is killed, and continues long after the next dockbridge
-/// has started. The next one ends the command that begins then.
+/// has started. The restarted dockbridge kills the command that then begins.
 pub(crate) async fn over_a_crash(world: World) -> Outcome {
     let mut set = Set::up(&world, "stall_over_a_crash").await?;
     let shim = set.shim().await?;
@@ -85,13 +87,14 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     crash_while_it_begins(&mut set).await?;
     drop(stopped);
     set.nothing_is_left().await?;
-    // Logged after the kill.
+    // The restarted dockbridge logs this after it has killed the command.
     let log = set.stage.bridge.log();
     until(|| Ok(fs::read_to_string(log)?.contains("killed a command"))).await?;
     set.clear().await
 }
 
-/// Waits longer than a start may take that an earlier dockbridge had requested.
+/// Kills dockbridge while a command begins, and then waits longer than dockbridge waits for the start of such
+/// a command.
 async fn crash_while_it_begins(set: &mut Set) -> Outcome {
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
     let call = tokio::spawn(async move { cri.exec_sync(&container, &["sleep", "8888"], 0).await });
@@ -104,9 +107,9 @@ async fn crash_while_it_begins(set: &mut Set) -> Outcome {
 }
 
 /// Runs a command with a timeout of one second, and a terminal session whose client leaves, while a process
-/// is frozen. Returns the answer to the command's caller.
+/// is frozen, and returns the answer to the command's caller.
 async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
-    // Requested before the freeze. This needs no request to the engine.
+    // The URL of the session is requested before the freeze, which needs no request to the engine.
     let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
     let place = Place::of(&set.stage.cri.exec(&request).await?)?;
     let stopped = Stopped::stop(who)?;
@@ -124,8 +127,9 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 }
 
 impl Set {
-    /// An ExecSync, a stream of each kind and an attached container. dockbridge knows their processes when
-    /// the engine is frozen. Then they end. Returns what the attached client received first.
+    /// Runs an ExecSync, a stream of each kind and an attached container. Their processes end while the
+    /// engine is frozen, after dockbridge has found them. Returns the first output that the attached client
+    /// received.
     async fn ends_in_a_stall(
         &self,
         who: Pid,
@@ -150,7 +154,7 @@ impl Set {
             let _ = fs::remove_file(&sign);
             signs.push(sign);
         }
-        // The last one to begin, because its timeout is running.
+        // ExecSync begins last, because its timeout runs from the start.
         let call = async {
             until(|| Ok(self.alive("tmp/end")?.len() == 2)).await?;
             self.run(&line, timeout).await
@@ -184,7 +188,7 @@ impl Set {
         Ok((answer?, streamed?))
     }
 
-    /// The parent of the container's main process.
+    /// The process id of the container's shim, which is the parent of the main process.
     async fn shim(&self) -> Outcome<Pid> {
         let pid = ["inspect", "-f", "{{.State.Pid}}", &self.container];
         let pid = self.stage.engine.docker(&pid).await?;
@@ -193,17 +197,18 @@ impl Set {
         Ok(Pid::from_raw(parent.unwrap_or_default().trim().parse()?))
     }
 
-    /// Waits until no command of the stories runs, and none is recorded as one that may run.
+    /// Waits until no process of a command is left, and dockbridge has no record of a command that may still
+    /// run.
     async fn nothing_is_left(&self) -> Outcome {
         let marks = self.stage.folders.state.join("execs");
         let ended = || Ok(self.alive("8888")?.is_empty() && fs::read_dir(&marks)?.next().is_none());
         until(ended).await?;
-        // Commands that the engine started late have also ended before this one runs.
+        // When this command runs, the commands that the engine started late have also ended.
         ensure_eq!(self.run("exit 3", 30).await?.exit_code, 3);
         until(ended).await
     }
 }
 
-/// Keeps the output of its command open.
+/// The start of a shell line whose child process keeps the output of the command open.
 const CHILD: &str = "sleep 4321 & ";
 const OUTPUT: usize = 40_000;

@@ -1,4 +1,4 @@
-//! Resource usage of containers and pods, compared with the kernel's values.
+//! Compares the statistics of containers and pods with the kernel's values.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::support::{
     world::World,
 };
 
-/// Page cache, anonymous memory, page faults and processor time of one container, also after a restart.
+/// Compares page cache, anonymous memory, page faults and processor time of a container, also after a restart
+/// of dockbridge.
 pub(crate) async fn of_a_container(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "stats").await?;
     let pod = stage.recipes.pod("worker");
@@ -30,7 +31,7 @@ pub(crate) async fn of_a_container(world: World) -> Outcome {
     let id = &ids[0];
     stage.engine.inside(id, "until [ -e /done ]; do sleep 0.1; done").await?;
     agrees(&stage, id).await?;
-    // A kernel that needs memory takes the page cache, so it is written again.
+    // The kernel drops the page cache when it needs memory, so the container writes the file again.
     let mut looks = Looks::every(Duration::ZERO);
     let stats = loop {
         stage.engine.inside(id, "dd if=/dev/zero of=/big bs=1M count=8").await?;
@@ -56,7 +57,7 @@ pub(crate) async fn of_a_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Compares until the kernel's values stop changing.
+/// Repeats the comparison until the kernel's values have not changed during it.
 async fn agrees(stage: &Stage, id: &str) -> Outcome {
     let kernel = Kernel::of(&stage.engine, id).await?;
     let mut looks = Looks::every(Duration::from_millis(300));
@@ -85,7 +86,7 @@ async fn agrees(stage: &Stage, id: &str) -> Outcome {
     Err(Failure(format!("the figures never agreed: {last}")))
 }
 
-/// The rate is calculated from two answers.
+/// Compares the rate of processor usage, which dockbridge calculates from two answers.
 async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) -> Outcome {
     let busy = stage.recipes.container("busy", "while :; do :; done");
     let id = stage.up(sandbox, pod, &[busy]).await?.remove(0);
@@ -102,7 +103,7 @@ async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) 
     Ok(())
 }
 
-/// Bytes and inodes that were written, on the disk that ImageFsInfo names.
+/// Compares the bytes and inodes that a container wrote to its layer, on the disk that ImageFsInfo names.
 pub(crate) async fn of_its_layer(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "layers").await?;
     let pod = stage.recipes.pod("writer");
@@ -111,7 +112,7 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
                 ln -s / /a/everything; sync; touch /done; sleep 600";
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.container("main", line)]).await?;
     stage.engine.inside(&ids[0], "until [ -e /done ]; do sleep 0.1; done").await?;
-    // Layers are measured at the start, and later only rarely.
+    // dockbridge measures layers at its start, and later only rarely, so it is restarted here.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(200));
     let mut layer = None;
@@ -132,8 +133,9 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container that fills a disk is noticed soon enough for an eviction. Its figures are newer than those
-/// that kubelet saw ten seconds before, because kubelet ignores older ones.
+/// Checks that statistics show soon enough for an eviction that a container fills the disk. The time of the
+/// statistics must be newer than ten seconds before, because kubelet ignores values whose time has not
+/// advanced.
 async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
     stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;
     let mut looks = Looks::every(Duration::from_millis(200));
@@ -150,7 +152,7 @@ async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome
     Err(Failure(format!("not seen in time: {told}; it was {bytes} at {seen}")))
 }
 
-/// The pod's cgroup, its interfaces, its processes and its containers.
+/// Compares the statistics of a pod: its cgroup, interfaces, processes and containers.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "pod_stats").await?;
     let pod = stage.recipes.pod("served");
@@ -165,7 +167,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         stage.engine.inside(&ids[1], "wget -q -O /dev/null http://127.0.0.1/").await?;
     }
     let kernel = Kernel::of(&stage.engine, &sandbox).await?;
-    // Waits until the processes are idle.
+    // The test waits until the processes are idle, so that values no longer change.
     let mut looks = Looks::every(Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
@@ -219,7 +221,7 @@ async fn compare_pod(stage: &Stage, sandbox: &str, kernel: &Kernel) -> Outcome {
     Ok(())
 }
 
-/// A pod in the host's network has no private interfaces.
+/// Checks that a pod in the host's network has no statistics of network interfaces.
 async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     let mut pod = stage.recipes.pod("hosted");
     namespaces_of(&mut pod).network = cri::NamespaceMode::Node.into();
@@ -230,8 +232,8 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// The cgroup of a pod without a cgroup parent is next to all of the engine's containers. Only the pod's
-/// own usage counts.
+/// If a pod has no cgroup parent, its cgroups are next to the cgroups of all other containers. The pod's
+/// statistics have only the usage of the pod's containers.
 pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome {
     let stage = Stage::cni(&world, "stray").await?;
     let line = "while :; do :; done";
@@ -269,7 +271,8 @@ pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome 
     stage.leaves_nothing().await
 }
 
-/// Containers end while their statistics are read. They are left out, and no call fails.
+/// Containers end while dockbridge reads their statistics. The lists do not have these containers, and no
+/// call fails.
 pub(crate) async fn while_they_end(world: World) -> Outcome {
     let stage = Stage::cni(&world, "ending").await?;
     let pod = stage.recipes.pod("ending");
@@ -303,7 +306,7 @@ pub(crate) async fn while_they_end(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Makes all statistics calls until one fails.
+/// Repeats all statistics calls until one fails.
 async fn read_on(cri: Cri, sandbox: String) -> Outcome {
     loop {
         cri.all_stats(None).await?;
@@ -313,7 +316,7 @@ async fn read_on(cri: Cri, sandbox: String) -> Outcome {
     }
 }
 
-/// Statistics cause no request to the engine, however many clients ask.
+/// Statistics calls cause no request to the engine, however many clients call.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/stats.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "stats_reads", proxy.socket()).await?;
@@ -341,7 +344,7 @@ fn value(figure: Option<cri::UInt64Value>) -> u64 {
     figure.map_or(0, |figure| figure.value)
 }
 
-/// What a shell line prints.
+/// The number that a shell line prints.
 async fn number(line: &str) -> Outcome<u64> {
     let output = Command::new("sh").args(["-c", line]).output().await?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().parse()?)

@@ -1,5 +1,5 @@
-//! Takes over pods of cri-dockerd. The test creates them as cri-dockerd does: with direct engine calls,
-//! plugins, and files in the documented formats. No pod may be interrupted.
+//! Tests that dockbridge adopts pods of cri-dockerd without interrupting them. The test creates the pods like
+//! cri-dockerd: with direct engine calls, CNI plugins, and files in the documented formats.
 
 use std::{
     fs,
@@ -27,9 +27,10 @@ use crate::{
     },
 };
 
-/// A connected pod with a host port, one in the host's network, one in Docker's network, one whose pause
-/// container has ended, and two whose cache entry is lost or cannot be read. All are shown with their state from the first
-/// answer on, nothing restarts, and nothing is left of them in the end.
+/// The adopted pods are a connected pod with a host port, a pod in the host's network, one in Docker's
+/// network, one whose pause container has ended, and two whose cache entry is lost or cannot be read.
+/// dockbridge shows all of them with their state from the first answer on, no container restarts, and at the
+/// end nothing of the pods is left.
 pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "takeover").await?;
     stage.bridge.kill().await?;
@@ -95,7 +96,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     ensure_eq!(shim.starts().await?, before);
     new_containers_are_like_the_others(&stage, &web).await?;
 
-    // The same again from dockbridge's own checkpoints.
+    // After this restart, dockbridge reads the pods from its own checkpoints.
     stage.cri = stage.bridge.crash().await?;
     ensure_eq!(stage.cri.sandbox(&web).await?.network.unwrap_or_default().ip, address);
     let refused = stage.cri.stop(&muted).await.err();
@@ -112,8 +113,9 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A restart of a container, and a debug container of a client that sends no DNS settings. DNS, sysctls,
-/// user, limit and log are those of the pod and of the request.
+/// Creates a container again as kubelet does, and a debug container by a client that sends no DNS settings.
+/// Checks that both have the DNS settings and sysctls of the pod, and the user, limit and log of their
+/// requests.
 async fn new_containers_are_like_the_others(stage: &Stage, web: &str) -> Outcome {
     let mut pod = stage.recipes.pod("web");
     for (name, dns) in [("web", Some(dns())), ("debug", None)] {
@@ -146,8 +148,9 @@ fn dns() -> cri::DnsConfig {
     }
 }
 
-/// Pods whose checkpoints and pins are lost are stopped before anything was inspected. Their namespaces are
-/// kept until the plugins have used them, so no rule is left.
+/// Pods whose checkpoints and pinned namespaces are lost are stopped before dockbridge has inspected them.
+/// dockbridge keeps the namespaces of these pods until the CNI plugins have used them, so no iptables rule is
+/// left.
 pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/hasty.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "hasty", proxy.socket()).await?;
@@ -186,8 +189,8 @@ async fn takeover_check(stage: &Stage) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// Checks that no rule has a pod's name. The bridge plugin itself leaves the masquerade rule of a pod whose
-/// namespace is gone.
+/// Checks that no iptables rule has a pod's name. The CNI plugin bridge leaves the masquerade rule of a pod
+/// whose namespace is gone, so this rule is ignored.
 async fn no_rules(pods: &[String]) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     let mut rules = String::new();
@@ -202,7 +205,7 @@ async fn no_rules(pods: &[String]) -> Outcome {
     fail!("rules are left:\n{rules}");
 }
 
-/// What cri-dockerd does, as far as it can be seen from outside.
+/// Does the same as cri-dockerd with the engine, CNI plugins and files.
 struct Shim {
     world: World,
     engine: Engine,
@@ -233,7 +236,7 @@ impl Shim {
         Ok(id)
     }
 
-    /// cri-dockerd writes into Docker's own file.
+    /// Writes the pod's `resolv.conf` into Docker's own file, as cri-dockerd does.
     async fn resolve(&self, pod: &str) -> Outcome {
         let path = self.engine.docker(&["inspect", "-f", "{{.ResolvConfPath}}", pod]).await?;
         Ok(fs::write(path.trim(), RESOLV_CONF)?)
@@ -271,7 +274,8 @@ impl Shim {
         Ok(self.engine.docker(&words).await?.trim().to_owned())
     }
 
-    /// Connects a pod. Returns its address. Keeps what libcni stores, including the entry for loopback.
+    /// Connects a pod, and writes the cache entries of libcni, including the entry for loopback, and returns
+    /// the pod's address.
     async fn connect(&self, pod: &str, host_port: Option<u16>) -> Outcome<String> {
         let pid = self.engine.docker(&["inspect", "-f", "{{.State.Pid}}", pod]).await?;
         let netns = format!("/proc/{}/ns/net", pid.trim());
@@ -332,7 +336,7 @@ impl Shim {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Writes what libcni stores for an ADD with this configuration, this input and this result.
+    /// Writes the cache entry that libcni stores for an ADD with this configuration, input and result.
     fn remember(&self, pod: &str, conf: &Value, (told, result): (&Value, &Value)) -> Outcome {
         let network = conf["name"].as_str().unwrap_or_default();
         let mut entry = json!({
@@ -348,7 +352,7 @@ impl Shim {
         Ok(fs::write(path, entry.to_string())?)
     }
 
-    /// Empties the cache, as somebody might do.
+    /// Removes the pod's entries from libcni's cache.
     fn forget(&self, pod: &str) -> Outcome {
         for network in [self.conf["name"].as_str().unwrap_or_default(), LOOPBACK] {
             fs::remove_file(self.results().join(format!("{network}-{pod}-eth0")))?;
@@ -360,7 +364,7 @@ impl Shim {
         self.world.cni_cache.join("results")
     }
 
-    /// The cached result of a pod's network.
+    /// The path of the cached result of a pod's network.
     fn entry(&self, pod: &str) -> PathBuf {
         let network = self.conf["name"].as_str().unwrap_or_default();
         self.results().join(format!("{network}-{pod}-eth0"))
@@ -378,7 +382,7 @@ impl Shim {
         Ok(fs::write(Path::new(&self.checkpoints).join(pod), text.to_string())?)
     }
 
-    /// The start time and pid of each container.
+    /// The start times and process ids of all containers, which show whether one was restarted.
     async fn starts(&self) -> Outcome<String> {
         let all = self.engine.containers().await?;
         let mut words = vec!["inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.State.Pid}}"];

@@ -1,5 +1,5 @@
-//! Pods with user namespaces, which need dockbridge's OCI runtime: file owners inside and outside, with
-//! every call to the pod, and nothing is left, whatever is killed.
+//! Tests pods with user namespaces, which need `dockbridge-runtime`: the owners of files inside and outside
+//! of the pod, every call to the pod, and kills of dockbridge and the engine, after which nothing is left.
 
 use std::{
     fs,
@@ -25,7 +25,8 @@ use crate::{
     },
 };
 
-/// The pod's root is nobody outside, and root for its files, volumes and image inside.
+/// On the host, the pod's root is an unprivileged user. Inside the pod, this user is root for the pod's
+/// files, volumes and image.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -110,7 +111,7 @@ async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     fail!("the layer was never measured")
 }
 
-/// A container with other id mappings than its pod is refused.
+/// Checks that dockbridge refuses a container with other id mappings than its pod.
 async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) -> Outcome {
     let host = stage.recipes.sleeper("host");
     let answer = stage.cri.create(sandbox, &host, pod).await;
@@ -122,7 +123,7 @@ async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) 
     Ok(())
 }
 
-/// Pods with the host's network and a user namespace, as kubelet sends them with
+/// Tests pods with the host's network and a user namespace, as kubelet requests them with
 /// `UserNamespacesHostNetworkSupport`.
 pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_host").await? else { return Ok(()) };
@@ -160,8 +161,8 @@ pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
 }
 
 /// An image may contain device files, which belong to the pod's root like all its files, and the engine
-/// copies them into volumes that the image declares. Not even a privileged container can open them. Such
-/// volumes are writable for the pod.
+/// copies them into volumes that the image declares. Not even a privileged container can open these device
+/// files. The pod can write to volumes that an image declares.
 pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped_devices").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -207,8 +208,8 @@ pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge and the engine are killed, and a container is stopped without dockbridge. The pod lives as
-/// long as its processes, accepts new containers, and leaves nothing.
+/// dockbridge and the engine are killed, and a container is stopped without dockbridge. The pod keeps
+/// running, accepts new containers, and leaves nothing after its removal.
 pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_kills").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -233,7 +234,8 @@ pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     }
 
     stage.engine.docker(&["stop", "-t", "1", &made[0]]).await?;
-    // Without dockbridge, because the runtime has its files.
+    // The engine can start this container without dockbridge, because `dockbridge-runtime` has the
+    // container's files.
     stage.engine.docker(&["start", &made[0]]).await?;
     ensure_eq!(stage.engine.inside(&made[0], "id -u").await?, "0");
     stage.engine.docker(&["kill", &sandbox]).await?;
@@ -254,7 +256,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             let sandbox = stage.cri.run(&pod).await?;
             stage.up(&sandbox, &pod, &[main]).await
         };
-        // Later kills let the call get further.
+        // The pauses before the kills get longer, so that each kill comes at a later step of the call.
         drop(tokio::time::timeout(Duration::from_millis(40 * nth), work).await);
         stage.cri = stage.bridge.crash().await?;
     }
@@ -282,7 +284,7 @@ pub(crate) fn mapped(mut container: cri::ContainerConfig) -> cri::ContainerConfi
     container
 }
 
-/// As kubelet sends them for its second pod.
+/// The id mappings that kubelet sends for its second pod.
 fn users() -> cri::UserNamespace {
     let mode = cri::NamespaceMode::Pod.into();
     cri::UserNamespace { mode, uids: ids(), gids: ids() }
@@ -292,8 +294,8 @@ fn ids() -> Vec<cri::IdMapping> {
     vec![cri::IdMapping { host_id: FIRST, container_id: 0, length: 65536 }]
 }
 
-/// A directory with files of several owners, each readable only for its owner, mounted as kubelet does it
-/// for such a pod.
+/// A directory with files of several owners, each readable only for its owner, with the id mappings that
+/// kubelet requests for the mount.
 fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
     let directory = stage.folders.shared.join("volume");
     fs::create_dir(&directory)?;
@@ -314,14 +316,14 @@ fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
     })
 }
 
-/// The world's image with a set-uid program and a file of another user.
+/// Commits the world's image with a set-uid program and a file of another user.
 async fn image_of_many_users(stage: &Stage) -> Outcome<String> {
     let line = "cp /bin/busybox /suid && chmod 4755 /suid && echo hi >/of-www && \
                 chmod 640 /of-www && chown 33:33 /of-www && mkdir /files && cp -p /of-www /files";
     committed(stage, "users", line, &[]).await
 }
 
-/// The world's image after this shell line.
+/// Commits the world's image after this shell line has changed its files.
 async fn committed(stage: &Stage, name: &str, line: &str, changes: &[&str]) -> Outcome<String> {
     let run = ["run", "--name", name, "--network", "none", &stage.world.image, "sh", "-c", line];
     stage.engine.docker(&run).await?;
@@ -334,7 +336,7 @@ async fn committed(stage: &Stage, name: &str, line: &str, changes: &[&str]) -> O
     Ok(image)
 }
 
-/// The host's id of the pod's root.
+/// The user id of the pod's root on the host.
 const FIRST: u32 = 200_000;
 const KILLS: u64 = 16;
 const LIVE_RESTORE: &str = "--live-restore";

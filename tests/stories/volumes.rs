@@ -1,4 +1,5 @@
-//! Images mounted into containers: by the engine if it supports this, otherwise unpacked by dockbridge.
+//! Tests images that are mounted into containers. The engine mounts the images if it supports image mounts.
+//! For an engine that cannot mount images, dockbridge unpacks them.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -15,8 +16,9 @@ use crate::support::{
     world::World,
 };
 
-/// Images of one and of two layers can be read and executed but not written, as a whole and in part,
-/// several times in one container and in two. While they are mounted, the images stay.
+/// Containers can read and execute files of mounted images but not write them. The images have one or two
+/// layers, are mounted as a whole or in part, several times in one container and in two containers. Mounted
+/// images cannot be removed.
 pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     let stage = Stage::cni(&world, "volumes").await?;
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -49,7 +51,8 @@ pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     }
     ensure_eq!(engine.inside(&ids[1], "cat /vol/model/file").await?, "hello");
     told_back(&stage, &ids[0], &first, &model.id, &base).await?;
-    // The image declares a volume, but no volume was created to keep the image or to read it.
+    // The image declares a volume, but dockbridge's containers for keeping and reading the image have created
+    // no volume.
     ensure_eq!(engine.docker(&["volume", "ls", "-q"]).await?, "");
 
     let listed = |images: Vec<cri::Image>| images.into_iter().find(|image| image.id == model.id);
@@ -126,8 +129,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed and started, a reboot removes the mounts, and others remove a container. What is
-/// needed is restored, and the rest is removed.
+/// dockbridge is killed and started, a reboot removes the mounts, and another program removes a container.
+/// dockbridge restores the mounts that containers need, and removes the other unpacked images.
 pub(crate) async fn after_a_crash(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "volumes_crash").await?;
     let model = Model::make(&stage).await?;
@@ -171,8 +174,8 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed at random moments while containers with image volumes are created and removed. At
-/// the end nothing is left, and all images can be removed.
+/// dockbridge is killed at random moments while containers with image volumes are created and removed. At the
+/// end no unpacked image is left, and all images can be removed.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let mut random = seeded();
     let mut stage = Stage::cni(&world, "volumes_killed").await?;
@@ -188,7 +191,8 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             cri.start(&id).await?;
             cri.remove_container(&id).await
         });
-        // The crash comes at a random moment: create, start and remove take about 600 ms together.
+        // dockbridge is killed at a random moment of create, start and remove, which take about 600 ms
+        // together.
         tokio::time::sleep(Duration::from_millis(random.random_range(0..600))).await;
         stage.cri = stage.bridge.crash().await?;
         drop(life.await);
@@ -205,7 +209,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image of two layers. The upper layer hides a file of the lower one.
+/// A test image of two layers. The upper layer hides a file of the lower layer.
 struct Model {
     id: String,
 }
@@ -221,7 +225,7 @@ impl Model {
         let volume = "VOLUME /model/deep";
         let id = engine.docker(&["commit", "--change", volume, "model-maker", NAME]).await?;
         engine.docker(&["rm", "model-maker"]).await?;
-        // The store learns of it from an event.
+        // dockbridge's store learns of the new image from an event.
         let mut looks = Looks::every(Duration::from_millis(50));
         while stage.cri.image(NAME).await?.is_none() {
             ensure!(looks.again().await, "{NAME} is not shown");
@@ -264,7 +268,7 @@ fn by_engine(world: &World) -> bool {
     world.docker_major >= 28
 }
 
-/// The folders of unpacked images.
+/// The directories of unpacked images.
 fn folders(stage: &Stage) -> Vec<PathBuf> {
     let entries = fs::read_dir(stage.folders.run.join("images"));
     entries.map(|all| all.flatten().map(|one| one.path()).collect()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Pods that are created and removed. Each uses everything that a pod can have.
+//! Creates and removes pods. Each pod uses everything that a pod can have.
 
 use std::sync::{
     Arc,
@@ -28,7 +28,7 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    /// Pods on that stage. `failed` counts starts that failed in the engine.
+    /// Runs the pods on `stage`. `failed` counts starts that failed in the engine.
     pub(crate) fn on(stage: &Stage, failed: &Arc<AtomicUsize>) -> Self {
         Self {
             cri: stage.cri.clone(),
@@ -38,13 +38,13 @@ impl Churn {
         }
     }
 
-    /// The life of the pod with that number. The number decides what is special about it.
+    /// Runs the life of the pod with this number. Some pods differ from the others, depending on the number.
     pub(crate) async fn life(&self, number: usize) -> Outcome {
         let pod = self.recipes.pod(&format!("life{number}"));
         let sandbox = self.up(&pod).await?;
         let web = self.recipes.web("web", PORT);
         let talker = self.recipes.container("talker", "seq 200; sleep 1000");
-        // Sometimes a container whose memory limit is too small.
+        // In one of ten pods, the command of this container needs more memory than its limit.
         let line = if number % 10 == 8 { HOG } else { "exit 3" };
         let short = self.recipes.container("short", line);
         let mut ids = Vec::new();
@@ -63,8 +63,8 @@ impl Churn {
         Ok(std::fs::remove_dir_all(&pod.log_directory)?)
     }
 
-    /// On a busy machine, runc fails to start one of a thousand containers. Then another is created, as
-    /// kubelet does.
+    /// Starts the sandbox of a pod. On a busy machine, runc fails to start one of a thousand containers.
+    /// After such a failure, this function creates another sandbox, as kubelet does.
     async fn up(&self, pod: &cri::PodSandboxConfig) -> Outcome<String> {
         loop {
             match self.cri.run(pod).await {
@@ -74,7 +74,7 @@ impl Churn {
         }
     }
 
-    /// As for `up`.
+    /// Creates and starts containers in a pod. Repeats starts that fail in the engine, like [`Self::up`].
     async fn begin(
         &self,
         sandbox: &str,
@@ -97,9 +97,9 @@ impl Churn {
         Ok(())
     }
 
-    /// One command that ends by itself, one over a stream, and sometimes one that reaches its timeout.
+    /// Runs one command with ExecSync, one over a stream, and in some pods one that reaches its timeout.
     async fn commands(&self, id: &str, number: usize) -> Outcome {
-        // When this has ended, the port that is forwarded later is open.
+        // This command waits for the server whose port is forwarded later.
         let line =
             format!("until wget -qO /dev/null 127.0.0.1:{PORT}; do usleep 20000; done; echo open");
         let answer = self.cri.exec_sync(id, &["sh", "-c", &line], 20).await?;
@@ -112,7 +112,7 @@ impl Churn {
             ensure!(late.is_err(), "a command without an end ended");
         }
         if number % 10 == 6 {
-            // A client that disconnects in the middle.
+            // This client disconnects in the middle of the command.
             let way = [Way::Spdy("v4.channel.k8s.io"), Way::WebSocket("v5.channel.k8s.io")]
                 [number / 10 % 2];
             let session = Session::exec(&self.cri, way, id, &["cat"], Wish::Pipes).await?;
@@ -144,7 +144,7 @@ impl Churn {
         Ok(())
     }
 
-    /// Reads every list in chunks, as kubelet with that feature does.
+    /// Reads every list through its streaming call, as kubelet does if the feature is enabled.
     async fn portions(&self) -> Outcome {
         let cri = &self.cri;
         cri.streamed_sandboxes(None).await?;
@@ -156,7 +156,8 @@ impl Churn {
         Ok(())
     }
 
-    /// Ends the pod as kubelet does step by step, with only the sandbox, or after an unexpected end.
+    /// Ends the pod in one of three ways: step by step as kubelet does, by removing only the sandbox, or
+    /// after a container has died.
     async fn end(&self, sandbox: &str, ids: &[String], number: usize) -> Outcome {
         match number % 3 {
             0 => {
@@ -173,11 +174,11 @@ impl Churn {
     }
 }
 
-/// A larger number is not a coincidence.
+/// The test fails if the engine fails to start more pods than this.
 const MOST_FAILED: usize = 5;
 
-/// The port of the server in the pod.
+/// The port of the HTTP server in the pod.
 pub(crate) const PORT: u16 = 8080;
 
-/// Uses twice the memory limit.
+/// A command that uses twice its container's memory limit.
 const HOG: &str = "exec dd if=/dev/zero of=/dev/null bs=128M count=1";

@@ -5,11 +5,11 @@ use super::verdict::{Judgement, Sample, Slack, Verdict};
 /// A curve with its verdict.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
-    /// What was measured, with its unit.
+    /// The name of the measured value, with its unit.
     pub(crate) name: &'static str,
     /// The samples, in the order in which they were taken.
     pub(crate) samples: Vec<Sample>,
-    /// The verdict.
+    /// The verdict on the curve.
     pub(crate) judgement: Judgement,
     slack: Slack,
 }
@@ -21,7 +21,7 @@ impl Curve {
         Self { name, samples, judgement, slack }
     }
 
-    /// Whether the curve is an error.
+    /// Whether the value grows, which fails the soak test.
     pub(crate) fn grows(&self) -> bool {
         self.judgement.verdict == Verdict::Growing
     }
@@ -37,7 +37,8 @@ impl Curve {
         format!("{word}, medians of the thirds {medians} ({:+.1})", self.judgement.growth)
     }
 
-    /// The range of the value axis in a chart. A change within the slack must not look large.
+    /// The range of the value axis in a chart. The range is wide enough that a change within the tolerance
+    /// does not look large.
     pub(crate) fn frame(&self) -> (f64, f64) {
         let values = || self.samples.iter().map(|(_, value)| *value);
         let low = values().fold(f64::INFINITY, f64::min);

@@ -1,9 +1,9 @@
-//! An hour in which pods are created and removed while all kinds of streams are open: does dockbridge hold
-//! more at the end than at the beginning? Memory, descriptors, threads, inotify watches and tasks are
-//! sampled all the time, drawn as curves, and judged. Growth and leftovers are failures.
+//! The soak test: for an hour, pods are created and removed while all kinds of streams are open. The test
+//! samples dockbridge's memory, descriptors, threads, inotify watches and tasks all the time, draws them as
+//! curves, and fails if one of them grows or if something is left at the end.
 //!
-//! Runs in a world: `make soak`. `SOAK=2m` is for a short try. `LIVES` pods per minute are created and
-//! removed while `STAYING` pods stay. `BRIDGE` is the program of another build.
+//! The soak test runs in a world: `make soak`. `SOAK=2m` is for a short try. `LIVES` pods per minute are
+//! created and removed while `STAYING` pods stay. `BRIDGE` is the program of another build.
 
 #![allow(
     clippy::unwrap_used,
@@ -115,16 +115,16 @@ async fn soak(world: &World) -> Outcome {
     ensure!(growing.is_empty(), "growing: {}", growing.join(", "));
     let missing = sampler.missing();
     ensure!(missing.is_empty(), "not measured: {}", missing.join(", "));
-    // A run of a minute is too short for a verdict.
+    // A short run may have too few samples to judge the curves.
     let judged = curves.iter().all(|curve| curve.judgement.verdict != Verdict::Unknown);
     ensure!(judged || length < JUDGED, "too few samples");
     Ok(())
 }
 
-/// A run of this length has enough samples of everything.
+/// A run of at least this length has enough samples to judge every curve.
 const JUDGED: Duration = Duration::from_secs(600);
 
-/// `SOAK`: `60m`, `90s`, `2h`.
+/// The duration in `SOAK`, for example `60m`, `90s` or `2h`.
 fn length() -> Outcome<Duration> {
     let text = env::var("SOAK").unwrap_or_default();
     let text = if text.is_empty() { "60m" } else { &text };
@@ -146,7 +146,7 @@ fn early(what: &str, ended: Result<Outcome, tokio::task::JoinError>) -> Failure 
     }
 }
 
-/// Pods that run from the beginning to the end.
+/// Starts the pods that run during the whole test.
 async fn stay(stage: &Stage) -> Outcome {
     for number in 0..amount("STAYING", 5) {
         let pod = stage.recipes.pod(&format!("stays{number}"));
@@ -156,7 +156,7 @@ async fn stay(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Runs lives in two tasks, so that pods overlap. Returns how many there were.
+/// Creates and removes pods in two tasks, so that several pods exist at once, and returns the number of pods.
 async fn churn(
     stage: &Stage,
     failed: &Arc<AtomicUsize>,
@@ -190,9 +190,9 @@ async fn churn(
     Ok(lived)
 }
 
-/// Takes samples until it is dropped, and sometimes prints the progress. The moments are random. At a fixed
-/// interval, samples could all show the same phase of a pod's life, and a later phase when pods take
-/// longer.
+/// Takes samples at random moments until the future is dropped, and sometimes prints the progress. At a fixed
+/// interval, all samples could show the same phase of a pod's life, and another phase when the machine is
+/// slower.
 async fn watch(sampler: &mut Sampler, length: Duration) -> Outcome {
     let begun = Instant::now();
     let mut told = begun;
@@ -227,8 +227,9 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
     Ok(())
 }
 
-/// Every listener received every step of every life exactly once. This includes the pods that stayed and
-/// the first one. Pods that could not be started have a create and a delete, but no start.
+/// Checks that every client of events received each event of each pod exactly once, also of the pods that
+/// stayed and of the first pod. Pods that could not be started have events of a create and a delete, but not
+/// of a start.
 async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;
@@ -255,9 +256,9 @@ async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     Ok(())
 }
 
-/// The descriptors that remain after everything has ended.
+/// The number of dockbridge's open descriptors after all pods and streams have ended.
 async fn at_rest(process: Process, before: usize) -> Outcome<usize> {
-    // Idle connections to the engine are kept for some time.
+    // dockbridge keeps idle connections to the engine open for some time.
     let _ = timeout(Duration::from_secs(60), process.lets_go(before)).await;
     process.descriptors()
 }

@@ -7,8 +7,8 @@ use super::{
     verdict::{Sample, Verdict},
 };
 
-/// The curve in Braille: each character has two columns of four dots. A column shows the smallest and
-/// largest value in its time, and everything between.
+/// The curve in Braille: each character has two columns of four dots. A column of dots covers a time and
+/// reaches from the smallest to the largest value in that time.
 pub(crate) fn dots(curve: &Curve, width: usize, height: usize) -> Vec<String> {
     let (low, high) = curve.frame();
     let top = (height * 4 - 1) as f64;
@@ -26,7 +26,8 @@ pub(crate) fn dots(curve: &Curve, width: usize, height: usize) -> Vec<String> {
     cells.into_iter().map(|row| text(row).collect()).collect()
 }
 
-/// The range of values in each column. Between two samples, the curve is a straight line.
+/// The smallest and the largest value in each column of a picture. Between two samples, the curve is a
+/// straight line.
 fn columns(samples: &[Sample], width: usize) -> Vec<Option<(f64, f64)>> {
     let last = samples.last().map_or(1.0, |sample| sample.0).max(1.0);
     let mut columns: Vec<Option<(f64, f64)>> = vec![None; width];
@@ -43,7 +44,7 @@ fn columns(samples: &[Sample], width: usize) -> Vec<Option<(f64, f64)>> {
     columns
 }
 
-/// All curves, one below the other. The warm-up is shaded, and the medians of the thirds are bars.
+/// Draws all curves, one below the other. The warm-up is shaded, and the medians of the thirds are bars.
 pub(crate) fn svg(title: &str, curves: &[Curve]) -> String {
     let height = HEAD + curves.len() * PANEL;
     let mut svg = format!(
@@ -110,11 +111,12 @@ fn panel(svg: &mut String, curve: &Curve, top: f64) -> std::fmt::Result {
     )
 }
 
-/// The first Braille pattern. The others follow it, with their dots as bits.
+/// The Braille character without dots. In the other Braille characters, each dot is one bit that is added to
+/// this number.
 const BRAILLE: u32 = 0x2800;
-/// The bits of the left and the right dots, from the bottom.
+/// The bits of the left and the right dots of a Braille character, from the bottom.
 const DOTS: [[u8; 4]; 2] = [[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]];
-/// The number of points between two samples.
+/// The number of points that are drawn between two samples.
 const STEPS: u32 = 16;
 const WIDTH: usize = 900;
 const LEFT: usize = 60;

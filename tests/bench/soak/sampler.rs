@@ -16,7 +16,7 @@ use tokio::{
 use super::{curve::Curve, verdict::Slack};
 use crate::support::{failure::Outcome, process::Process, stage::Stage};
 
-/// Takes the samples. They are also written to a file, for runs that are stopped early.
+/// Takes the samples. The sampler also writes each sample to a file, for runs that are stopped early.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     process: Process,
@@ -27,7 +27,7 @@ pub(crate) struct Sampler {
     file: File,
 }
 
-/// What is measured, and how much it may change.
+/// The measured values, and how much each of them may change.
 const MEASURES: [(&str, Slack); 5] = [
     ("resident memory, MB", Slack { amount: 1.0, share: 0.02 }),
     ("descriptors", Slack { amount: 4.0, share: 0.02 }),
@@ -37,7 +37,7 @@ const MEASURES: [(&str, Slack); 5] = [
 ];
 
 impl Sampler {
-    /// Samples the stage's dockbridge, and writes to that file.
+    /// Samples the stage's dockbridge, and writes the samples to `file`.
     pub(crate) fn new(stage: &Stage, file: &Path) -> Outcome<Self> {
         let mut file = File::create(file)?;
         let names = MEASURES.map(|(name, _)| name).join("\t");
@@ -77,7 +77,7 @@ impl Sampler {
         said.collect::<Vec<_>>().join(", ")
     }
 
-    /// What could not be measured.
+    /// The names of the values that could not be measured.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let never = |place: &usize| self.taken.iter().all(|(_, values)| values[*place].is_none());
         (0..MEASURES.len()).filter(never).map(|place| MEASURES[place].0).collect()
@@ -94,7 +94,7 @@ impl Sampler {
     }
 }
 
-/// The number of tasks that dockbridge reports; none if it reports none.
+/// The number of tasks that dockbridge's metrics report; none if the metrics do not have it.
 async fn tasks(window: &Path) -> Option<f64> {
     let answer = timeout(Duration::from_secs(5), metrics(window)).await.ok()?.ok()?;
     answer.lines().find_map(|line| line.strip_prefix("dockbridge_async_tasks "))?.parse().ok()

@@ -24,7 +24,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// What two listeners received during the whole run: how many events of each kind.
+/// How many events of each kind a client of container events received during the whole run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<Mutex<BTreeMap<ContainerEventType, u64>>>);
 
@@ -33,13 +33,13 @@ impl Heard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(kind).or_default() += 1;
     }
 
-    /// The number of events of each kind.
+    /// The number of received events of each kind.
     pub(crate) fn counts(&self) -> BTreeMap<ContainerEventType, u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Opens the listeners; they end with the server.
+/// Starts two clients of container events, which end with dockbridge.
 pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[Heard; 2]> {
     let heard = [Heard::default(), Heard::default()];
     for heard in &heard {
@@ -54,7 +54,7 @@ pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[H
     let cri = cri.clone();
     ears.spawn(async move {
         loop {
-            // A client that connects, listens for some time, and disconnects.
+            // Another client of events connects, reads for some time, disconnects, and repeats this.
             let mut stream = events(&cri).await?;
             let _ = timeout(Duration::from_secs(20), async {
                 while let Ok(Some(_)) = stream.message().await {}
@@ -69,7 +69,8 @@ async fn events(cri: &Cri) -> Outcome<tonic::Streaming<cri::ContainerEventRespon
     Ok(cri.runtime.clone().get_container_events(cri::GetEventsRequest {}).await?.into_inner())
 }
 
-/// Opens the streams into a pod that stays. Each runs until it is dropped, or fails.
+/// Opens the streams into a pod that exists during the whole run. Each stream runs until it fails or
+/// `streams` is dropped.
 pub(crate) async fn open(stage: &Stage, streams: &mut JoinSet<Outcome>) -> Outcome {
     let pod = stage.recipes.pod("streams");
     let sandbox = stage.cri.run(&pod).await?;
@@ -86,7 +87,7 @@ pub(crate) async fn open(stage: &Stage, streams: &mut JoinSet<Outcome>) -> Outco
     Ok(())
 }
 
-/// A command that repeats its input, every two seconds.
+/// Runs `cat` over a stream, and sends it a line every two seconds.
 async fn echo(cri: Cri, id: String, way: Way) -> Outcome {
     let mut session = Session::exec(&cri, way, &id, &["cat"], Wish::Pipes).await?;
     for number in 0_u64.. {
@@ -98,7 +99,7 @@ async fn echo(cri: Cri, id: String, way: Way) -> Outcome {
     Ok(())
 }
 
-/// One connection after the other through one session.
+/// Opens one forwarded connection after the other through one port-forward session.
 async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     let mut forward = Forward::to(&cri, route, &sandbox, &[PORT]).await?;
     // The server in the pod might not be ready yet.
@@ -113,7 +114,7 @@ async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     }
 }
 
-/// Reads the output of the ticker, at its pace.
+/// Attaches to the container with `TICKER`, and reads its output.
 async fn attach(cri: Cri, id: String) -> Outcome {
     let mut session = Session::attach(&cri, SPDY, &id, Wish::Output).await?;
     loop {
@@ -121,7 +122,8 @@ async fn attach(cri: Cri, id: String) -> Outcome {
     }
 }
 
-/// Rotates the ticker's log. Each rotated file must continue the one before it.
+/// Rotates the log of the container with `TICKER`. Each rotated file must continue with the line after the
+/// last line of the file before.
 async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     let mut next = 1;
     loop {

@@ -1,37 +1,37 @@
-//! When a curve counts as growing. Medians are used because pods come and go during the run. Thirds are
-//! used because some values grow only at first, but a leak grows until the end.
+//! Decides whether a curve grows. Medians are used because pods come and go during the run. Thirds are used
+//! because some values grow only at first, but a leak grows until the end.
 
-/// One measurement: seconds since the first, and the value.
+/// One measurement: the seconds since the first measurement, and the value.
 pub(crate) type Sample = (f64, f64);
 
-/// How much the middle of a curve may change.
+/// How much the median of a curve may change: `amount` plus the part `share` of the value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
-    /// In the curve's own unit.
+    /// A fixed amount, in the unit of the curve.
     pub(crate) amount: f64,
-    /// And this part of its height.
+    /// The allowed change as a part of the curve's value, in addition to `amount`.
     pub(crate) share: f64,
 }
 
 /// The verdict on a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// It did not grow.
+    /// The curve does not grow.
     Flat,
-    /// It has grown by more than the slack, and did so in its last third as well.
+    /// The curve has grown by more than the tolerance, and also grew in its last third.
     Growing,
-    /// There are too few samples.
+    /// There are too few samples for a verdict.
     Unknown,
 }
 
 /// A judged curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
-    /// The verdict.
+    /// Whether the curve grows.
     pub(crate) verdict: Verdict,
-    /// Where each third after the warm-up begins, and its median.
+    /// The start and the median of each third after the warm-up.
     pub(crate) thirds: [Sample; 3],
-    /// How much it grew from the first third to the last.
+    /// How much the curve's median grew from the first third to the last.
     pub(crate) growth: f64,
 }
 

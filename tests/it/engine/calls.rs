@@ -1,4 +1,4 @@
-//! Every call once, without errors.
+//! Makes every call of the engine client once, without errors.
 
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ async fn a_stop_may_take_its_grace() {
         world.container_mut(&id).unwrap().takes_to_stop = Duration::from_secs(60);
         id
     });
-    // Longer than the timeout of other calls.
+    // The grace period of this stop is longer than the timeout of other calls.
     let (engine, grace) = (engine(&docker), TIMEOUT + Duration::from_millis(700));
     let stop = engine.stop_container(&id, grace);
     hurry(PAUSE, Duration::from_secs(1), stop).await.unwrap();

@@ -25,7 +25,7 @@ use crate::support::{
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// The error of a list call with this fault, and the number of requests.
+/// Makes a list call while the engine has this fault, and returns the error and the number of requests.
 async fn listing(fault: Fault) -> (EngineError, usize) {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image("busybox:1.36"));
@@ -59,7 +59,8 @@ async fn a_broken_connection_has_its_kind_of_error() {
     }
 }
 
-/// An engine that restarts closes all connections at once, and the client might not have noticed yet.
+/// An engine that restarts closes all connections at once, and dockbridge's client sometimes sends its next
+/// request before it notices.
 #[tokio::test]
 async fn a_call_gets_through_although_the_pooled_connections_are_dead() {
     let docker = FakeDockerd::start().await;
@@ -152,7 +153,8 @@ async fn an_answer_that_is_no_list_is_refused_whatever_its_size() {
     assert!(matches!(error, EngineError::Garbled { .. }), "{error}");
 }
 
-/// An image with a label of 300 MiB, which a registry may send, or a container of it.
+/// The large object is an image with a label of 300 MiB, which a registry may send, or a container of such an
+/// image.
 #[tokio::test]
 async fn one_large_object_hides_no_other() {
     let docker = FakeDockerd::start().await;
@@ -234,7 +236,7 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     assert!(matches!(again, EngineError::NameTaken { .. }), "the caller can find out: {again}");
 }
 
-/// Engines with the containerd store answer in this way during a removal.
+/// During the removal of an image, engines with containerd's image store ask clients to repeat a read.
 #[tokio::test]
 async fn a_read_that_the_engine_wants_repeated_is_repeated() {
     let changed = "inspect image x: consistency error: data changed during operation, retry";
@@ -269,7 +271,7 @@ async fn a_call_given_up_hangs_up() {
     eventually(|| docker.abandoned() == 1).await;
 }
 
-/// Callers may give up before the client's own timeout. Such calls must also be counted.
+/// Callers may cancel an engine call before the client's own timeout. Cancelled calls must also be counted.
 #[tokio::test]
 async fn a_cancelled_call_is_counted_and_marked_in_its_span() {
     let (spans, _noting) = recording();

@@ -35,7 +35,7 @@ async fn set(script: Script) -> (FakeDockerd, String) {
     (docker, id)
 }
 
-/// An exec that was not started.
+/// Creates an exec and does not start it.
 async fn exec(engine: &Engine, container: &str, streams: Streams) -> String {
     let command = ["x".to_owned()];
     let wish = ExecRequest { command: &command, streams, env: &[], size: None };
@@ -51,7 +51,7 @@ async fn begin(docker: &FakeDockerd, container: &str, streams: Streams) -> (Outp
     engine.start_exec(&exec, streams.tty).await.unwrap()
 }
 
-/// The whole output by source, and its error, if any.
+/// Reads the whole output, and returns stdout, stderr, and the error, if there was one.
 async fn all(output: &mut Output) -> (Vec<u8>, Vec<u8>, Option<EngineError>) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     while let Some(piece) = output.next().await {
@@ -151,7 +151,7 @@ async fn an_invalid_frame_differs_from_a_truncated_one() {
     check(vec![ok(), raw(b"\x03\0\0\0\xff\0\0\0oops")], Kind::Internal, "no valid frame").await;
 }
 
-/// As from a proxy at the socket that does not pass the upgrade on.
+/// Some proxies at the engine's socket do not support the upgrade of the connection, and answer without it.
 #[tokio::test]
 async fn an_answer_without_an_upgrade_is_an_error() {
     let (docker, id) = set(Script::of([])).await;

@@ -31,7 +31,7 @@ fn request(reference: &str, credentials: Option<Credentials>) -> PullRequest {
     PullRequest { reference: ImageReference::parse(reference).unwrap(), credentials }
 }
 
-/// Pulls to the end. Returns the ids of the layers.
+/// Pulls an image to the end, and returns the ids of the layers.
 async fn pull(engine: &Engine, request: &PullRequest) -> Result<Vec<String>, EngineError> {
     let mut pull = engine.pull_image(request).await?;
     let mut layers = Vec::new();
@@ -81,7 +81,7 @@ async fn a_digest_goes_where_the_tag_would() {
     assert_eq!(docker.requests().last().unwrap().query["tag"], DIGEST);
 }
 
-// crates.md §3: the engine decodes the URL-safe alphabet, and fields must not be null.
+// The engine decodes credentials in the URL-safe alphabet of base64, and their fields must not be null.
 #[tokio::test]
 async fn credentials_travel_in_the_url_safe_alphabet() {
     let docker = FakeDockerd::start().await;
@@ -169,7 +169,7 @@ async fn errors_within_the_stream_are_classified() {
     }
 }
 
-/// It may be the message that says why the pull failed.
+/// A message that cannot be read fails the pull, because it may be the message that says why the pull failed.
 #[tokio::test]
 async fn a_pull_with_an_unreadable_message_is_no_success() {
     let begun = json!({ "status": "Pulling from x", "id": "latest" });
@@ -218,7 +218,7 @@ async fn a_pull_whose_engine_dies_is_no_success() {
     assert_eq!(failure(Fault::StalledHeaders).await.kind(), Kind::DeadlineExceeded);
 }
 
-// After kubelet's deadline or a stall, the future is dropped, which cancels the pull.
+// After kubelet's deadline or a stall, dockbridge drops the future of the pull, which cancels the pull.
 #[tokio::test]
 async fn dropping_a_pull_cancels_it() {
     let docker = FakeDockerd::start().await;

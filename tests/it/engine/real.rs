@@ -1,7 +1,7 @@
-//! The same client with a real engine. Checks that the fake behaves like Docker, and that this engine has
-//! the texts and formats on which dockbridge relies.
+//! Tests dockbridge's engine client with a real engine: the fake dockerd behaves like Docker, and the real
+//! engine has the texts and formats on which dockbridge relies.
 //!
-//! `tests/env/world.sh --engine … -- cargo test --test it engine::real`; skipped elsewhere.
+//! These tests run only in a world: `tests/env/world.sh --engine … -- cargo test --test it engine::real`.
 
 use std::{env, time::Duration};
 
@@ -140,7 +140,8 @@ async fn failures_have_their_own_errors() {
             error
         }
     };
-    // Old engines refuse the create, newer ones the start. The error never names the new container.
+    // If the container whose namespace is joined is gone, old engines refuse the create, and newer engines
+    // refuse the start. The error never names the new container.
     let missing = |subject: &Subject| *subject == Subject::Container(gone.clone());
     match &error {
         EngineError::NotFound { subject, .. } => assert!(missing(subject), "{error:?}"),

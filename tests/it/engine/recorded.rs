@@ -1,7 +1,8 @@
-//! Answers recorded from engines, in `tests/fixtures/answers`, sent to the client by the fake dockerd: an
-//! answer that is read in another way fails here without an engine.
+//! The fake dockerd sends answers that were recorded from engines (`tests/fixtures/answers`) to dockbridge's
+//! engine client. The test fails if the client reads an answer in another way than before.
 //!
-//! `DOCKBRIDGE_BLESS=1` writes what is read to the fixtures; read the diff before you keep it.
+//! With `DOCKBRIDGE_BLESS=1`, the test writes the values that the client reads into the fixtures. Read the
+//! diff before you commit the fixtures.
 
 use std::{env, fmt::Debug, fs, path::Path, time::Duration};
 
@@ -42,7 +43,7 @@ async fn recorded_answers_are_read_as_recorded() {
     }
 }
 
-/// Writes what the client reads from the answers, next to them.
+/// Reads the recorded answers with the client, and stores the results next to the answers.
 async fn read_again(answers: &mut Value) {
     let newest: ApiVersion = answers["version"]["ApiVersion"].as_str().unwrap().parse().unwrap();
     let docker = FakeDockerd::start_speaking(newest.minor, 40).await;
@@ -101,7 +102,7 @@ async fn read_again(answers: &mut Value) {
     }
 }
 
-/// The error of a call.
+/// The error of the engine call `call`.
 async fn fails(client: &Engine, call: &str, subject: &str) -> Option<EngineError> {
     match call {
         "inspect_container" => client.inspect_container(subject).await.err(),

@@ -28,7 +28,7 @@ fn changed(id: &str) -> EngineEvent {
     EngineEvent::ContainerChanged { id: id.to_owned() }
 }
 
-/// A message without its line break.
+/// An event message without its line break.
 fn message(id: &str) -> String {
     json!({ "Type": "container", "Action": "pause", "Actor": { "ID": id } }).to_string()
 }
@@ -65,8 +65,8 @@ async fn exec_noise_stays_with_the_engine() {
     assert!(filters.contains("\"die\"") && filters.contains("\"container\""), "{filters}");
 }
 
-// Docker sends its headers before it subscribes. Clients get an event between the two only if they also
-// request past events.
+// Docker sends the headers of the event stream before it subscribes to events. A client gets an event between
+// the headers and the subscription only if it also requests past events.
 #[tokio::test]
 async fn the_stream_begins_before_the_call() {
     let docker = FakeDockerd::start().await;
@@ -89,7 +89,8 @@ async fn odd_lines_cost_only_themselves() {
     docker.send_to_events(format!("{a}\n{b}\n").as_bytes());
     assert_eq!(next(&mut events).await, changed("aaa"));
     assert_eq!(next(&mut events).await, changed("bbb"));
-    // Docker does not send this. A list then shows what was missed.
+    // Docker never sends two messages in one line. After a line that dockbridge cannot read, the store lists
+    // everything again.
     docker.send_to_events(format!("{a}{b}\n").as_bytes());
     assert!(unreadable(&next(&mut events).await));
     for (noise, count) in [
@@ -117,7 +118,8 @@ async fn odd_lines_cost_only_themselves() {
     assert!(unreadable(&next(&mut events).await));
 }
 
-/// 40 MiB of labels are read. More than 64 MiB are not kept, and the store lists everything instead.
+/// The client reads an event with 40 MiB of labels. The client skips an event of more than 64 MiB, and the
+/// store lists everything instead.
 #[tokio::test]
 async fn an_event_of_any_size_is_seen() {
     let docker = FakeDockerd::start().await;
@@ -144,7 +146,7 @@ async fn an_event_of_any_size_is_seen() {
 async fn a_silent_stream_is_waited_for() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
-    // Longer than any timeout of these tests.
+    // The stream is silent for longer than any timeout of these tests.
     let silence = tokio::time::timeout(TIMEOUT * 2, events.next());
     let silence = hurry(PAUSE, Duration::from_secs(1), silence).await;
     assert!(silence.is_err());

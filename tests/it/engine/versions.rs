@@ -47,7 +47,8 @@ async fn a_burst_of_first_calls_costs_one_ping() {
     assert_eq!(docker.count("GET /_ping"), 1);
 }
 
-// A stream polls the engine while it reads. It stops polling a pending call while its client does not read.
+// A streaming call polls its pending engine call only while the stream's client reads. An engine call that is
+// not polled must not delay other calls.
 #[tokio::test]
 async fn a_call_that_is_not_polled_delays_no_other() {
     let docker = FakeDockerd::start().await;
@@ -76,7 +77,7 @@ async fn an_engine_that_is_too_new_is_refused() {
     assert!(error.to_string().contains("1.60"), "{error}");
 }
 
-// user-pains row 1: an engine upgrade under a running CRI server breaks the node.
+// An engine upgrade under a running CRI server must not break the node.
 #[tokio::test]
 async fn a_daemon_replaced_by_an_older_or_newer_one_is_spoken_to_in_its_version() {
     let docker = FakeDockerd::start_speaking(45, 24).await;

@@ -1,4 +1,4 @@
-//! Pods that are only partly known. Their resources are released nevertheless.
+//! dockbridge also releases the network of pods that neither the engine nor a checkpoint has.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
@@ -14,7 +14,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    /// None without the permission to create namespaces.
+    /// A node for such a pod; none if the test is not permitted to create namespaces.
     async fn new() -> Option<Self> {
         let node = Node::with_oci_runtime().await?;
         let id = id('d');
@@ -32,7 +32,8 @@ impl Unknown {
         Some(Self { node, id, pin, cached })
     }
 
-    /// A plugin that also records its namespace, and fails while a file exists. Returns the file's path.
+    /// Installs a CNI plugin that also records the namespace of each call, and fails while a file exists, and
+    /// returns the path of this file.
     fn moody(&self) -> std::path::PathBuf {
         let busy = self.node.root.path().join("busy");
         let plugin = self.node.root.path().join("bin/quiet");
@@ -84,7 +85,8 @@ async fn a_pod_that_nothing_but_its_network_tells_of_is_released_by_stop_and_rem
     }
 }
 
-/// Without its pin, as after a reboot.
+/// A pod whose network namespace has no pin, as after a reboot, is released by its entry in CNI's cache
+/// alone.
 #[tokio::test]
 async fn an_entry_in_the_cache_alone_is_released() {
     let Some(unknown) = Unknown::new().await else { return };
@@ -94,7 +96,8 @@ async fn an_entry_in_the_cache_alone_is_released() {
     assert_eq!(unknown.node.calls(), ["DEL"]);
 }
 
-/// After `docker rename`, or for a pod of another engine below the same run directory.
+/// A namespace with a process in it is not released: the pod may have another name after `docker rename`, or
+/// belong to another engine whose dockbridge has the same run directory.
 #[tokio::test]
 async fn a_namespace_that_somebody_uses_stays() {
     let Some(unknown) = Unknown::new().await else { return };
@@ -118,7 +121,7 @@ async fn a_namespace_that_somebody_uses_stays() {
     netns::unpin(&unknown.pin).unwrap();
 }
 
-/// A pod of cri-dockerd that is adopted before the network add-on has written its configuration.
+/// Tests a pod of cri-dockerd that is adopted before the network add-on has written its configuration.
 #[tokio::test]
 async fn a_pod_that_was_adopted_without_a_network_configuration_is_released_when_there_is_one() {
     let Some(node) = Node::with_oci_runtime().await else { return };

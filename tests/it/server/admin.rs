@@ -134,7 +134,7 @@ async fn the_state_shows_pods_and_no_secret() {
     bridge.clear(&docker).await;
 }
 
-/// Clients that send nothing, or too much, delay nobody.
+/// Clients of the admin server that send nothing, or too much, do not delay other clients.
 #[tokio::test]
 async fn hostile_clients_hold_nothing() {
     let docker = docker().await;
@@ -148,7 +148,8 @@ async fn hostile_clients_hold_nothing() {
         silent.push(one);
     }
     assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
-    // The first clients were disconnected for the last ones, long before their timeout.
+    // The server disconnected the first clients when the last clients connected, long before the timeout of
+    // the first clients.
     let mut rest = Vec::new();
     let gone = timeout(SOONER, silent[0].read_to_end(&mut rest)).await.expect("it had to go");
     assert!(gone.is_err() || rest.is_empty(), "{rest:?}");
@@ -181,7 +182,7 @@ fn request(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n")
 }
 
-/// Everything that the server sends until it closes.
+/// Sends a request, and returns everything that the server sends until it closes the connection.
 pub(super) async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> String {
     let talk = async {
         // A server may close before everything is sent.
@@ -206,7 +207,8 @@ pub(super) fn figure(text: &str, series: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
-/// An address for a server that will be started later. While the socket exists, no other program gets the address.
+/// A free TCP address for a server that a test starts later. While the socket exists, no other program gets
+/// this address.
 fn reserved_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -215,11 +217,11 @@ fn reserved_address() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// Less than the timeout for a client's request.
+/// A time limit that is shorter than the server's timeout for a client's request.
 const SOONER: Duration = Duration::from_secs(3);
 
-/// Clients that read get the same events, which are rendered once. A client that does not read affects
-/// nobody.
+/// All clients of container events get the same events, which dockbridge encodes once for all. A client that
+/// does not read does not delay the others.
 #[tokio::test]
 async fn an_event_is_rendered_once_for_all_listeners() {
     let docker = docker().await;

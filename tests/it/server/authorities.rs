@@ -1,4 +1,5 @@
-//! Clients that send the path of the socket as `:authority`, and current ones on the same socket.
+//! Old gRPC clients, which send the socket's path as `:authority`, and current clients work on the same
+//! socket.
 
 use dockbridge::wire::cri::VersionRequest;
 use tokio::time::timeout;

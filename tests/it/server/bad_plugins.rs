@@ -19,7 +19,7 @@ use crate::support::{
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
-/// Answers a method in this way, and all others with an empty answer.
+/// A plugin that answers `method` as given, and all other methods with an empty answer.
 fn answers(
     method: &'static str,
     answer: &impl Message,
@@ -130,7 +130,7 @@ async fn connections_that_never_register_hold_up_nobody() {
     bridge.clear(&docker).await;
 }
 
-/// A call waits for at most one of them.
+/// If several NRI plugins hang, a CRI call waits for at most one of them.
 #[tokio::test]
 async fn plugins_that_hang_at_first_hold_up_a_pod_once() {
     let docker = docker().await;
@@ -271,7 +271,7 @@ async fn programs_that_are_no_plugins_are_of_no_harm() {
     }
 }
 
-/// Nothing is left of the process group, except perhaps a zombie.
+/// Whether no process of the plugin's process group is left, except perhaps a zombie.
 fn has_ended(pid: &str) -> bool {
     let group = nix::unistd::Pid::from_raw(pid.parse().unwrap());
     let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! GetContainerEvents while the engine does not answer for one container.
+//! Tests GetContainerEvents while the engine does not answer inspects of one container.
 
 use dockbridge::wire::cri::{self, ContainerEventType as E};
 use tonic::Streaming;
@@ -18,7 +18,7 @@ async fn listen(bridge: &Bridge) -> Listener {
     bridge.runtime.clone().get_container_events(request).await.unwrap().into_inner()
 }
 
-/// The next events, which must all belong to one container.
+/// Reads the next `count` events, which must all belong to the container `id`.
 async fn heard(listener: &mut Listener, id: &str, count: usize) -> Vec<E> {
     let mut steps = Vec::new();
     for _ in 0..count {
@@ -29,7 +29,8 @@ async fn heard(listener: &mut Listener, id: &str, count: usize) -> Vec<E> {
     steps
 }
 
-/// The blocked container is known only from the engine's list, so events of its pod wait.
+/// dockbridge knows the container with the hanging inspect only from the engine's list, so events of its pod
+/// wait.
 #[tokio::test]
 async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     let docker = docker().await;
@@ -46,7 +47,7 @@ async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     bridge.until_ready(true).await;
     let mut listener = listen(&bridge).await;
     bridge.start_container(&sibling).await.unwrap();
-    // Created and removed while the other pod waits.
+    // This container is created and removed while the events of the other pod wait.
     let short = bridge.create(&quick_id, &container("short"), &quick).await.unwrap();
     bridge.start_container(&short).await.unwrap();
     docker.world(|world| world.exit(&short, 0));
@@ -64,7 +65,7 @@ async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     bridge.clear(&docker).await;
 }
 
-/// While the event stream is down, a container ends and is removed.
+/// A container ends and is removed while dockbridge's connection to the engine's event stream is broken.
 #[tokio::test]
 async fn an_end_that_the_event_stream_missed_is_told() {
     let docker = docker().await;

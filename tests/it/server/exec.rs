@@ -23,7 +23,7 @@ async fn start(node: Node, docker: &FakeDockerd) -> Bridge {
     Bridge::start_timed(node, docker, NetworkMode::Docker).await
 }
 
-/// A running container. The request log is empty.
+/// Starts a container. The fake engine's request log is then empty.
 async fn set() -> (FakeDockerd, Bridge, String) {
     let docker = docker().await;
     let bridge = start(Node::new(), &docker).await;
@@ -59,12 +59,12 @@ async fn started(docker: &FakeDockerd) {
     eventually(|| docker.count("POST /exec/*/start") > 0).await;
 }
 
-/// Waits until a command has begun.
+/// Waits until the process of a command has begun.
 async fn begun(docker: &FakeDockerd) {
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
 }
 
-/// Requests about execs, without those of the store.
+/// The engine requests about execs, without the requests of dockbridge's store.
 fn asked(docker: &FakeDockerd) -> Vec<String> {
     let calls = docker.requests().into_iter().map(|request| request.call());
     calls.filter(|call| call.contains("exec")).collect()
@@ -76,7 +76,8 @@ async fn a_quick_command_takes_three_requests() {
     let steps =
         [Step::Out(b"out\n".to_vec()), Step::Err(b"err\n".to_vec()), Step::Out(b"\0".to_vec())];
     script(&docker, Script { exit_code: Some(3), ..Script::of(steps) });
-    // The fake records an end after the last byte, so the count is repeated until it is stable.
+    // The fake dockerd may record the command's exit only after its last byte, and dockbridge then sends more
+    // requests. So the test repeats the command until it takes three requests.
     let mut counts = Vec::new();
     while !counts.contains(&3) && counts.len() < 100 {
         docker.forget_requests();
@@ -120,7 +121,7 @@ async fn a_timeout_of_zero_or_less_is_no_limit() {
     let (docker, bridge, id) = set().await;
     let pause = Duration::from_millis(1300);
     script(&docker, Script::of([Step::Pause(pause)]));
-    // Almost the largest time that the clock can represent.
+    // The timeout is almost the largest time that the clock can represent.
     let clock = std::time::Instant::now();
     let fits =
         |seconds: &i64| clock.checked_add(Duration::from_secs(seconds.unsigned_abs())).is_some();
@@ -156,7 +157,7 @@ async fn a_child_that_keeps_the_output_open_holds_up_no_answer() {
     assert_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"x"[..], 4));
 }
 
-/// The engine has reported the end and is frozen before it has sent the output.
+/// The engine has reported the end of the command, and is frozen before it has sent the whole output.
 #[tokio::test]
 async fn silence_of_an_engine_that_does_not_answer_is_no_end_of_the_output() {
     let (docker, bridge, id) = set().await;
@@ -192,7 +193,7 @@ async fn output_is_truncated_to_what_an_answer_holds() {
     assert!(answer.stderr.iter().all(|byte| *byte == b'e'));
 }
 
-// Together they print more than may be kept at once, and one of them never ends.
+// The commands together print more than dockbridge may keep at once, and one of them never ends.
 #[tokio::test]
 async fn large_outputs_at_once_are_all_answered_whole() {
     let (docker, bridge, id) = set().await;
@@ -239,7 +240,7 @@ async fn a_command_that_waits_for_memory_has_not_timed_out() {
         while taken().await < full as f64 {
             tokio::task::yield_now().await;
         }
-        // Long enough for the engine to start the command on a busy machine.
+        // The timeout is long enough for the engine to start the command on a busy machine.
         run(&bridge, &id, &["x"], 5).await
     };
     let answer = tokio::select! {
@@ -255,7 +256,7 @@ async fn a_command_that_waits_for_memory_has_not_timed_out() {
 async fn a_timeout_says_that_the_process_cannot_be_seen() {
     let (docker, bridge, id) = set().await;
     script(&docker, Script::endless([Step::Out(b"x".to_vec())]));
-    // Long enough for the engine to start the command on a busy machine.
+    // The timeout is long enough for the engine to start the command on a busy machine.
     let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     assert!(error.message().contains("is not visible to dockbridge"), "{error:?}");
@@ -267,7 +268,7 @@ async fn a_start_that_stalls_ends_at_the_timeout() {
     let (docker, bridge, id) = set().await;
     docker.inject(Rule::new("POST /exec/*/start", Fault::StalledHeaders).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
-    // The engine exceeded the deadline, not the command, so this says nothing about the container.
+    // The engine exceeded the deadline and not the command, so the error must not count as a failed probe.
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(run(&bridge, &id, &["x"], 60).await.is_ok());
 }
@@ -295,7 +296,8 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
         ("GET /exec/*/json", Fault::Status(500, "boom".into()), Code::Unknown),
         ("GET /exec/*/json", Fault::CutJson, Code::Internal),
     ] {
-        // Not only once, because after the answer dockbridge checks whether the command still begins.
+        // The fault stays, because after its answer dockbridge repeats the request to check whether the
+        // command still begins.
         docker.inject(Rule::new(call, fault.clone()));
         let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
         assert_eq!(error.code(), code, "{call} {fault:?}: {error:?}");
@@ -333,21 +335,23 @@ async fn a_cancelled_caller_costs_no_connection() {
         let call = run(&bridge, &id, &["x"], 0);
         assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
     }
-    // The fake's processes continue. The count shows that dockbridge no longer reads from them.
+    // The fake's processes continue, so only the number of open connections shows that dockbridge no longer
+    // reads from them.
     docker.hang_up();
     eventually(|| docker.open() <= open).await;
     assert!(bridge.stop().await.path("state").exists());
 }
 
-// The engine accepts the start, and the process starts only after all callers have given up.
+// The engine accepts the start of a command, but the command's process starts only after all callers have
+// given up.
 #[tokio::test]
 async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;
-    // Started, but without a process in every inspect.
+    // Each inspect of the exec says that it was started but has no process.
     script(&docker, Script { pid: 0, ..Script::endless([]) });
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
-    // Less than the client waits for an answer.
+    // The timeout is shorter than the time that dockbridge's engine client waits for an answer.
     let (answer, ()) = tokio::join!(run(&bridge, &id, &["x"], 6), async {
         started(&docker).await;
         forward(Duration::from_secs(6)).await;
@@ -357,7 +361,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     assert!(error.message().contains("has not started the command"), "{error:?}");
     forward(TIMEOUT * 3 / 2).await;
     begun(&docker).await;
-    // Its pid is requested, in order to end it.
+    // dockbridge requests the late command's pid, in order to kill it.
     let looks = || docker.count("GET /exec/*/json");
     let before = looks();
     eventually(|| looks() > before + 1).await;
@@ -370,8 +374,8 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
 }
 
-/// A command that may still begin is inspected every five seconds. A stop between two inspects must not
-/// leave the record of a command that has ended.
+/// dockbridge inspects a command that may still begin every five seconds. If dockbridge stops between two
+/// inspects, it must not leave the record of a command that has ended.
 #[tokio::test]
 async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ended() {
     let (docker, bridge, id) = set().await;
@@ -398,7 +402,7 @@ async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ende
 #[tokio::test]
 async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let (docker, bridge, id) = set().await;
-    // It runs only for a moment, and its process is not visible yet.
+    // The late command runs only for a moment, and its process is not visible yet.
     let brief = Script::of([Step::Pause(Duration::from_millis(100))]);
     script(&docker, Script { pid: 0, ..brief });
     docker.inject(Rule::new("POST /containers/*/exec", Fault::Late(TIMEOUT * 3 / 4)).times(1));
@@ -411,7 +415,8 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     eventually(|| docker.world(|world| world.execs.iter().all(|it| it.begun && !it.running))).await;
 }
 
-/// A leftover command is searched for twice, ten seconds apart. Then its record is removed.
+/// dockbridge searches twice, ten seconds apart, for a command that an ended dockbridge left running. After
+/// the second search, dockbridge removes the command's record.
 #[tokio::test]
 async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     let (docker, bridge, id) = set().await;
@@ -424,7 +429,8 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     ended(|| !mark.exists()).await;
 }
 
-/// The two searches take longer than kubelet needs to remove the container and to stop dockbridge.
+/// dockbridge's two searches for a leftover command take longer than kubelet needs to remove the container
+/// and to stop dockbridge.
 #[tokio::test]
 async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     let (docker, bridge, id) = set().await;
@@ -432,7 +438,7 @@ async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     let mark = node.path("state/execs").join(format!("{id}.{:032x}", 7));
     std::fs::write(&mark, "").unwrap();
     let bridge = start(node, &docker).await;
-    // The search for the left command has begun before this command ends.
+    // When this command has ended, dockbridge's search for the leftover command has begun.
     script(&docker, Script::of([]));
     run(&bridge, &id, &["x"], 5).await.unwrap();
     bridge.stop_container(&id, 0).await.unwrap();
@@ -441,8 +447,8 @@ async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     assert!(!mark.exists());
 }
 
-/// The engine may start a command later than the second search of a new dockbridge. The record is kept as
-/// long as the engine is starting the command.
+/// The engine may start a command only after the second search of a restarted dockbridge. dockbridge keeps
+/// the command's record as long as the engine is starting the command.
 #[tokio::test]
 async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     let (docker, bridge, id) = set().await;
@@ -469,7 +475,8 @@ async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     ended(|| !mark.exists()).await;
 }
 
-/// Waits for the end of a leftover command, which is searched for again after ten seconds.
+/// Waits until a leftover command is gone, and moves the clock, because dockbridge repeats its search after
+/// ten seconds.
 async fn ended(is_gone: impl FnMut() -> bool) {
     hurry(PAUSE, Duration::from_secs(1), eventually(is_gone)).await;
 }
@@ -498,7 +505,7 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
         cri::ExecSyncRequest { container_id: id.clone(), cmd: vec!["x".to_owned()], timeout: 0 };
     let ask = async || {
         let mut request = tonic::Request::new(message.clone());
-        // Less than the timeout of engine calls.
+        // The client's timeout is shorter than the timeout of dockbridge's engine calls.
         request.set_timeout(TIMEOUT / 4);
         bridge.runtime.clone().exec_sync(request).await.unwrap_err()
     };
@@ -514,13 +521,14 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     assert!(text.contains("create an exec in") && text.contains("has not answered"), "{text}");
 }
 
-/// An exec that never had a process. The engine sends these words as its output.
+/// The next exec never has a process. The engine sends `words` as its output.
 fn never_begun(docker: &FakeDockerd, words: &str, exit_code: Option<i64>) {
     let said = Step::Out(format!("{words}\r\n").into_bytes());
     script(docker, Script { pid: 0, exit_code, ..Script::of([said]) });
 }
 
-// As the result of a probe, this would restart a healthy container.
+// If an engine failure were an exit code, kubelet would take it for a failed probe and restart a healthy
+// container.
 #[tokio::test]
 async fn an_engine_failure_is_no_exit_code() {
     let (docker, bridge, id) = set().await;
@@ -541,7 +549,8 @@ async fn an_engine_failure_is_no_exit_code() {
         assert_eq!(error.code(), Code::Unavailable, "{words}: {error:?}");
         assert!(error.message().contains(words), "{words}: {error:?}");
     }
-    // It may have begun unnoticed, so it is searched for for a while.
+    // The command may have begun unnoticed, so dockbridge keeps its record and searches for its processes for
+    // a while.
     let marks = bridge.node().path("state/execs");
     let noted = || std::fs::read_dir(&marks).unwrap().next().is_some();
     assert!(noted());
@@ -564,7 +573,8 @@ async fn a_program_that_cannot_be_run_is_an_outcome() {
         assert_eq!(i64::from(answer.exit_code), exit_code, "{words}");
         assert_eq!(answer.stdout, format!("{words}\r\n").into_bytes());
     }
-    // A command that ran may print anything and end with any code.
+    // If the command ran, its output and exit code may look like an engine failure, and dockbridge must not
+    // change them.
     let said = Step::Out(b"context canceled".to_vec());
     script(&docker, Script { exit_code: Some(126), ..Script::of([said]) });
     assert_eq!(run(&bridge, &id, &["x"], 0).await.unwrap().exit_code, 126);

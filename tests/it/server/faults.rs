@@ -1,6 +1,6 @@
-//! The fault matrix: each call, each endpoint that it uses, and each failure of the endpoint. The answer
-//! has the right code and comes in time. After the fault has ended, the same call succeeds, and nothing is
-//! left.
+//! The fault matrix: each CRI call with each failure of each engine endpoint that the call uses. The answer
+//! has the right code and comes in time. After the fault has ended, the same call succeeds, and no container
+//! or file is left.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::support::{
     },
 };
 
-/// A call, and the objects that it needs.
+/// A CRI call of the fault matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Run,
@@ -32,7 +32,7 @@ enum Verb {
     RemoveImage,
 }
 
-/// A pod with a container in it, as far as the call needs them.
+/// The pod and the container that a call needs.
 struct Scene<'a> {
     bridge: &'a Bridge,
     name: String,
@@ -92,7 +92,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// All faults, with the codes that may result; `Ok` if the call may succeed in spite of the fault.
+/// All faults, with the codes that the CRI call may return; `Ok` if the call may succeed in spite of the
+/// fault.
 fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     let words = || "the engine's words".to_owned();
     vec![
@@ -123,7 +124,7 @@ fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     ]
 }
 
-/// All faults of each endpoint.
+/// Makes the call `verb` with each fault of each of these endpoints.
 async fn matrix(verb: Verb, end_points: &[&str]) {
     for end_point in end_points {
         for (what, fault, codes) in faults() {
@@ -142,8 +143,8 @@ async fn case(
     mut codes: Vec<Code>,
 ) -> String {
     if end_point == INSPECT || end_point.ends_with("/stop") || end_point.ends_with("/start") {
-        // An event may replace a failed inspect, a kill a failed stop, and an inspect the answer to a
-        // start.
+        // The call may also succeed: the event may arrive instead of a failed inspect, dockbridge kills after
+        // a failed stop, and an inspect shows the result of a start without an answer.
         codes.push(Code::Ok);
     }
     let case = format!("{verb:?}, {end_point}: {what}");
@@ -159,7 +160,7 @@ async fn case(
     bridge.until_ready(true).await;
     let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);
     assert!(codes.contains(&code), "{case}: {answer:?}");
-    // A running container is not started again.
+    // A container that the failed call has started is not started again.
     let wanted =
         if verb == Verb::Start && code == Code::Ok { Code::FailedPrecondition } else { Code::Ok };
     let again = hurry(PAUSE, STEP, scene.act(verb)).await;
@@ -169,7 +170,8 @@ async fn case(
     format!("{case}: {code:?} after {took:?}")
 }
 
-/// No engine says that a container does not exist and then shows it running, or the other way round.
+/// Whether the fault is impossible: no engine says that a container does not exist and then shows it running,
+/// or the other way round.
 fn contradicts_itself(end_point: &str, what: &str) -> bool {
     let ends = end_point.ends_with("/kill") || end_point.ends_with("/stop");
     (ends && matches!(what, "404" | "409" | "304"))
@@ -177,7 +179,7 @@ fn contradicts_itself(end_point: &str, what: &str) -> bool {
         || (end_point == INSPECT && what == "404")
 }
 
-/// The only waits left are for events that the engine did not send.
+/// The step of the clock. dockbridge only waits for events that the engine does not send.
 const STEP: Duration = Duration::from_millis(500);
 const INSPECT: &str = "GET /containers/*/json";
 
@@ -251,7 +253,8 @@ async fn remove_image_survives_every_fault_of_the_engine() {
     matrix(Verb::RemoveImage, &["DELETE /images/*", "GET /images/*/json"]).await;
 }
 
-/// The rollback of a failed run also fails. The leftovers are shown, and can be removed.
+/// If RunPodSandbox fails and its rollback also fails, dockbridge shows the pod that is left, and kubelet can
+/// remove it.
 #[tokio::test]
 async fn a_run_whose_cleaning_up_fails_is_still_seen() {
     let docker = docker().await;

@@ -9,7 +9,7 @@ use crate::support::bridge::{Bridge, LONG, docker};
 
 const LIMIT: usize = 16 << 20;
 
-/// Paths of all RPCs, from the interface itself.
+/// The gRPC paths of all RPCs, from the compiled CRI.
 fn paths() -> Vec<String> {
     let mut service = "";
     let mut found = Vec::new();
@@ -33,7 +33,7 @@ fn frame(flag: u8, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The answer of an RPC to a body of exactly these bytes.
+/// The answer of an RPC to a request whose message has exactly these bytes.
 async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     let request = http::Request::builder()
         .method("POST")
@@ -58,8 +58,8 @@ async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     tokio::time::timeout(LONG, call).await.expect("an answer in time")
 }
 
-/// Whether the answer is a refusal. An RPC that is not implemented, or that reads nothing, may also give
-/// one of these codes.
+/// Whether `code` is the code of a refused message. An RPC that is not implemented, or that reads nothing,
+/// may also return one of the codes in `also`.
 fn refused(code: Code, also: &[Code]) -> bool {
     matches!(code, Code::InvalidArgument | Code::Unimplemented) || also.contains(&code)
 }
@@ -70,11 +70,11 @@ async fn what_is_no_protobuf_is_an_invalid_argument() {
     let bridge = Bridge::start(&docker).await;
     let messages: [&[u8]; 7] = [
         &[0xff; 64],
-        // Field 0 does not exist.
+        // Field number 0, which does not exist.
         &[0x02, 0x01, 0x41],
-        // A length that exceeds the message.
+        // Field 1 with a length that exceeds the message.
         &[0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x41],
-        // A varint without an end.
+        // Field 1 with a varint that does not end.
         &[0x08, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80],
         // A group that is not closed.
         &[0x0b],
@@ -99,7 +99,7 @@ async fn text_that_is_not_utf8_is_an_invalid_argument() {
     // Field 1 as a string of two bytes that are not UTF-8. If field 1 is a message or a number, these bytes
     // are also invalid.
     let message = [0x0a, 0x02, 0xff, 0xfe];
-    // These have no field 1, so they ignore it.
+    // The request messages of these RPCs have no field 1, so they ignore the invalid field.
     let reads_nothing = [
         "ImageFsInfo",
         "RuntimeConfig",
@@ -107,7 +107,7 @@ async fn text_that_is_not_utf8_is_an_invalid_argument() {
         "ListPodSandboxMetrics",
         "StreamPodSandboxMetrics",
     ];
-    // This one has no field 1 either, and its answer does not end.
+    // GetContainerEvents is skipped: its request has no field 1 either, and its answer does not end.
     let ends = |path: &String| !path.ends_with("/GetContainerEvents");
     for path in paths().into_iter().filter(ends) {
         let blind = reads_nothing.iter().any(|name| path.ends_with(&format!("/{name}")));

@@ -20,7 +20,7 @@ fn code<T>(answer: Result<T, Status>) -> Code {
     }
 }
 
-/// Ids that no object has.
+/// Ids that no pod, container or image has.
 fn strangers() -> Vec<String> {
     let mut ids: Vec<String> = [
         "../../../etc/passwd",
@@ -124,8 +124,8 @@ async fn unknown_ids_are_not_found_and_their_removal_succeeds() {
         let list = ask!(bridge.runtime.list_containers(ListContainersRequest { filter: filter }));
         assert_eq!(list, Code::Ok, "{shown}");
     }
-    // Unknown ids need no request to the engine. Only other tasks list containers at the start, some of
-    // them twice.
+    // dockbridge answers calls with unknown ids without a request to the engine. Only background tasks list
+    // containers at the start, some of them twice.
     let asked = docker.matching("* /containers*").into_iter();
     let asked: Vec<_> = asked.filter(|it| !it.path.ends_with("/containers/json")).collect();
     assert!(asked.is_empty(), "{asked:?}");
@@ -261,7 +261,7 @@ async fn invalid_containers_are_refused_and_leave_nothing() {
     bridge.clear(&docker).await;
 }
 
-/// With engines before API 1.42, dockbridge creates mount sources.
+/// With engines before API 1.42, dockbridge itself creates missing source directories of mounts.
 #[tokio::test]
 async fn a_mount_source_that_cannot_be_created_is_refused() {
     let docker = FakeDockerd::start_speaking(41, 24).await;

@@ -1,4 +1,4 @@
-//! Log directories and mounts on file systems that hang, like a dead NFS server.
+//! Tests with log directories and mounts on file systems that hang, like NFS without its server.
 
 use std::{
     fs,
@@ -28,7 +28,8 @@ use crate::support::{
     fake_dockerd::server::eventually,
 };
 
-/// A file system in user space without a server. Any access blocks until this is dropped.
+/// A FUSE file system without a server process. Any access to the file system blocks until the value is
+/// dropped.
 struct Hung {
     keeper: Child,
     at: PathBuf,
@@ -53,21 +54,22 @@ impl Hung {
 
 impl Drop for Hung {
     fn drop(&mut self) {
-        // Closing the last descriptor ends the file system. Blocked calls then return.
+        // Closing the last descriptor ends the file system, and blocked calls return.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         let _ = Command::new("umount").arg("-l").arg(&self.at).output();
     }
 }
 
-/// Runs a call that needs a hanging path, until after the deadline for paths. The call has a second of real
-/// time to reach that path.
+/// Runs a call that accesses a hanging path, and moves the clock past dockbridge's deadline for paths. Before
+/// the clock moves, the call has a second of real time to reach the path.
 async fn after_the_deadline<T>(call: impl Future<Output = T>) -> T {
     let hurried = hurry(Duration::from_secs(1), Duration::from_secs(20), call);
     timeout(LONG, hurried).await.expect("an answer in time")
 }
 
-/// Each call gets an answer in time, and other pods are not affected.
+/// If a pod's log directory hangs, each call for the pod gets an answer in time, and other pods are not
+/// affected.
 #[tokio::test]
 async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     let docker = docker().await;
@@ -106,7 +108,8 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     bridge.clear(&docker).await;
 }
 
-/// systemd kills a service that has not ended after thirty seconds.
+/// dockbridge must stop although log directories hang, because systemd kills a service that has not ended
+/// after thirty seconds.
 #[tokio::test]
 async fn log_directories_that_hang_do_not_hold_up_the_end() {
     let docker = docker().await;
@@ -135,12 +138,13 @@ async fn log_directories_that_hang_do_not_hold_up_the_end() {
     let began = Instant::now();
     let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    // The folders cannot be removed before this.
+    // While the file systems hang, the temporary directories cannot be removed.
     drop(hung);
     drop(node);
 }
 
-/// Every call would otherwise block one more thread, until no host check can run.
+/// If dockbridge accessed a hanging mount source in every call, each call would block one more thread, until
+/// no check of the host can run.
 #[tokio::test]
 async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone() {
     let docker = docker().await;
@@ -170,7 +174,8 @@ async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone(
     bridge.clear(&docker).await;
 }
 
-/// The create holds the pod's lock.
+/// While CreateContainer reads an archive on a hanging file system, it holds the pod's lock, which
+/// StopPodSandbox also needs.
 #[tokio::test]
 async fn an_archive_that_hangs_does_not_hold_up_the_stop() {
     let docker = docker().await;
@@ -196,7 +201,8 @@ async fn an_archive_that_hangs_does_not_hold_up_the_stop() {
     bridge.clear(&docker).await;
 }
 
-/// Only the relabelling reaches the hanging path below a source, and it holds the pod's lock.
+/// The hanging path is below a mount source, where only SELinux relabelling accesses it, while it holds the
+/// pod's lock.
 #[tokio::test]
 async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     let docker = docker().await;
@@ -218,7 +224,7 @@ async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     wish.mounts.push(cri::Mount { selinux_relabel: true, ..mount(&source) });
     let stopping = async {
         eventually(|| label(&source) != b"probe").await;
-        // Long enough to reach the hanging path.
+        // After this time, the create has reached the hanging path.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let stop = hurry(PAUSE, Duration::from_millis(500), bridge.stop_pod(&sandbox));
         timeout(LONG, stop).await
@@ -247,7 +253,7 @@ fn mount(source: &Path) -> cri::Mount {
     }
 }
 
-/// Less than the shortest deadline for a path.
+/// A time that is shorter than dockbridge's shortest deadline for a path.
 const SOON: Duration = Duration::from_secs(8);
 const MOUNT: &str = "exec 3<>/dev/fuse \
     && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" \

@@ -74,7 +74,7 @@ impl Served {
     }
 }
 
-/// Reads until the other side closes.
+/// Reads until the other side closes the connection.
 async fn until_closed(stream: &mut UnixStream) {
     let mut buffer = [0; 4096];
     let reading = async { while let Ok(1..) = stream.read(&mut buffer).await {} };
@@ -106,7 +106,7 @@ async fn a_client_without_a_pong_is_disconnected() {
     served.end().await;
 }
 
-// Like kubelet between two polls on a quiet node.
+// A client that only sends nothing stays connected, like kubelet between two polls on a quiet node.
 #[tokio::test]
 async fn who_is_only_quiet_stays() {
     let ping_interval = Duration::from_millis(100);

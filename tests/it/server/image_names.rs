@@ -1,4 +1,5 @@
-//! Image names that changed recently and whose event has not arrived yet. In these tests it never arrives.
+//! Tests of image names that have changed while the engine's event about the change has not arrived. In these
+//! tests the event never arrives.
 
 use dockbridge::wire::cri;
 use tonic::Code;

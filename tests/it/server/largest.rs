@@ -1,5 +1,5 @@
-//! The largest pods, containers and images: limits of the request, objects of other programs, and no effect
-//! on anything else.
+//! The largest pods, containers and images: limits of CRI requests, and large objects of other programs. No
+//! large object may affect other objects.
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
@@ -8,12 +8,12 @@ use tonic::Code;
 use super::variables::variable;
 use crate::support::bridge::{Bridge, container, docker, pod};
 
-/// Bytes that need six characters each in JSON.
+/// A text of bytes that need six characters each in JSON.
 fn worst(length: usize) -> String {
     "\u{1}".repeat(length)
 }
 
-/// Kubernetes allows 256 KiB of annotations, and the kernel 128 KiB for a variable.
+/// Kubernetes allows 256 KiB of annotations for a pod, and the kernel 128 KiB for an environment variable.
 #[tokio::test]
 async fn what_kubelet_may_send_is_stored_and_more_is_refused() {
     let docker = docker().await;
@@ -56,7 +56,7 @@ async fn what_kubelet_may_send_is_stored_and_more_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// For example an image with too many volumes.
+/// The inspect of an image can be too large to read, for example if it has too many volumes.
 #[tokio::test]
 async fn an_image_whose_inspect_is_unreadable_can_be_removed() {
     let docker = docker().await;

@@ -10,7 +10,7 @@ use crate::support::{
     clock::{PAUSE, hurry},
 };
 
-/// More than two messages can contain.
+/// The number of images in the list, which is more than two messages of a streaming call contain.
 const MANY: usize = 1200;
 
 #[tokio::test]
@@ -35,7 +35,8 @@ async fn a_long_list_comes_in_portions() {
     }
     assert_eq!(portions, 3);
     assert!(told == listed, "not the same images, or not in the same order");
-    // A client that disconnects in the middle has no effect. A stop does not wait for it.
+    // A client disconnects in the middle of the list. Other clients are not affected, and dockbridge's stop
+    // does not wait for this client.
     let request = cri::StreamImagesRequest::default();
     let mut left = images.stream_images(request).await.unwrap().into_inner();
     left.message().await.unwrap().unwrap();

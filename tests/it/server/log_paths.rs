@@ -1,4 +1,4 @@
-//! Impossible log paths, and those that lead elsewhere.
+//! Tests of log paths at which no file can be created, and of log directories that are links.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -9,7 +9,8 @@ use crate::support::{
     clock::{PAUSE, hurry},
 };
 
-/// Without a log, nobody could find out what the container did.
+/// dockbridge refuses a container without a possible log file, because nobody could find out what the
+/// container did.
 #[tokio::test]
 async fn a_container_with_an_impossible_log_path_is_refused() {
     let docker = docker().await;
@@ -37,7 +38,7 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// A container that mounts `/var/log` can replace any pod's directory.
+/// A container that mounts `/var/log` can replace any pod's log directory with a link.
 #[tokio::test]
 async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     let docker = docker().await;
@@ -56,7 +57,7 @@ async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     other.log_path = "other/0.log".to_owned();
     let refused = bridge.create(&sandbox, &other, &pod).await.unwrap_err();
     assert!(refused.message().contains("symbolic link"), "{refused}");
-    // An existing container runs. Only its log cannot be written.
+    // The existing container can still be started. Only the container's log cannot be written.
     bridge.start_container(&id).await.unwrap();
     docker.world(|world| {
         world.log(&id, "elsewhere\n");

@@ -1,5 +1,5 @@
-//! Logs as kubelet sees them: in CRI format, complete when the end is shown, and rotated without lost or
-//! repeated lines.
+//! Tests container logs as kubelet sees them: in CRI format, complete when dockbridge shows the container's
+//! exit, and rotated without lost or repeated lines.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ impl Scene {
         Self::on(Node::new(), |_| {}).await
     }
 
-    /// With this node. The container is started after `change`.
+    /// Starts a server on this node and a container. `change` changes the container's create request.
     async fn on(node: Node, change: impl FnOnce(&mut Wish)) -> Self {
         let docker = docker().await;
         let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
@@ -60,7 +60,7 @@ impl Scene {
         answer.map(drop).map_err(|refused| refused.code())
     }
 
-    /// The lines of the CRI file.
+    /// The lines of the container's CRI log file.
     fn texts(&self) -> Vec<String> {
         texts(&self.log)
     }
@@ -117,7 +117,8 @@ async fn within(mut holds: impl FnMut() -> bool, log: &Path) {
     }
 }
 
-/// Uses the status, because after a restart the list may show the end before the log is complete.
+/// Waits until the container's status shows the exit. After a restart, ListContainers may show the exit
+/// before the log is complete.
 async fn until_exited(bridge: &Bridge, id: &str) {
     let until = Instant::now() + LONG;
     loop {
@@ -137,7 +138,8 @@ fn numbered(range: std::ops::Range<usize>) -> Vec<String> {
     range.map(|number| format!("line {number}")).collect()
 }
 
-/// Another client renames the container and renames it back. It exists all the time.
+/// Another client renames the container and renames it back. The container exists all the time, so its log
+/// must not be closed.
 #[tokio::test]
 async fn a_log_survives_a_rename_of_its_container() {
     let scene = Scene::new().await;
@@ -192,7 +194,8 @@ async fn an_end_is_shown_when_everything_is_written() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// The path is not a regular file. Nobody waits forever for such a log.
+/// If the log path is not a regular file, the log never becomes complete, and dockbridge shows the
+/// container's exit after a time limit.
 #[tokio::test]
 async fn an_end_is_shown_although_the_log_stands_still() {
     let scene = Scene::new().await;
@@ -272,7 +275,7 @@ async fn a_restart_loses_and_repeats_nothing() {
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
     until_exited(&bridge, &id).await;
     assert_eq!(texts(&log), numbered(0..500));
-    // A complete log is not written again.
+    // After a restart, dockbridge does not write a complete log again.
     let node = bridge.stop().await;
     fs::remove_file(&log).unwrap();
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
@@ -288,7 +291,8 @@ async fn the_engine_rotates_its_own_file() {
         for number in 0..100 {
             scene.write(&format!("line {}", round * 100 + number));
         }
-        // The fake keeps only one old file. Before the next rotation dockbridge must have read this much.
+        // The fake dockerd keeps only one rotated file, so dockbridge must have read this many lines before
+        // the next rotation.
         scene.until((round + usize::from(round % 3 == 0)) * 100).await;
         scene.docker.world(|world| world.rotate_log(&scene.id));
     }
@@ -312,7 +316,7 @@ async fn the_other_format_is_a_link() {
     assert!(fs::symlink_metadata(&scene.log).is_err(), "the link goes with its container");
 }
 
-/// With another log driver, or if Docker's data root is not on this host.
+/// A container has no log file if it has another log driver, or if Docker's data root is not on this host.
 #[tokio::test]
 async fn a_container_without_a_log_file_runs_and_ends_without_a_log() {
     for stated in ["", "/nowhere/at/all-json.log"] {
@@ -326,7 +330,8 @@ async fn a_container_without_a_log_file_runs_and_ends_without_a_log() {
     }
 }
 
-/// Docker's data root is mounted later. The log of an ended container is read after a restart.
+/// Docker's data root is mounted after dockbridge's start. After a restart, dockbridge reads the log of a
+/// container that has ended before.
 #[tokio::test]
 async fn a_log_file_that_appears_later_is_read() {
     for has_ended in [false, true] {
@@ -350,7 +355,7 @@ async fn a_log_file_that_appears_later_is_read() {
     }
 }
 
-/// If kubelet finds no log, it requests a new one.
+/// If kubelet finds no log file, it calls ReopenContainerLog, and dockbridge creates the missing directory.
 #[tokio::test]
 async fn a_vanished_directory_is_made_again() {
     let scene = Scene::new().await;
@@ -363,7 +368,8 @@ async fn a_vanished_directory_is_made_again() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// kubelet removes the log of an ended container before it removes the container.
+/// kubelet removes the log of an ended container before it removes the container, so dockbridge must not
+/// create this log again.
 #[tokio::test]
 async fn a_removed_log_is_not_made_again() {
     let scene = Scene::new().await;
@@ -378,7 +384,7 @@ async fn a_removed_log_is_not_made_again() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// The log directory is on its own file system, which is full.
+/// The log directory is on another, small file system, which is full.
 #[tokio::test]
 async fn a_full_disk_delays_a_log_and_loses_nothing() {
     let node = Node::new();
@@ -401,7 +407,7 @@ async fn a_full_disk_delays_a_log_and_loses_nothing() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// A small file system, unmounted when dropped.
+/// A small file system, which is unmounted when the value is dropped.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -414,7 +420,7 @@ impl Disk {
         done.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
     }
 
-    /// Uses all free space. Returns the file whose removal frees it.
+    /// Writes a file that uses all free space of the file system, and returns the file's path.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("ballast");
         let mut file = fs::File::create(&path).unwrap();

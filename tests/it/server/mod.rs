@@ -1,5 +1,5 @@
-//! The whole server with its socket and the fake dockerd: bad input, every failure of the engine and of
-//! plugins, callers that give up, and an engine that stops and starts.
+//! Tests the whole dockbridge server through its socket, with the fake dockerd: bad input, every failure of
+//! the engine and of plugins, callers that give up, and an engine that stops and starts.
 
 #![allow(
     clippy::needless_update,

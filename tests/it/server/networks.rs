@@ -1,5 +1,5 @@
-//! Plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL. The pod's error has the
-//! reason, and at the end no namespace, address or file is left.
+//! Tests with CNI plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL. The error
+//! of the CRI call has the reason, and at the end no network namespace, address or file is left.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ use crate::support::{
     },
 };
 
-/// A thread in its own network namespace, used as the process of every pod.
+/// A thread in its own network namespace. The fake engine reports this thread as the process of every pod.
 pub(super) struct Resident {
     pub(super) tid: u32,
     _leave: mpsc::Sender<()>,
@@ -56,14 +56,14 @@ impl Resident {
     }
 }
 
-/// An engine whose pods use a separate namespace, and a server with CNI.
+/// An engine whose pods use the network namespace of a [`Resident`], and a dockbridge with CNI.
 pub(super) async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
     let (resident, docker, node) = set().await?;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     Some((resident, docker, bridge))
 }
 
-/// The same, with the timeouts of [`Bridge::start_timed`].
+/// Like [`stage`], with the timeouts of [`Bridge::start_timed`].
 async fn timed_stage() -> Option<(Resident, FakeDockerd, Bridge)> {
     let (resident, docker, node) = set().await?;
     let bridge = Bridge::start_timed(node, &docker, NetworkMode::Cni).await;
@@ -95,7 +95,7 @@ async fn past_hangs<T>(bridge: &Bridge, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// A plugin that keeps one file for each address it assigned.
+/// Installs a CNI plugin that keeps one file for each address that it assigned.
 pub(super) fn script(node: &Node, add: &str, del: &str) {
     let (leases, hangs) = (node.path("host"), node.path("hangs"));
     let (leases, hangs) = (leases.display(), hangs.display());
@@ -124,7 +124,7 @@ pub(super) fn leases(bridge: &Bridge) -> usize {
 pub(super) const ANSWER: &str =
     r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
 
-/// Every way in which a command can fail.
+/// Shell scripts for every way in which a CNI plugin can fail.
 fn faults() -> Vec<(&'static str, &'static str)> {
     vec![
         ("exit 1", "exit 1"),
@@ -140,7 +140,8 @@ fn faults() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Output that is too large violates the protocol, like an engine that answers garbage.
+/// Whether `code` is right for the plugin failure `what`. Output that is too large violates the protocol,
+/// like an engine that answers garbage.
 fn told(code: Code, what: &str) -> bool {
     code != Code::Ok && (code != Code::Internal || what.starts_with("huge"))
 }
@@ -218,7 +219,8 @@ async fn every_failure_of_del_is_reported_and_retried() {
     }
 }
 
-/// As after a reboot of the node, when the plugin's agent starts later than dockbridge.
+/// After a reboot of the node, the pod's namespace is gone, and a plugin whose agent starts later than
+/// dockbridge fails at first.
 #[tokio::test]
 async fn a_del_that_fails_without_the_namespace_is_repeated_until_it_succeeds() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -232,7 +234,8 @@ async fn a_del_that_fails_without_the_namespace_is_repeated_until_it_succeeds() 
     bridge.assert_clean(&docker).await;
 }
 
-/// A plugin waits minutes for its agent. The same DEL does not run twice. Work for other pods continues.
+/// A plugin waits for its agent for minutes. dockbridge does not run the same DEL twice at the same time, and
+/// its work for other pods continues.
 #[tokio::test]
 async fn a_repeated_del_that_hangs_runs_once_and_delays_nothing() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -259,7 +262,7 @@ async fn a_repeated_del_that_hangs_runs_once_and_delays_nothing() {
     bridge.clear(&docker).await;
 }
 
-/// Removes a pod whose namespace is gone. DEL does this and fails.
+/// Removes a pod whose namespace is gone: the plugin's DEL removes the namespace and fails.
 async fn lose_a_pod(docker: &FakeDockerd, bridge: &Bridge, del: &str) {
     let id = bridge.run(&pod("lost")).await.unwrap();
     docker.world(|world| world.exit(&id, 0));
@@ -338,8 +341,8 @@ async fn every_step_of_a_run_that_fails_takes_back_the_others() {
     }
 }
 
-/// While the engine starts a container, it answers no inspect of it. So everything that the start needs must
-/// be known before.
+/// While the engine starts a container, it answers no inspect of this container. So dockbridge must know
+/// everything that it needs for a start before the start.
 #[tokio::test]
 async fn a_pause_without_an_inspect_is_not_started() {
     let Some((_resident, docker, bridge)) = timed_stage().await else { return };
@@ -416,7 +419,8 @@ async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
     assert_eq!(leases(&bridge), 0);
 }
 
-/// First the engine reports it, then only the kernel knows it.
+/// In the first case the engine reports that the pod's process has ended, in the second case only the kernel
+/// knows it.
 #[tokio::test]
 async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() {
     for engine_knows in [true, false] {
@@ -445,13 +449,14 @@ async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() 
     }
 }
 
-/// Its ADD would run at the same time as the next server's DEL, and assign an address that nobody releases.
+/// The ADD of a killed dockbridge would run at the same time as the DEL of the next dockbridge, and assign an
+/// address that nobody releases.
 #[tokio::test]
 async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
     let node = bridge.stop().await;
     let begun = node.path("begun");
-    // Runs another program, as Multus does.
+    // This plugin runs another program, as Multus does.
     let slow = format!("echo $$ > {}; sh -c 'sleep 600; echo'", begun.display());
     script(&node, &slow, "");
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_dockbridge"));
@@ -482,7 +487,7 @@ async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
         let all = processes.all().unwrap();
         all.iter().filter(|one| one.is_alive && one.group == group).count()
     };
-    // Any dockbridge that starts on this machine ends it, even one of another test.
+    // Any dockbridge that starts on this machine ends the leftover plugin, even a dockbridge of another test.
     well(&node);
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(lives(), 0);

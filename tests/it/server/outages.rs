@@ -1,4 +1,4 @@
-//! An engine that is missing, stops, returns as another one, sends garbage or freezes.
+//! Tests with an engine that is missing, stops, is replaced by another engine, sends garbage or freezes.
 
 use std::{process::Stdio, time::Duration};
 
@@ -29,7 +29,7 @@ async fn calls_are_unavailable_while_docker_is_down_at_the_start() {
     let error = hurry(PAUSE, step, bridge.run(&config)).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("docker.sock"), "{error:?}");
-    // An empty list would look like the truth, so it must be an error.
+    // ListPodSandbox must fail, because kubelet would believe an empty list.
     let listed = hurry(PAUSE, step, bridge.pods()).await;
     assert_eq!(listed.unwrap_err().code(), Code::Unavailable);
     docker.start_again(45, 24);
@@ -38,7 +38,7 @@ async fn calls_are_unavailable_while_docker_is_down_at_the_start() {
     bridge.clear(&docker).await;
 }
 
-/// Docker has listed everything, and an inspect hangs for which the recovery waits.
+/// Docker has listed everything, and dockbridge's recovery waits for an inspect that hangs.
 #[tokio::test]
 async fn a_slow_recovery_is_not_reported_as_a_docker_that_does_not_answer() {
     let docker = docker().await;
@@ -110,7 +110,8 @@ async fn an_engine_that_is_too_old_or_too_new_is_reported() {
     }
 }
 
-/// Docker's image store is switched while the pod runs, and switched back. Its containers look removed.
+/// Docker's image store is switched while a pod runs, and later switched back. With the other image store,
+/// the engine does not list the pod's containers.
 #[tokio::test]
 async fn a_switched_image_store_is_named() {
     let docker = docker().await;
@@ -251,7 +252,8 @@ async fn a_call_under_way_is_finished_when_dockbridge_stops() {
     bridge.clear(&docker).await;
 }
 
-/// As at a SIGTERM. The engine has created the container of a second pod, and does not answer.
+/// dockbridge stops, as at a SIGTERM, while the frozen engine has created the container of a second pod and
+/// does not answer.
 #[tokio::test]
 async fn a_frozen_engine_does_not_hold_up_the_end_and_nothing_is_lost() {
     let docker = docker().await;
@@ -270,9 +272,11 @@ async fn a_frozen_engine_does_not_hold_up_the_end_and_nothing_is_lost() {
     let wish = cri::StopContainerRequest { container_id: id.clone(), timeout: 100 };
     let stop = tokio::spawn(async move { runtime.stop_container(wish).await });
     eventually(|| docker.count(&format!("POST /containers/{id}/stop")) == 1).await;
-    // Moves the clock by twenty seconds. All time limits of calls are longer.
+    // The stop must end within twenty seconds of the test's clock. All time limits of engine calls are longer
+    // than this.
     let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
-    // Without the end of a process, the connections of its clients stay open.
+    // The client's call must be aborted: this test's process does not end with the server, so the call's
+    // connection stays open.
     run.abort();
     stop.abort();
     docker.clear_faults();

@@ -18,7 +18,8 @@ use crate::support::{
     nri_plugin::{Plugin, Reply, Told},
 };
 
-/// While one plugin is asked, another one connects, and a container and a pod are created and removed.
+/// While dockbridge waits for the answer of one plugin, another plugin connects, a pod is created, and a
+/// container is removed.
 #[tokio::test]
 async fn a_plugin_that_connects_is_told_what_the_others_know() {
     let docker = docker().await;
@@ -41,7 +42,7 @@ async fn a_plugin_that_connects_is_told_what_the_others_know() {
         second.until("Configure").await;
         let late = pod("late");
         let (late, ()) = tokio::join!(bridge.run(&late), async {
-            // dockbridge is about to ask about the pod, and a container is gone.
+            // dockbridge is about to ask the plugins about the pod, and the engine has removed a container.
             eventually(|| docker.count("POST /containers/*/start") == 2).await;
             docker.world(|world| world.remove(&lost));
             while bridge.containers().await.unwrap().len() > 1 {
@@ -96,7 +97,8 @@ async fn what_a_plugin_refused_is_not_told_to_the_next() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
     let id = bridge.run(&pod("p")).await.unwrap();
-    // Its image has already been read, which creates and removes a container.
+    // dockbridge reads the image's files for this container. Later creates do not read the image again, so no
+    // other container is removed.
     bridge.create(&id, &container("other"), &pod("p")).await.unwrap();
     let guard = Plugin::guard(&socket, "CreateContainer").await;
     docker.inject(Rule::new("DELETE /containers/*", Fault::Status(500, "busy".to_owned())));
@@ -112,7 +114,7 @@ async fn what_a_plugin_refused_is_not_told_to_the_next() {
     assert_eq!(guard.methods().iter().filter(|told| *told == "RemoveContainer").count(), 3);
 }
 
-/// The engine answered with an error, but started the container.
+/// The engine answers a start with an error, but starts the container later.
 #[tokio::test]
 async fn a_start_that_comes_true_later_is_told() {
     let docker = docker().await;
@@ -133,7 +135,7 @@ async fn a_start_that_failed_may_be_repeated() {
     let failed = Fault::Status(500, "no such program".to_owned());
     docker.inject(Rule::new("POST /containers/*/start", failed).times(1));
     bridge.start_container(&main).await.unwrap_err();
-    // Its end may already have been reported.
+    // The plugin may already have got a StopContainer for the failed start.
     bridge.stop_container(&main, 0).await.unwrap();
     bridge.start_container(&main).await.unwrap();
     bridge.stop_container(&main, 0).await.unwrap();
@@ -152,7 +154,7 @@ async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
         eventually(|| docker.count("POST /containers/*/start") == 2).await;
         let inspects = docker.count("GET /containers/*/json");
         let goes_on = async {
-            // The stop asks the engine whether the container runs.
+            // StopContainer asks the engine whether the container runs.
             eventually(|| docker.count("GET /containers/*/json") > inspects).await;
             settle().await;
             held.cancel();
@@ -165,7 +167,7 @@ async fn a_stop_beside_a_start_is_told_by_how_that_goes() {
     bridge.clear(&docker).await;
 }
 
-/// It still exists, but no plugin has accepted it.
+/// The refused pod still exists, but no plugin has accepted it.
 #[tokio::test]
 async fn a_refused_pod_that_could_not_be_removed_is_asked_about_again() {
     let docker = docker().await;

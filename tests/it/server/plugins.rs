@@ -1,5 +1,5 @@
-//! NRI plugins: the events that they get and their order, what they refuse and change, and what happens to
-//! plugins that fail.
+//! Tests of NRI plugins: the events that plugins get and their order, pods and containers that plugins refuse
+//! or change, and plugins that fail.
 
 use std::{
     fs,
@@ -29,12 +29,13 @@ use crate::support::{
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
-/// A server with NRI.
+/// A dockbridge server with NRI.
 pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, PathBuf) {
     start_within(docker, required, LONG).await
 }
 
-/// The same with a container in a pod, the ids of both, and a plugin that got their events.
+/// A server with NRI, a plugin, and a pod with a container whose events the plugin got. Returns also the ids
+/// of pod and container.
 pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [String; 2]) {
     let (bridge, socket) = start(docker, &[]).await;
     let plugin = Plugin::logger(&socket).await;
@@ -43,7 +44,7 @@ pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [St
     (bridge, plugin, [id, main])
 }
 
-/// The same. Plugins must answer within this time.
+/// A server with NRI whose plugins must answer within this time.
 pub(super) async fn start_within(
     docker: &FakeDockerd,
     required: &[&str],
@@ -55,7 +56,7 @@ pub(super) async fn start_within(
     (Bridge::start_on(node, docker, NetworkMode::Docker).await, socket)
 }
 
-/// NRI settings below the directory of a node.
+/// NRI settings whose paths are below the directory of a node.
 pub(super) fn settings(node: &Node, required: &[&str], request_timeout: Duration) -> NriSettings {
     NriSettings {
         enabled: true,
@@ -128,7 +129,8 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
     bridge.clear(&docker).await;
 }
 
-/// If dockbridge is killed there, the next one must not show the pod as ready.
+/// If dockbridge is killed while it releases the network of a refused pod, the restarted dockbridge must not
+/// show the pod as ready.
 #[tokio::test]
 async fn a_refused_pod_is_not_connected_on_disk_while_its_network_is_released() {
     let Some(resident) = Resident::new() else { return };
@@ -283,7 +285,8 @@ fn of_shares(shares: u64) -> nri::ContainerAdjustment {
     nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
 }
 
-/// The error of a container that these plugins refuse. Nothing of it is left.
+/// Creates a container that these plugins refuse, and checks that nothing of the container is left, and
+/// returns the error.
 pub(super) async fn refused(
     plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>,
 ) -> String {

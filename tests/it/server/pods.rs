@@ -1,4 +1,5 @@
-//! Pods with concurrent calls, changes by other clients of the engine, and deleted directories.
+//! Tests of pods with concurrent calls, with changes by other clients of the engine, and with deleted
+//! directories.
 
 use std::{
     fs,
@@ -26,8 +27,8 @@ use crate::support::{
     },
 };
 
-/// `docker rename` changes only the name, also for a dockbridge that starts later. A copy started by hand
-/// has the same labels, and does not belong to the pod.
+/// A container still belongs to its pod after `docker rename`, also for a dockbridge that starts later. A
+/// copy that was started by hand has the same labels, but does not belong to the pod.
 #[tokio::test]
 async fn a_pod_is_its_containers_whatever_their_names() {
     let docker = docker().await;
@@ -41,7 +42,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
         let [pause, made] = [&sandbox, &id].map(|id| world.container(id).unwrap().clone());
         world.rename(&id, "quirky_hopper");
         world.rename(&sandbox, "loving_curie");
-        // As with `docker commit` and `docker run`.
+        // These copies have the labels of the original containers, as after `docker commit` and `docker run`.
         let copy = |of: &Container, host: Value| {
             json!({ "Image": of.body["Image"], "Labels": of.labels, "HostConfig": host })
         };
@@ -53,7 +54,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
             world.add_container(&pause.name, copy(&pause, json!({ "CpuShares": 2 }))),
         ]
     });
-    // Each one is inspected because of its event.
+    // dockbridge inspects each of the containers because of its event.
     eventually(|| docker.count("GET /containers/*/json") >= before + 5).await;
     shows_only(&bridge, &sandbox, &id).await;
     let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Docker).await;
@@ -67,7 +68,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
 }
 
 /// A dockbridge that has just started waits for the inspects of renamed containers. Otherwise kubelet would
-/// see a pod without a process and without its container, and replace both.
+/// see a pod without a process and without its container, and create both again.
 #[tokio::test]
 async fn the_first_list_has_what_was_renamed() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -113,7 +114,8 @@ async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
     }
 }
 
-/// From an image committed from a pause container, with the name of the removed pod.
+/// This container was run by hand with the name of a removed pod, from an image that was committed from the
+/// pod's pause container.
 #[tokio::test]
 async fn a_pause_run_by_hand_is_not_adopted() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -129,7 +131,8 @@ async fn a_pause_run_by_hand_is_not_adopted() {
         copy
     });
     let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Cni).await;
-    // In the list it has the pod's labels and name. An inspect decides.
+    // In the engine's list, the container has the pod's labels and name. Only the inspect shows that it is
+    // not the pod's pause container.
     let until = Instant::now() + LONG;
     while !bridge.pods().await.unwrap().is_empty() {
         assert!(Instant::now() < until, "it is still shown");
@@ -163,7 +166,7 @@ async fn a_stop_waits_until_a_failed_run_is_cleared_away() {
         let id = docker.world(|world| world.containers[0].id.clone());
         let stop = bridge.stop_pod(&id);
         tokio::pin!(stop);
-        // Long enough to be waiting for the pod.
+        // After this time, the stop waits for the pod's lock.
         let waits = tokio::time::timeout(Duration::from_millis(300), &mut stop).await;
         assert!(waits.is_err(), "the pod is being made");
         fs::write(at("go"), "").unwrap();
@@ -203,7 +206,7 @@ async fn status(bridge: &Bridge, id: &str) -> (cri::PodSandboxStatus, u64) {
     (answer.status.unwrap(), info["pid"].as_u64().unwrap())
 }
 
-/// The process of a pod ends and starts again, as with `docker restart`.
+/// Ends the process of a pod and starts it again, as `docker restart` does.
 fn restart(docker: &FakeDockerd, id: &str, pid: u32) {
     docker.world(|world| {
         world.exit(id, 0);
@@ -234,7 +237,8 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     let shown = told(&bridge).await;
     assert_eq!(shown.state(), State::SandboxNotready);
     assert_eq!(shown.network.unwrap().ip, "");
-    // Also not after a restart of dockbridge, which must keep the namespace for DEL.
+    // The pod does not become ready after a restart of dockbridge either, which must keep the namespace for
+    // the DEL.
     let node = bridge.stop().await;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(told(&bridge).await.state(), State::SandboxNotready);
@@ -261,7 +265,7 @@ async fn events_of_a_new_pod_show_it_ready() {
         let shown = cri::PodSandboxStatus::decode(event.pod_sandbox_status).unwrap();
         assert_eq!(shown.state(), State::SandboxReady, "{kind}");
     }
-    // A pod that was never ready causes no events.
+    // If the plugin's ADD fails, the pod was never ready, and causes no events.
     script(bridge.node(), "sleep 0.3; exit 1", "");
     bridge.run(&pod("q")).await.unwrap_err();
     bridge.stop_pod(&id).await.unwrap();
@@ -285,7 +289,7 @@ async fn checkpoints_whose_directory_was_deleted_are_written_again() {
     fs::remove_dir_all(&directory).unwrap();
     bridge.stop_pod(&first).await.unwrap();
     bridge.remove_pod(&first).await.unwrap();
-    // A deletion just before the end is also repaired.
+    // The directory is also created again if it is deleted just before the container ends.
     fs::remove_dir_all(&directory).unwrap();
     let node = bridge.stop().await;
     assert!(directory.join(format!("{second}.json")).exists());
@@ -301,13 +305,14 @@ async fn what_is_kept_of_a_stopped_pod_goes_with_its_container() {
     bridge.stop_pod(&id).await.unwrap();
     let file = bridge.node().path(&format!("state/sandboxes/{id}.json"));
     assert!(file.exists());
-    // As the engine does late, after a killed dockbridge had requested it.
+    // The engine removes the container late, because a dockbridge that was then killed had requested it.
     docker.world(|world| world.remove(&id));
     eventually(|| !file.exists()).await;
     bridge.clear(&docker).await;
 }
 
-/// kubelet uses the containers in an event until the next event.
+/// kubelet uses the container statuses in an event until the next event, so an event must have the same
+/// statuses as a status call.
 #[tokio::test]
 async fn events_tell_of_containers_what_a_status_does() {
     let docker = docker().await;
@@ -339,7 +344,7 @@ async fn events_tell_of_containers_what_a_status_does() {
     bridge.clear(&docker).await;
 }
 
-/// A folder that takes long to relabel. None if its files cannot have labels.
+/// A directory that takes long to relabel; none if its files cannot have SELinux labels.
 fn volume(node: &Node) -> Option<PathBuf> {
     let volume = node.path("volume");
     fs::create_dir(&volume).unwrap();
@@ -376,7 +381,7 @@ async fn a_volume_that_takes_long_to_relabel_does_not_hold_up_the_stop() {
     });
     docker.forget_requests();
     let stopping = async {
-        // The first inspect is for the record, the second one for the label.
+        // The store makes the first inspect, and CreateContainer makes the second one for the SELinux label.
         eventually(|| docker.count("GET /containers/*/json") >= 2).await;
         bridge.stop_pod(&sandbox).await
     };

@@ -1,4 +1,5 @@
-//! Random requests: each is answered with a code that blames the right side, and leaves nothing.
+//! Sends random CRI requests: dockbridge answers each with an error code of invalid requests or with success,
+//! and no request leaves an object.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ fn number() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// An enum's number, known or not.
+/// A number for a field of an enum type, which may be unknown.
 fn choice() -> impl Strategy<Value = i32> {
     prop_oneof![3 => 0..4i32, 1 => any::<i32>()]
 }
@@ -54,7 +55,7 @@ fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
     btree_map(word(), word(), 0..4)
 }
 
-/// Paths at which nothing can be created, because creating mount sources is part of the interface.
+/// Paths at which no file can be created, because dockbridge would create missing mount sources.
 fn path() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("/proc".to_owned()),
@@ -260,7 +261,7 @@ fn containers() -> impl Strategy<Value = cri::ContainerConfig> {
         )
 }
 
-/// Codes that blame the request.
+/// Whether the code is right for an invalid request.
 fn fair(code: Code) -> bool {
     matches!(
         code,
@@ -279,7 +280,8 @@ fn judge<T>(what: &str, answer: &Result<T, Status>) {
     }
 }
 
-/// Runs work that needs more stack than a test thread has, such as deep strategies in a debug build.
+/// Runs work on a thread with a large stack, because proptest's nested strategies in a debug build need more
+/// stack than a test thread has.
 fn deep(work: fn()) {
     std::thread::Builder::new().stack_size(64 << 20).spawn(work).unwrap().join().unwrap();
 }
@@ -302,7 +304,7 @@ fn each<S: Strategy>(
         runtime.block_on(ask(&bridge, &docker, value));
         Ok(())
     });
-    // Dropped inside the runtime of its tasks.
+    // The server must be dropped inside the async runtime of its tasks.
     runtime.block_on(async { drop(bridge) });
     outcome.unwrap();
 }

@@ -1,5 +1,5 @@
-//! Settings that change while dockbridge runs: however a reload is requested, all or none are applied, and no call is
-//! affected.
+//! Tests of settings that change while dockbridge runs: for each way to request a reload, dockbridge applies
+//! all changed settings or none, and no CRI call is affected.
 
 use std::{
     fs,
@@ -34,12 +34,12 @@ use crate::support::{
     subscribers::{recording, share},
 };
 
-/// A server with settings in a file. `more` are further lines of the file.
+/// A server with its settings in a file. `more` are further lines of the settings file.
 async fn start(node: Node, docker: &FakeDockerd, network: &str, more: &str) -> Bridge {
     start_in(Environment::default(), node, docker, (network, more)).await
 }
 
-/// A server that logs warnings, with what changes that.
+/// A server that logs warnings, and the control that changes its log level.
 async fn start_logging(docker: &FakeDockerd, more: &str) -> (Bridge, LogControl) {
     let log = LogControl::new(LevelFilter::WARN);
     let environment = Environment { log: log.clone(), ..Environment::default() };
@@ -85,7 +85,7 @@ fn write(node: &Node, docker: &FakeDockerd, network: &str, more: &str) {
 }
 
 impl Bridge {
-    /// Writes the file again with `more`.
+    /// Writes the settings file again, with the further lines `more`.
     fn edit(&self, docker: &FakeDockerd, more: &str) {
         write(self.node(), docker, "docker", more);
     }
@@ -101,7 +101,7 @@ impl Bridge {
         (status(&answer), body(&answer))
     }
 
-    /// How often settings were applied, and how often they were refused.
+    /// How many reloads were applied, and how many were refused.
     async fn reloads(&self) -> [f64; 2] {
         let text = body(&ask(self, "GET", "/metrics").await);
         let series = |result| format!("dockbridge_config_reloads_total{{result=\"{result}\"}}");
@@ -120,7 +120,7 @@ impl Bridge {
         serde_json::from_str(&status.unwrap().into_inner().info["config"]).unwrap()
     }
 
-    /// Runs the program as an operator does.
+    /// Runs a command of the program `dockbridge`, like an operator.
     async fn command(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dockbridge"));
         command.args(words).arg("--config").arg(file(self.node()));
@@ -195,7 +195,8 @@ async fn an_error_changes_nothing_and_is_named_with_its_place() {
     bridge.clear(&docker).await;
 }
 
-/// As with systemd, which reads EnvironmentFile again.
+/// At `systemctl reload`, systemd reads `EnvironmentFile=` again, and the reload command passes the new
+/// variables on.
 #[tokio::test]
 async fn the_environment_can_be_replaced() {
     let docker = docker().await;
@@ -329,7 +330,7 @@ async fn spans_go_to_the_collector_that_is_set() {
     assert!(!late.contains(&"Status".to_owned()), "{late:?}");
 }
 
-/// Sends a signal to the process.
+/// Sends SIGHUP to this test's process.
 #[tokio::test]
 async fn a_hangup_reloads() {
     let (docker, node) = (docker().await, Node::new());

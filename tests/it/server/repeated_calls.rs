@@ -1,4 +1,4 @@
-//! Callers that cancel, repeat, overtake one another, or call all at once.
+//! Tests with clients that cancel or repeat calls, overtake one another, or call all at once.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,15 @@ use crate::support::{
     fake_dockerd::fault::{Fault, Rule},
 };
 
-/// A request whose caller gives up soon.
+/// A request with a short deadline.
 fn hasty<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(Duration::from_millis(50));
     request
 }
 
-/// Cancels `held` when the repeated call has most likely joined the running one.
+/// Waits until the repeated call has most likely joined the running call, and then cancels `held`, so that
+/// the engine answers.
 pub(super) async fn let_go(held: &CancellationToken) {
     tokio::time::sleep(Duration::from_millis(100)).await;
     held.cancel();
@@ -59,8 +60,8 @@ async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
     bridge.clear(&docker).await;
 }
 
-/// `docker rename` can give an object the name that another pod's object will have. Nothing is removed and
-/// no call is refused because of a name.
+/// `docker rename` can give a container the name that a container of another pod will have. dockbridge
+/// removes no container and refuses no call because of a name.
 #[tokio::test]
 async fn a_name_is_not_taken_from_an_object_of_another_pod() {
     let docker = docker().await;
@@ -151,7 +152,7 @@ async fn a_later_stop_with_less_patience_wins() {
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    // Once some time after the first call, once immediately.
+    // The second call comes some time after the first call in one case, and at the same time in the other.
     for (name, delay) in [("after", Some(Duration::from_millis(300))), ("with", None)] {
         let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
         bridge.start_container(&id).await.unwrap();
@@ -200,8 +201,8 @@ async fn a_stop_whose_answer_is_lost_is_not_sent_again() {
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    // In one case the container has already ended. In the other the engine never received the stop, so the
-    // grace period expires.
+    // In the first case, only the engine's answer is lost, so the container has already ended. In the second
+    // case, the engine never received the stop, so the grace period expires.
     for (name, fault) in [("ended", Fault::LostAnswer), ("unseen", Fault::Reset)] {
         let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
         bridge.start_container(&id).await.unwrap();

@@ -1,5 +1,5 @@
-//! RestorePod with the fake dockerd: the checkpoint must be allowed and fit the request, and a failure leaves nothing. Whether
-//! the processes run on is tested by `tests/stories/pod_checkpoints.rs`.
+//! Tests RestorePod with the fake dockerd: the checkpoint must be allowed and match the request, and a
+//! failure leaves no pod or file. `tests/stories/pod_checkpoints.rs` tests that restored processes continue.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::support::{
     },
 };
 
-/// A server, and the checkpoint of a pod with two containers.
+/// A server, and the checkpoint of a pod with two containers as files.
 struct Scene {
     docker: FakeDockerd,
     bridge: Bridge,
@@ -83,7 +83,7 @@ impl Scene {
         Ok(self.bridge.runtime.clone().restore_pod(request).await?.into_inner())
     }
 
-    /// Is refused with this code and text, and leaves no pod.
+    /// Checks that dockbridge refuses `request` with this code and text, and that no pod is left.
     async fn refuses(&self, request: cri::RestorePodRequest, code: Code, text: &str) {
         let refused = self.restore(request).await.unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");
@@ -188,7 +188,8 @@ async fn it_needs_our_runtime_and_the_setting() {
     scene.refuses(scene.request(), unmet, "dockbridge setup").await;
 }
 
-/// The request was compared with the archive at the create.
+/// At the create, dockbridge compared the request with the archive, so the archive must not change before the
+/// start.
 #[tokio::test]
 async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
     let scene = Scene::start().await;
@@ -202,7 +203,8 @@ async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// The runtime ends a restore that hangs and says what CRIU did last, so the server waits longer than the runtime.
+/// `dockbridge-runtime` kills a restore that hangs and reports what CRIU did last, so dockbridge waits longer
+/// for a restore than `dockbridge-runtime`.
 #[tokio::test]
 async fn a_restore_has_more_time_than_other_starts() {
     let scene = Scene::start().await;
@@ -219,7 +221,7 @@ async fn a_restore_has_more_time_than_other_starts() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// A pod that was there before the call, and its containers, stay.
+/// If RestorePod fails, it does not remove a pod that existed before the call, or its containers.
 #[tokio::test]
 async fn a_failure_takes_back_only_what_the_call_has_made() {
     let scene = Scene::start().await;
@@ -235,7 +237,8 @@ async fn a_failure_takes_back_only_what_the_call_has_made() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// A call for the same pod may come while the first one still works. It gets a pod that stays.
+/// While RestorePod still runs, another call for the same pod may arrive. The second call gets the pod, so
+/// the failed RestorePod must not remove it.
 #[tokio::test]
 async fn a_failure_does_not_take_the_pod_of_another_call() {
     let scene = Scene::start().await;
@@ -260,7 +263,8 @@ async fn a_failure_does_not_take_the_container_of_another_call() {
     fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
     let held = CancellationToken::new();
     let create = "POST /containers/create";
-    // Holds the third create, of `a`. Before it come the pod and the container that reads the image.
+    // The engine holds the third create, which is the container `a`. The first two creates are the pause
+    // container and the container that reads the image.
     scene.docker.inject(Rule::new(create, Fault::Held(held.clone())).after(2).times(1));
     let config = pod("later");
     let other = async {

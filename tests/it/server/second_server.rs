@@ -1,4 +1,4 @@
-//! One server for one engine: a second one names the first, and does nothing.
+//! Tests that only one dockbridge serves an engine: a second one exits with an error that names the first.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -25,11 +25,11 @@ use crate::support::{
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
-/// A server that may be refused at any time.
+/// A second dockbridge, which may exit with an error at any time.
 struct Second {
     settings: Settings,
     served: JoinHandle<Result<(), AppError>>,
-    // Dropping it stops the server.
+    // If this sender is dropped, the server stops.
     _stop: oneshot::Sender<()>,
 }
 
@@ -60,7 +60,7 @@ impl Second {
     }
 }
 
-/// Checks that the refusal names the engine and its server.
+/// Checks that the error names the engine and the dockbridge that serves it.
 fn assert_told(refused: &AppError, first: &Bridge, engine: &FakeDockerd) {
     let AppError::EngineInUse { id, holder, .. } = refused else { panic!("{}", chain(refused)) };
     let socket = Some(first.node().path("cri.sock"));
@@ -75,7 +75,7 @@ fn id_of(engine: &FakeDockerd) -> String {
     engine.world(|world| world.info["ID"].as_str().unwrap().to_owned())
 }
 
-/// From now on, `engine` looks like the engine `other`.
+/// From now on, the fake engine `engine` has the id and data directory of `other`.
 fn become_engine(engine: &FakeDockerd, other: &FakeDockerd) {
     let (id, root) =
         other.world(|world| (world.info["ID"].clone(), world.info["DockerRootDir"].clone()));
@@ -85,7 +85,7 @@ fn become_engine(engine: &FakeDockerd, other: &FakeDockerd) {
     });
 }
 
-/// All changing requests.
+/// All requests that change something in the engine.
 fn changes(engine: &FakeDockerd) -> Vec<String> {
     let calls = engine.requests().into_iter().map(|request| request.call());
     calls.filter(|call| !call.starts_with("GET ") && !call.starts_with("HEAD ")).collect()
@@ -205,7 +205,7 @@ async fn an_engine_that_turns_out_to_be_another_one_refuses_too() {
     let mut second = Second::start(&settings, &one);
     let mut client = second.client().await;
     until_listed(&mut client).await;
-    // Objects of the previous engine are kept, because it may come back.
+    // dockbridge keeps the files of the previous engine's pods, because that engine may come back.
     let before = docker().await;
     become_engine(&before, &other);
     other.stop().await;
@@ -225,7 +225,7 @@ async fn an_engine_that_turns_out_to_be_another_one_refuses_too() {
     assert!(first.serves() && first.ready().await.unwrap());
 }
 
-/// The socket may lead to another engine while the event stream of the previous one is still open.
+/// The engine socket may belong to another engine while the previous engine's event stream is still open.
 #[tokio::test]
 async fn another_engine_is_noticed_without_a_loss_of_the_stream() {
     let (one, other) = (docker().await, docker().await);
@@ -292,5 +292,5 @@ async fn until_listed(client: &mut RuntimeServiceClient<Channel>) {
     timeout(LONG, listing).await.expect("it knows its engine");
 }
 
-/// One step of the clock while a server waits for a lock or its callers wait for an engine.
+/// One step of the clock while a dockbridge waits for a lock or its clients wait for an engine.
 const STEP: Duration = Duration::from_millis(200);

@@ -1,5 +1,5 @@
-//! Statistics without calls to the engine. The containers here have no cgroups, so only their attributes
-//! are tested.
+//! Tests that statistics calls send no requests to the engine. The containers of these tests have no cgroups,
+//! so the tests check only names and labels.
 
 use std::pin::pin;
 
@@ -23,7 +23,7 @@ async fn statistics_of_an_unknown_id_are_not_found() {
     assert_eq!(empty.unwrap_err().code(), Code::InvalidArgument);
 }
 
-/// The engine's list has no pid, and without a pid there are no figures.
+/// The engine's list has no pids, and dockbridge needs a container's pid for its statistics.
 #[tokio::test]
 async fn statistics_after_a_restart_wait_for_the_inspect() {
     let docker = docker().await;

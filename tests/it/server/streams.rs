@@ -1,5 +1,5 @@
-//! Exec, attach and port-forward up to the start of their streams: tokens, protocol negotiation,
-//! and garbage on the address.
+//! Tests exec, attach and port-forward up to the start of their streams: tokens, protocol negotiation, and
+//! garbage at the address of the streaming server.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::support::{
     },
 };
 
-/// A bridge with a pod that has one running container.
+/// A dockbridge with a pod that has one running container.
 struct Scene {
     bridge: Bridge,
     docker: FakeDockerd,
@@ -90,7 +90,7 @@ fn parts(url: &str) -> (&str, &str) {
 /// Sends a request and reads the whole answer, or its first bytes if it does not end.
 async fn say(host: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(host).await.unwrap();
-    // The other side may close before it has read everything.
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -294,7 +294,7 @@ async fn a_websocket_gets_an_open_message() {
     timeout(LONG, reading).await.expect("a message in time");
 }
 
-/// Everything received on a stream until it is closed.
+/// Everything that a client receives from a WebSocket stream before the stream is closed.
 async fn heard_to_the_end(url: &str) -> String {
     let (host, path) = parts(url);
     let mut stream = TcpStream::connect(host).await.unwrap();
@@ -302,7 +302,7 @@ async fn heard_to_the_end(url: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{}\r\n\r\n", WEBSOCKET.join("\r\n"));
     stream.write_all(request.as_bytes()).await.unwrap();
     let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
-    // A client answers the close frame. The outcome is sent before it.
+    // The command's status comes before the close frame, and a client answers the close frame.
     while !String::from_utf8_lossy(&heard).contains("\"status\"") {
         match timeout(LONG, stream.read(&mut buffer)).await.expect("it ends") {
             Ok(length @ 1..) => heard.extend_from_slice(&buffer[..length]),
@@ -352,13 +352,13 @@ async fn an_exec_ends_with_an_error_when_its_engine_ends() {
     }
 }
 
-// The engine accepts the start and does nothing until its client got an error.
+// The engine accepts the start of an exec, but starts it only after the client got an error.
 #[tokio::test]
 async fn an_exec_that_starts_after_its_client_left_is_killed() {
     let docker = docker().await;
     let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
     let scene = Scene::on(bridge, docker).await;
-    // Started, but without a process in every inspect.
+    // Each inspect of the exec says that it was started but has no process.
     let script = Script { pid: 0, ..Script::endless([]) };
     scene.docker.world(|world| world.scripts.insert("true".to_owned(), script));
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
@@ -376,7 +376,7 @@ async fn an_exec_that_starts_after_its_client_left_is_killed() {
     assert!(!begun(), "it was to begin late");
     forward(TIMEOUT / 2).await;
     eventually(begun).await;
-    // Its pid is requested, in order to end it.
+    // dockbridge requests the pid of the exec's process, in order to kill it.
     let looks = || scene.docker.count("GET /exec/*/json");
     let before = looks();
     eventually(|| looks() > before + 1).await;
@@ -409,7 +409,7 @@ async fn streams_do_not_hold_up_a_stop() {
     assert!(TcpStream::connect(parts(&url).0).await.is_err(), "nobody listens any more");
 }
 
-/// Bytes that look random and are the same each time.
+/// Pseudo-random bytes that are the same in each run.
 struct Chance(u64);
 
 impl Chance {
@@ -425,7 +425,7 @@ impl Chance {
 const SPDY: [&str; 3] =
     ["Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io"];
 
-/// The example of RFC 6455, and a subprotocol.
+/// The header lines of the example in RFC 6455, and one for a subprotocol.
 const WEBSOCKET: [&str; 5] = [
     "Connection: Upgrade",
     "Upgrade: websocket",
@@ -434,7 +434,8 @@ const WEBSOCKET: [&str; 5] = [
     "Sec-WebSocket-Protocol: v4.channel.k8s.io",
 ];
 
-/// Docker 28.5 fails a resize while containerd does not answer, and a client sends each size only once.
+/// Docker 28.5 fails the resize of a terminal while containerd does not answer, and a client sends each size
+/// only once, so dockbridge must repeat the resize.
 #[tokio::test]
 async fn a_size_that_the_engine_did_not_set_is_sent_again() {
     let scene = Scene::set().await;
@@ -455,8 +456,8 @@ async fn a_size_that_the_engine_did_not_set_is_sent_again() {
     request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
     let stream = TcpStream::connect(parts(&url).0).await.unwrap();
     let (mut client, _) = client_async(request, stream).await.unwrap();
-    // The first size is in the request that creates the exec. The channel of sizes ends after the second
-    // one.
+    // dockbridge sends the first size in the create request of the exec. The client closes the channel of
+    // sizes after the second size.
     let first = b"\x04{\"Width\":80,\"Height\":24}".as_slice();
     client.send(Message::binary(first)).await.unwrap();
     let runs = || scene.docker.world(|world| world.execs.last().is_some_and(|exec| exec.running));

@@ -1,5 +1,5 @@
-//! `dockbridge support`: the report has what a bug report needs, and none of the secrets that pods,
-//! pulls and settings have.
+//! `dockbridge support`: the report has the data that a bug report needs, and no secrets of pods, pulls and
+//! settings.
 
 use dockbridge::{
     bug_report::report,

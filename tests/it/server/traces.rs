@@ -1,4 +1,5 @@
-//! Spans received by a collector: they continue the caller's trace, and have child spans for other calls.
+//! Tests the spans that a collector receives from dockbridge: spans of CRI calls belong to the caller's
+//! trace, and have child spans for calls to the engine and plugins.
 
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ async fn a_call_is_a_part_of_its_callers_trace() {
     assert_eq!((rpc.parent_span_id.as_slice(), rpc.kind), (&[0xcd; 8][..], 2));
     assert_eq!(value(rpc, "about"), Some("it/traced"));
     assert!(rpc.status.is_none() && rpc.end_time_unix_nano > rpc.start_time_unix_nano);
-    // There is no trace of the list, nor of background work.
+    // ListPodSandbox had no caller with a trace, so neither this call nor background work has spans.
     assert!(spans.iter().all(|span| span.trace_id == [0xab; 16]), "{spans:#?}");
     let below: Vec<&Span> =
         spans.iter().filter(|span| span.parent_span_id == rpc.span_id).collect();
@@ -75,7 +76,7 @@ async fn a_failed_call_has_its_error() {
     bridge.stop().await;
 }
 
-/// The log has the same fields.
+/// Spans have the same fields as log lines, and neither may have a password.
 #[tokio::test]
 async fn a_password_in_the_name_of_an_image_is_in_no_span() {
     let docker = docker().await;
@@ -95,7 +96,7 @@ async fn a_password_in_the_name_of_an_image_is_in_no_span() {
     bridge.stop().await;
 }
 
-/// The start of a pod continues without its caller, and so does its span.
+/// The start of a pod continues after its caller has disconnected, and its span ends only with the start.
 #[tokio::test]
 async fn a_call_whose_caller_leaves_is_no_long_success() {
     let docker = docker().await;
@@ -140,7 +141,8 @@ async fn a_dead_collector_changes_nothing() {
     let docker = docker().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    // First connections are accepted and never answered. Then nobody accepts them.
+    // In the first case, the collector accepts connections and never answers. In the second case, no program
+    // listens at its address.
     for dead in [Some(listener), None] {
         let (environment, node, _noting) = environment(&endpoint, 1_000_000);
         let bridge = start(environment, node, &docker).await;
@@ -158,7 +160,7 @@ async fn start(environment: Environment, node: Node, docker: &FakeDockerd) -> Br
     Bridge::start_in(environment, node, docker, NetworkMode::Docker).await
 }
 
-/// RunPodSandbox as a kubelet with tracing calls it.
+/// Calls RunPodSandbox with a trace context, like a kubelet with tracing.
 async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
     let mut request = Request::new(cri::RunPodSandboxRequest {
         config: Some(pod("traced")),
@@ -169,8 +171,8 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
     Ok(bridge.runtime.clone().run_pod_sandbox(request).await?.into_inner().pod_sandbox_id)
 }
 
-/// The environment of a dockbridge that sends spans to this collector. Spans of this thread are recorded
-/// while the guard exists, and these tests have only one thread.
+/// The environment of a dockbridge that sends spans to this collector. While the guard exists, spans of this
+/// thread are sent, and these tests have only one thread.
 fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultGuard) {
     let (spans, noting) = recording();
     let mut node = Node::new();
@@ -178,7 +180,7 @@ fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultG
     (Environment { spans, ..Environment::default() }, node, noting)
 }
 
-/// A collector that only knows the protocol's messages.
+/// A fake OTLP collector, which returns the spans of each request that it receives.
 pub(super) async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<Span>>) {
     let (told, received) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -193,7 +195,7 @@ fn value<'a>(span: &'a Span, key: &str) -> Option<&'a str> {
     attribute.value.as_ref()?.string_value.as_deref()
 }
 
-/// The code that tonic would generate from the protocol's definition.
+/// A gRPC service like the code that tonic would generate from OTLP's definition.
 mod fake {
     use std::{
         convert::Infallible,

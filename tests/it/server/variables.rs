@@ -1,4 +1,5 @@
-//! Environment, command and mounts of a container: they are not in labels, and are read from the inspect.
+//! Tests that environment, command and mount paths of a container are not in its labels, and that dockbridge
+//! reads them from the engine's inspect.
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
@@ -42,8 +43,8 @@ async fn status(bridge: &Bridge, id: &str) -> cri::ContainerStatusResponse {
     bridge.runtime.clone().container_status(request).await.unwrap().into_inner()
 }
 
-/// Labels are visible in events, lists and metrics. The engine stores variables elsewhere, together with
-/// those of the image.
+/// Labels are visible in events, lists and metrics, so environment variables must not be in labels. The
+/// engine stores a container's variables together with the variables of its image.
 #[tokio::test]
 async fn variables_are_in_no_label_and_are_read_back() {
     let docker = docker().await;
@@ -71,7 +72,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
         assert_eq!(bridge.containers().await.unwrap().len(), 1);
         assert_eq!(status(&bridge, &id).await, before);
     }
-    // The work after a start makes a few requests.
+    // Waits until dockbridge's background work after a start has sent its requests.
     let asked = docker.requests().len();
     assert!(asked < 100, "{asked} requests for reads");
     assert_eq!(bridge.create(&sandbox, &secretive("c"), &config).await.unwrap(), id);
@@ -82,7 +83,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
     bridge.clear(&docker).await;
 }
 
-/// A label of dockbridge 0.1 is complete.
+/// The labels of dockbridge 0.1 also have environment, command and mount paths.
 #[tokio::test]
 async fn containers_of_older_builds_are_recognised() {
     let docker = docker().await;

@@ -1,4 +1,5 @@
-//! Exit reasons of containers: the first one shown stays, whatever its source.
+//! Tests the exit reasons of containers: dockbridge never changes the first reason that it has shown,
+//! whatever the source of the reason.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,7 +15,8 @@ use tokio::time::{Instant, sleep};
 use super::{SOON, pod_in, runs, settings, until, workload};
 use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 
-/// A store on a machine that is a folder, with the exit causes of earlier runs.
+/// A store on a machine whose `/proc` and cgroups are in a directory, with the exit causes that earlier
+/// stores saved.
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
@@ -22,7 +24,8 @@ async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     Store::start(engine, Vec::new(), settings(), NoHooks, oom)
 }
 
-/// A cgroup of a pod with this process as its pause process, and this many counted kills.
+/// Writes the files of a pod's cgroup: this test is the pod's pause process, and the kernel has counted
+/// `kills` OOM kills.
 fn machine(root: &Path, pause: &str, kills: u64) {
     let mount = format!("3 4 0:5 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display());
     write(root, "proc/self/mountinfo", &mount);
@@ -32,7 +35,7 @@ fn machine(root: &Path, pause: &str, kills: u64) {
     group(root, "pod", kills);
 }
 
-/// A cgroup with this many counted kills.
+/// Writes the files of a cgroup in which the kernel has counted `kills` OOM kills.
 fn group(root: &Path, place: &str, kills: u64) {
     let text = format!("oom 9\noom_kill {kills}\n");
     write(root, &format!("cg/{place}/memory.events"), &text);
@@ -44,7 +47,7 @@ fn write(root: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A pod below that cgroup, with running containers of these names.
+/// A pod whose cgroup is below the cgroup of [`machine`], with running containers of these names.
 fn pod<const N: usize>(
     docker: &FakeDockerd,
     parent: &str,
@@ -65,7 +68,7 @@ fn reason(snapshot: &Snapshot, id: &str) -> Option<ExitReason> {
     }
 }
 
-/// The first exit reason that is shown.
+/// Waits for the container's end, and returns the first exit reason that the store shows.
 async fn first(store: &Store, id: &str) -> ExitReason {
     store.wait(SOON, |now| reason(now, id)).await.expect("it ends")
 }
@@ -78,7 +81,8 @@ async fn the_kernel_knows_what_the_engine_missed() {
     let store = start(&docker, root.path()).await;
     store.complete().await.unwrap();
 
-    // A SIGKILL by another process, although the cgroup has counted kills.
+    // Another process kills the container with SIGKILL. The OOM kills that the cgroup had counted before must
+    // not explain this exit.
     docker.world(|world| world.exit(&ids[0], 137));
     assert_eq!(first(&store, &ids[0]).await, ExitReason::Error);
     machine(root.path(), &sandbox, 3);
@@ -101,7 +105,8 @@ async fn the_kernel_knows_what_the_engine_missed() {
         .await;
 }
 
-/// Kills that a container survived belong to it, however it ends. They do not belong to the next one.
+/// OOM kills that a container survived are attributed to this container, however it ends, and not to the next
+/// container that ends.
 #[tokio::test]
 async fn every_end_accounts_for_its_kills() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -117,7 +122,7 @@ async fn every_end_accounts_for_its_kills() {
     group(root.path(), "pod", 2);
     for id in parents {
         fs::remove_dir_all(root.path().join("cg/pod").join(id)).unwrap();
-        // The engine kills the second container.
+        // The engine reports that it sent SIGKILL to the second container.
         if id == &ids[0] {
             docker.world(|world| world.exit(id, 0));
         } else {
@@ -134,7 +139,8 @@ async fn every_end_accounts_for_its_kills() {
     assert_eq!(first(&store, &ids[3]).await, ExitReason::OomKilled);
 }
 
-/// If no status shows the end of a run, its kills do not belong to a later run.
+/// If a container is started again before a status showed the end of its earlier run, the OOM kills of the
+/// earlier run are not attributed to the later run.
 #[tokio::test]
 async fn a_kill_of_an_earlier_run_is_not_a_later_runs() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -180,7 +186,7 @@ async fn an_oom_event_during_the_inspect_counts() {
     after_event(|world, id| world.learns_of_oom_too_late(id)).await;
 }
 
-/// The engine learns of the OOM kill while the end is being inspected.
+/// A container ends, and the engine reports the OOM kill only while the store inspects the ended container.
 async fn after_event(event: impl FnOnce(&mut World, &str)) {
     let docker = FakeDockerd::start().await;
     let (_sandbox, [id]) = pod(&docker, "", ["a"]);
@@ -195,7 +201,7 @@ async fn after_event(event: impl FnOnce(&mut World, &str)) {
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
 }
 
-/// What the engine then learns does not count for any container.
+/// An OOM kill that the engine reports after the container was removed does not count for any container.
 #[tokio::test]
 async fn an_oom_kill_counts_for_no_container_once_it_is_removed() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -265,6 +271,6 @@ async fn no_wait_for_a_container_that_the_engine_killed() {
     let began = Instant::now();
     engine.kill_container(&killed, "SIGKILL").await.unwrap();
     assert_eq!(first(&store, &killed).await, ExitReason::Error);
-    // One inspect for its kill, and one for the die event.
+    // The store makes one inspect after the kill event, and one after the die event.
     assert_eq!(inspected() - before, 2, "asked again and again, for {:?}", began.elapsed());
 }

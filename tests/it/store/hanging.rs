@@ -54,7 +54,8 @@ async fn forty_hanging_inspects_do_not_hold_up_the_rest() {
     assert!(store.snapshot().is_complete());
 }
 
-/// The first answer already shows the right state of running and ended containers, whatever the inspects do.
+/// The store's first answer shows the right state of running and ended containers, even if all inspects hang
+/// or fail.
 #[tokio::test]
 async fn the_first_answer_is_true() {
     let docker = FakeDockerd::start().await;
@@ -79,7 +80,7 @@ async fn the_first_answer_is_true() {
     }
     let store = start(&docker);
     let mut shown = store.synced(SOON).await.unwrap();
-    // Slightly longer than two inspects may take.
+    // The test waits slightly longer than two inspects may take.
     let until = Instant::now() + TIMEOUT * 5 / 2;
     while Instant::now() < until {
         let state = |id: &str| shown.sandbox(id).unwrap().state();
@@ -99,7 +100,7 @@ async fn the_first_answer_is_true() {
     assert!(ended_with(&complete, &ended, 3));
 }
 
-/// Its inspect will never show that it ended.
+/// The container's inspect hangs, so only the engine's list shows that it has ended.
 #[tokio::test]
 async fn the_end_of_a_container_whose_inspect_hangs_comes_from_a_list() {
     let docker = FakeDockerd::start().await;
@@ -164,7 +165,7 @@ async fn a_hanging_container_that_is_removed_is_gone_at_once() {
     refresh.await.unwrap().unwrap();
     assert!(store.snapshot().sandbox(&id).is_none());
     held.cancel();
-    // Much longer than the answer needs.
+    // The test waits much longer than the engine needs for its answer.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(store.snapshot().sandbox(&id).is_none(), "the late answer changes nothing");
 }

@@ -1,4 +1,5 @@
-//! A container is shown as ended when its hook has finished, and nothing else waits for the hook.
+//! Tests that the store shows a container as ended only when the store's hook has finished, and that nothing
+//! else waits for the hook.
 
 use std::{
     future::ready,
@@ -28,7 +29,7 @@ use crate::support::{
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
-/// Waits for a permit before an ended workload is shown, or an engine is used.
+/// A hook that waits for a permit from the test before the store shows an ended container, or uses an engine.
 #[derive(Debug)]
 struct Gate {
     permits: Semaphore,
@@ -36,7 +37,7 @@ struct Gate {
     has_engines: bool,
 }
 
-/// The hooks of a store.
+/// The hooks of a store, which wait at a [`Gate`].
 #[derive(Clone, Debug)]
 struct Gated(Arc<Gate>);
 
@@ -67,7 +68,8 @@ impl StoreHooks for Gated {
     }
 }
 
-/// A store in which each ended workload waits for a permit. Returns how many are waiting or have waited.
+/// A store in which each ended container waits for a permit before it is shown, and the gate that gives the
+/// permits.
 fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Gate>) {
     start_with(docker, false)
 }
@@ -132,7 +134,7 @@ async fn an_end_is_shown_when_the_gate_opens() {
     docker.world(|world| world.start(&other));
     until(&store, "others go on", |s| works(s, &other)).await;
     assert!(works(&store.snapshot(), &held), "shown before the gate has opened");
-    // Much longer than an inspect may take.
+    // The clock moves much further than an inspect may take.
     forward(TIMEOUT * 2).await;
     let waited = tokio::time::timeout(Duration::from_millis(100), &mut refresh).await;
     assert!(waited.is_err(), "the gate has no deadline of the store's");

@@ -1,4 +1,4 @@
-//! Images in the store: names, ids, and image stores in a bad state.
+//! Tests of images in the store: names, ids, and image stores of the engine in a bad state.
 
 use serde_json::json;
 
@@ -38,7 +38,7 @@ async fn a_tag_of_hexadecimal_digits_is_a_name() {
     let id = docker.world(|world| world.add_image(&commit));
     store.refresh_image(&commit).await.unwrap();
     assert_eq!(store.snapshot().image(&commit).expect("by its tag").id.as_str(), id);
-    // A name may look like the start of another image's id.
+    // The name of an image may look like the start of another image's id.
     let short = id.strip_prefix("sha256:").unwrap()[..12].to_owned();
     assert_eq!(store.snapshot().image(&short).expect("by its id").id.as_str(), id);
     let named = docker.world(|world| world.add_image(&format!("{short}:latest")));
@@ -55,7 +55,7 @@ async fn pulls_tags_and_removals_are_followed() {
     let store = synced(&docker).await;
     let old = docker.world(|world| world.add_image("app:1"));
     until(&store, "it came", |s| s.image("app:1").is_some()).await;
-    // The name moves to another image. The event does not say from which one.
+    // The name moves to another image. The engine's event does not say which image had the name before.
     let new = docker.world(|world| {
         world.images[0].tags.clear();
         world.add_image("app:1")
@@ -92,7 +92,7 @@ async fn a_refresh_by_name_shows_what_was_pulled() {
     assert!(store.snapshot().images().is_empty());
 }
 
-/// moby#46077, arvados#488: one broken image made every list fail.
+/// In moby#46077 and arvados#488, one broken image made every image list of a client fail.
 #[tokio::test]
 async fn one_broken_image_does_not_matter() {
     let docker = FakeDockerd::start().await;

@@ -1,5 +1,5 @@
-//! The store with the fake dockerd: the data that readers see while the engine stops, starts, hangs, or
-//! sends too few or too many events.
+//! Tests the store with the fake dockerd: the data that the store shows while the engine stops, starts,
+//! hangs, or sends too few or too many events.
 
 mod ends;
 mod event_stream;
@@ -27,7 +27,7 @@ use crate::support::{
     fake_dockerd::{server::FakeDockerd, world::World},
 };
 
-/// Much longer than a busy machine needs.
+/// A time limit that is much longer than a busy machine needs.
 const SOON: Duration = LONG;
 
 fn settings() -> StoreSettings {
@@ -59,12 +59,12 @@ async fn synced(docker: &FakeDockerd) -> Store {
     store
 }
 
-/// A pause container of dockbridge, not started.
+/// Adds a pause container of dockbridge that was not started, and returns its id.
 pub(crate) fn pod(world: &mut World, name: &str) -> String {
     pod_in(world, name, "")
 }
 
-/// The same with a cgroup around it.
+/// Adds a pause container of dockbridge with the cgroup parent `cgroup`.
 fn pod_in(world: &mut World, name: &str, cgroup: &str) -> String {
     let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "attempt": 0 });
     let spec = json!({ "metadata": metadata, "cgroup_parent": cgroup });
@@ -94,7 +94,7 @@ pub(crate) fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
     world.add_container(&format!("k8s_{name}_pod_ns_uid_0"), body)
 }
 
-/// Changes a container without an event.
+/// Ends a container without an event of the engine.
 fn end_silently(world: &mut World, id: &str) {
     let container = world.container_mut(id).unwrap();
     container.status = "exited".to_owned();

@@ -1,4 +1,4 @@
-//! Events, lists and refreshes: how changes reach the store.
+//! Tests how changes of the engine reach the store: by events, lists and refreshes.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ async fn a_refresh_shows_what_happened_before_the_call() {
         id
     });
     let store = synced(&docker).await;
-    // The inspect that runs during the change has already read the old state.
+    // The engine answers this inspect late: it has read the state before the change.
     let late = Fault::Late(Duration::from_millis(150));
     docker.inject(Rule::new("GET /containers/*/json", late).times(1));
     docker.world(|world| world.emit("container", "update", &id, &json!({})));
@@ -156,7 +156,7 @@ async fn ten_thousand_events_cost_few_inspects() {
             })
             .collect()
     });
-    // With so many events, answers may be read late.
+    // With so many events, the store may read answers late, so its timeout is long.
     let patient = StoreSettings {
         inspect_deadline: LONG,
         connect_deadline: LONG,

@@ -39,27 +39,28 @@ use tonic::{
 
 use super::fake_dockerd::server::FakeDockerd;
 
-/// A server and a client of it. Dropping it stops the server.
+/// A dockbridge server in this process, and a client of its socket. If the value is dropped, the server
+/// stops.
 pub(crate) struct Bridge {
     pub(crate) runtime: RuntimeServiceClient<Channel>,
     pub(crate) images: ImageServiceClient<Channel>,
     pub(crate) channel: Channel,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Result<(), AppError>>,
-    // Removed last.
+    // This field is the last one, so the node's directory is removed after the server has stopped.
     node: Node,
 }
 
-/// The directories and the settings of a node.
+/// The directories and the settings of a node on which servers run.
 pub(crate) struct Node {
     root: TempDir,
-    /// The format of container logs.
+    /// The setting `container-log-format` of the server.
     pub(crate) log_format: ContainerLogFormat,
-    /// The address for metrics over TCP.
+    /// The server's address for metrics over TCP.
     pub(crate) metrics: Option<SocketAddr>,
-    /// The collector for spans.
+    /// The collector to which the server sends spans.
     pub(crate) tracing: TracingSettings,
-    /// NRI, which is off by default.
+    /// The settings of NRI, which is off by default.
     pub(crate) nri: NriSettings,
 }
 
@@ -84,7 +85,8 @@ impl Node {
         self.root.path().join(name)
     }
 
-    /// Installs a shell script as a CNI plugin. The file is complete at any moment.
+    /// Installs a shell script as a CNI plugin. An existing plugin is replaced by renaming, so the script is
+    /// never incomplete.
     pub(crate) fn plugin(&self, name: &str, body: &str) {
         let (draft, path) =
             (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
@@ -101,7 +103,7 @@ impl Node {
         fs::write(self.path("conf/10-pods.conflist"), list.to_string()).unwrap();
     }
 
-    /// Files, links and mounts that belong to pods.
+    /// The files, links and mounts on the node that belong to pods.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut found = Vec::new();
         for place in ["state", "run", "cache"] {
@@ -149,18 +151,18 @@ impl Node {
 }
 
 impl Bridge {
-    /// A server without CNI.
+    /// Starts a server without CNI on a new node.
     pub(crate) async fn start(docker: &FakeDockerd) -> Self {
         Self::start_on(Node::new(), docker, NetworkMode::Docker).await
     }
 
-    /// A server on a node, which may have been used before.
+    /// Starts a server on a node, on which servers may have run before.
     pub(crate) async fn start_on(node: Node, docker: &FakeDockerd, network: NetworkMode) -> Self {
         Self::start_within(node, docker, network, LONG).await
     }
 
-    /// A server with the timeout [`TIMEOUT`] for engine and plugins, for tests in which they do not answer.
-    /// The test moves the [clock](super::clock) past it.
+    /// Starts a server with the timeout [`TIMEOUT`] for engine and plugins, for tests in which these do not
+    /// answer. The test moves the [clock](super::clock) past the timeout.
     pub(crate) async fn start_timed(
         node: Node,
         docker: &FakeDockerd,
@@ -169,7 +171,7 @@ impl Bridge {
         Self::start_within(node, docker, network, TIMEOUT).await
     }
 
-    /// A server on a node in this environment.
+    /// Starts a server on a node with this environment.
     pub(crate) async fn start_in(
         mut environment: Environment,
         node: Node,
@@ -194,7 +196,7 @@ impl Bridge {
         Self::serve(settings, environment, node, time_limit).await
     }
 
-    /// A server with these settings on the node.
+    /// Starts a server with these settings on the node.
     pub(crate) async fn serve(
         settings: Settings,
         environment: Environment,
@@ -228,7 +230,7 @@ impl Bridge {
         !self.served.is_finished()
     }
 
-    /// Stops the server as a signal does. Returns the node.
+    /// Stops the server like SIGTERM, and returns the node.
     pub(crate) async fn stop(mut self) -> Node {
         self.stop.take().unwrap().send(()).unwrap();
         let served = tokio::time::timeout(LONG, &mut self.served).await;
@@ -307,7 +309,7 @@ impl Bridge {
         Ok(conditions.iter().any(|one| one.r#type == "RuntimeReady" && one.status))
     }
 
-    /// Waits until the runtime is ready, or is not ready.
+    /// Waits until Status reports the runtime as ready, or as not ready.
     pub(crate) async fn until_ready(&self, ready: bool) {
         let turning = async {
             while !self.ready().await.is_ok_and(|now| now == ready) {
@@ -320,7 +322,7 @@ impl Bridge {
         });
     }
 
-    /// Removes everything with kubelet's calls, and checks that nothing is left.
+    /// Removes all pods with kubelet's calls, and checks that nothing of them is left.
     pub(crate) async fn clear(&self, docker: &FakeDockerd) {
         for pod in self.pods().await.unwrap() {
             self.stop_pod(&pod.id).await.unwrap();
@@ -332,8 +334,8 @@ impl Bridge {
         self.assert_clean(docker).await;
     }
 
-    /// Checks that nothing of any pod is left. The list of pulled images is written in the background, so a
-    /// draft of it may exist for a moment.
+    /// Checks that no container or file of any pod is left. dockbridge writes the list of pulled images in
+    /// the background, so a temporary file of the list may exist for a moment.
     pub(crate) async fn assert_clean(&self, docker: &FakeDockerd) {
         let held: Vec<String> = docker.world(|world| {
             world.containers.iter().map(|one| format!("{} {}", one.name, one.status)).collect()
@@ -359,7 +361,7 @@ impl Drop for Bridge {
     }
 }
 
-/// A server that ends on `stopped`, or when the sender is dropped.
+/// Runs a server that ends when `stopped` gets a message or its sender is dropped.
 pub(crate) fn spawn(
     settings: Settings,
     environment: Environment,
@@ -371,7 +373,7 @@ pub(crate) fn spawn(
     }))
 }
 
-/// The locks for servers of this engine.
+/// The locks that a dockbridge for this engine uses.
 pub(crate) fn locks(docker: &FakeDockerd) -> EngineLocks {
     EngineLocks::at(docker.directory().join("locks"))
 }
@@ -390,7 +392,7 @@ pub(crate) fn pod(name: &str) -> cri::PodSandboxConfig {
     }
 }
 
-/// A container of [`IMAGE`].
+/// The request for a container of the image [`IMAGE`].
 pub(crate) fn container(name: &str) -> cri::ContainerConfig {
     cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
@@ -417,7 +419,7 @@ pub(crate) fn create_request(
     }
 }
 
-/// A fake with the image [`IMAGE`].
+/// A fake dockerd that has the image [`IMAGE`].
 pub(crate) async fn docker() -> FakeDockerd {
     let docker = FakeDockerd::start().await;
     docker.world(|world| world.add_image(IMAGE));
@@ -436,7 +438,7 @@ pub(crate) async fn connect(socket: &Path) -> Channel {
     }
 }
 
-/// All deadlines except that of the caller.
+/// Settings with the timeout [`TIMEOUT`] for everything except the caller's deadline.
 pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {
@@ -472,23 +474,24 @@ fn walk(directory: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Directories whose name is an id.
+/// The names of subdirectories that are ids of pods or containers.
 fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Files that belong to no pod: locks, the window, kubelet's data about the node, the images that it
-/// pulled.
+/// Files that belong to no pod: locks, the admin socket, data about the node, and the list of images that
+/// kubelet pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let nodes = ["pulled-images.json", "admin.sock"];
     name.contains("lock") || name.contains("cidr") || nodes.contains(&&*name)
 }
 
-/// The timeout for a silent engine. Less than the store's ten seconds for an inspect.
+/// The timeout of calls to an engine that does not answer. This timeout is less than the store's ten seconds
+/// for an inspect.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
-/// Longer than anything needs that does not hang, even on a busy machine.
+/// A time limit that only hanging work exceeds, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
-/// In every fake engine.
+/// The image that every fake engine has.
 pub(crate) const IMAGE: &str = "busybox:1.36";
 const LARGEST: usize = 16 << 20;

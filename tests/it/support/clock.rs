@@ -1,4 +1,4 @@
-//! Makes timeouts expire at once in tests with the fake dockerd.
+//! Moves the clock so that timeouts expire at once in tests with the fake dockerd.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use tokio::time::sleep;
 use super::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
 use crate::clock::{forward, settle};
 
-/// Runs `work`. Whenever the engine does not answer a call, the timeout of that call expires.
+/// Runs `work`. Whenever the fake engine does not answer a call, moves the clock past the timeout of that
+/// call.
 pub(crate) async fn past_silence<T>(docker: &FakeDockerd, work: impl Future<Output = T>) -> T {
     let skipping = async {
         loop {
@@ -40,5 +41,5 @@ pub(crate) async fn hurry<T>(pause: Duration, step: Duration, work: impl Future<
     }
 }
 
-/// Real time, for work in other threads.
+/// A pause in real time, in which other threads can work.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Container calls with a fake engine, without the rest of the server.
+//! Runs dockbridge's container calls with a fake engine, without the socket and the pod calls.
 
 use std::{path::Path, sync::Arc};
 
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{default_settings, fake_dockerd::server::FakeDockerd};
 
-/// The calls and their parts.
+/// The container calls and the parts that they use.
 pub(crate) struct Verbs {
     pub(crate) containers: Containers,
     pub(crate) limits: Limits,
@@ -30,7 +30,8 @@ pub(crate) struct Verbs {
 }
 
 impl Verbs {
-    /// For a new process, with its directory and a `proc` folder.
+    /// The container calls of a newly started dockbridge, with its state directory and a directory in place
+    /// of `/proc`.
     pub(crate) async fn start(docker: &FakeDockerd, state: &Path, proc: &Path) -> Self {
         let tracker = TaskTracker::new();
         let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());

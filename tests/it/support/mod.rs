@@ -1,4 +1,4 @@
-//! Support for these tests.
+//! Code that the tests in `tests/it` share.
 
 use dockbridge::config::{resolve::resolve, settings::Settings};
 
@@ -10,7 +10,7 @@ pub(crate) mod nri_plugin;
 pub(crate) mod old_client;
 pub(crate) mod subscribers;
 
-/// The settings of a host on which nothing is set.
+/// The settings without a configuration file, variables or flags.
 pub(crate) fn default_settings() -> Settings {
     resolve(Vec::new(), None, &|_| None).unwrap().settings
 }

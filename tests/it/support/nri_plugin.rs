@@ -1,4 +1,4 @@
-//! A small NRI plugin with its own frames and messages, written from the published protocol without
+//! A small NRI plugin for tests. The plugin encodes frames and messages from the published protocol, without
 //! dockbridge's code.
 
 use std::{
@@ -19,39 +19,39 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A call of the runtime: its method and its subject.
+/// A call that dockbridge made to the plugin: the method, the pod and the container.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) method: String,
-    /// Name and id of the pod and of the container. Empty if the call has none.
+    /// The name and the id of the pod and of the container, which are empty if the call has none.
     pub(crate) pod: String,
     pub(crate) container: String,
     pub(crate) id: String,
-    /// The whole message.
+    /// The whole encoded message of the call.
     pub(crate) payload: Vec<u8>,
 }
 
 /// The answer of a plugin to a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// Success, with this message.
+    /// The plugin answers with success and this message.
     Yes(Vec<u8>),
-    /// An error.
+    /// The plugin answers with this error.
     No(&'static str),
-    /// Success, after a notification.
+    /// The plugin answers with success after the test's notification.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Held(Arc<Notify>),
-    /// No answer.
+    /// The plugin does not answer.
     Silence,
-    /// Bytes that are not a valid message.
+    /// The plugin answers with bytes that are not a valid message.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Garbage,
-    /// Closes the connection.
+    /// The plugin closes the connection.
     #[allow(dead_code, reason = "each program of tests has other plugins")]
     Leave,
 }
 
-/// A plugin that is connected and synchronised.
+/// An NRI plugin that is connected to dockbridge.
 pub(crate) struct Plugin {
     pub(crate) told: Arc<Mutex<Vec<Told>>>,
     calls: mpsc::Sender<(&'static str, Vec<u8>)>,
@@ -60,7 +60,7 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// Connects as `index`-`name`, subscribes to all events, and answers with `reply`.
+    /// Connects a plugin as `index`-`name`, which subscribes to all events and answers with `reply`.
     pub(crate) async fn connect(
         socket: &Path,
         (index, name): (&str, &str),
@@ -76,7 +76,7 @@ impl Plugin {
         Self::over(stream.unwrap(), (index, name), reply).await
     }
 
-    /// The same on an existing connection.
+    /// Registers a plugin on an existing connection.
     pub(crate) async fn over(
         stream: UnixStream,
         (index, name): (&str, &str),
@@ -123,9 +123,9 @@ impl Plugin {
         plugin
     }
 
-    /// Calls the runtime.
+    /// Makes a call from the plugin to dockbridge, and returns the answer.
     pub(crate) async fn ask(&mut self, method: &'static str, message: &impl Message) -> Vec<u8> {
-        // It may have been disconnected.
+        // dockbridge may have disconnected the plugin.
         let _ = self.calls.send((method, message.encode_to_vec())).await;
         self.answers.recv().await.unwrap_or_default()
     }
@@ -135,7 +135,7 @@ impl Plugin {
         self.told.lock().unwrap().iter().map(|told| told.method.clone()).collect()
     }
 
-    /// Waits until it got this call.
+    /// Waits until the plugin got a call of this method.
     pub(crate) async fn until(&self, method: &str) {
         let until = Instant::now() + Duration::from_secs(300);
         while !self.methods().iter().any(|told| told == method) {
@@ -149,7 +149,7 @@ impl Plugin {
     }
 }
 
-/// Answers CreateContainer with this adjustment.
+/// A plugin's answers with this adjustment for CreateContainer.
 pub(crate) fn adjusts(
     adjust: nri::ContainerAdjustment,
 ) -> impl Fn(&Told) -> Reply + Send + 'static {
@@ -225,7 +225,7 @@ async fn serve(
 }
 
 fn call_of(request: &Request) -> Told {
-    // In all messages that start with a pod, the container follows, if there is one.
+    // In all messages that start with a pod, the next field is the container, if there is one.
     let about = match request.method.as_str() {
         "Configure" | "Synchronize" => nri::StartContainerRequest::default(),
         _ => nri::StartContainerRequest::decode(request.payload.as_slice()).unwrap_or_default(),
@@ -244,7 +244,7 @@ async fn send(stream: &mut UnixStream, channel: u32, id: u32, kind: u8, payload:
     let mut frame = channel.to_be_bytes().to_vec();
     frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     frame.extend(message);
-    // It may have been disconnected.
+    // dockbridge may have disconnected the plugin.
     let _ = stream.write_all(&frame).await;
 }
 

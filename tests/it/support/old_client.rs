@@ -1,5 +1,6 @@
-//! gRPC clients that send the path of the socket as `:authority`, byte for byte: the start of a connection,
-//! and the encoding of headers. Written from observing what they send, without their code.
+//! Sends the same bytes as old gRPC clients, which send the socket's path as `:authority`: the start of a
+//! connection, and the encoding of headers. We wrote it by observing what these clients send, without their
+//! code.
 
 use std::path::Path;
 
@@ -9,31 +10,31 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Which client.
+/// The kind of old client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// grpc-go in kubelet and crictl up to 1.30: the path as it is, Huffman-coded.
+    /// grpc-go in kubelet and crictl up to 1.30 sends the socket's path unchanged and Huffman-coded.
     GrpcGo,
-    /// gRPC's C core in Python, Ruby and C++: the path percent-encoded, as plain text.
+    /// gRPC's C core in Python, Ruby and C++ sends the socket's path percent-encoded, without Huffman code.
     CCore,
 }
 
-/// A connection of such a client.
+/// A connection of an old gRPC client.
 pub(crate) struct OldClient {
     kind: Kind,
     authority: String,
     connection: UnixStream,
     encoder: Encoder<'static>,
     decoder: Decoder<'static>,
-    /// The latest stream. A client's streams are odd.
+    /// The number of the latest HTTP/2 stream. A client's streams have odd numbers.
     stream: u32,
 }
 
-/// The end of a call.
+/// The status and the message of a call that has ended.
 pub(crate) struct Answer {
-    /// `grpc-status`.
+    /// The value of the trailer `grpc-status`.
     pub(crate) status: String,
-    /// The message, after its five bytes of length.
+    /// The answer's message, without gRPC's prefix of five bytes.
     pub(crate) data: Vec<u8>,
 }
 
@@ -51,7 +52,7 @@ impl OldClient {
         Self { kind, authority, connection, encoder, decoder, stream: 0 }
     }
 
-    /// Calls a method with an empty message. From the second call on, most headers are an index.
+    /// Calls a method with an empty message. From the second call on, most headers are sent as an index.
     pub(crate) async fn call(&mut self, path: &str) -> Answer {
         self.stream = if self.stream == 0 { 1 } else { self.stream + 2 };
         let request = self.request(path);
@@ -88,7 +89,7 @@ impl OldClient {
                 Encoder::WITH_INDEXING,
             ),
         };
-        // The C core writes names in full until they are in its table.
+        // The C core sends the names of headers in full until they are in the header table.
         let is_plain = matches!(self.kind, Kind::CCore) && self.stream == 1;
         let best = if is_plain { 0 } else { Encoder::BEST_FORMAT };
         let mut block = Vec::new();
@@ -127,7 +128,8 @@ impl OldClient {
     }
 }
 
-/// Its settings, including one of gRPC, and a larger window for the connection.
+/// The first bytes of a connection of the C core: its HTTP/2 settings, one of which is gRPC's own, and a
+/// larger window for the connection.
 fn c_core_opening() -> Vec<u8> {
     let settings: [(u16, u32); 6] =
         [(2, 0), (3, 0), (4, 4 << 20), (5, 4 << 20), (6, 16 << 10), (0xfe03, 1)];

@@ -1,4 +1,4 @@
-//! Log subscribers of threads, for tests that record spans or change what is logged.
+//! Subscribers of the crate tracing for single threads, for tests that record spans or change the log level.
 
 use std::sync::LazyLock;
 
@@ -6,17 +6,18 @@ use dockbridge::telemetry::trace::SpanRecorder;
 use tracing::{Dispatch, level_filters::LevelFilter, subscriber::DefaultGuard};
 use tracing_subscriber::{layer::SubscriberExt as _, registry};
 
-/// Two subscribers that want nothing. With a single subscriber, tracing asks only the subscriber of the
-/// current thread. A test without one would then disable spans for other tests.
+/// Two subscribers that are not interested in any span. With a single subscriber in the process, tracing asks
+/// only the subscriber of the current thread. A test without a subscriber would then disable spans for other
+/// tests.
 static MANY: LazyLock<[Dispatch; 2]> =
     LazyLock::new(|| [(); 2].map(|()| Dispatch::new(registry().with(LevelFilter::OFF))));
 
-/// Must be called before the log level changes, in tests that do not record.
+/// Tests that do not record spans must call this before they change the log level.
 pub(crate) fn share() {
     LazyLock::force(&MANY);
 }
 
-/// Spans of this thread are recorded while the guard exists.
+/// Records the spans of this thread while the guard exists.
 pub(crate) fn recording() -> (SpanRecorder, DefaultGuard) {
     share();
     let spans = SpanRecorder::default();

@@ -1,4 +1,4 @@
-//! Whether a fault was active during a call. The call may then fail.
+//! Records when faults are active, because a CRI call may fail if a fault was active during the call.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,45 +7,45 @@ use tokio::time::Instant;
 
 use crate::support::patience::patient;
 
-/// Shared by the disturber and the callers.
+/// The active faults, shared by the task that causes faults and the clients that make CRI calls.
 #[derive(Debug, Default)]
 pub(super) struct ActiveFaults(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often a fault began or ended.
+    /// How often a fault has begun or ended.
     changes: u64,
     disturbed: bool,
-    /// When the last fault ended. None before the first one.
+    /// The time at which the last fault ended; none before the first fault.
     calm_since: Option<Instant>,
 }
 
-/// A moment without a fault.
+/// A moment at which no fault is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Calm(u64);
 
 impl ActiveFaults {
-    /// A fault begins.
+    /// Records that a fault begins.
     pub(super) fn disturb(&self) {
         let mut state = self.state();
         (state.changes, state.disturbed) = (state.changes + 1, true);
     }
 
-    /// The fault has ended.
+    /// Records that the active fault has ended.
     pub(super) fn calm(&self) {
         let mut state = self.state();
         state.changes += 1;
         (state.disturbed, state.calm_since) = (false, Some(Instant::now()));
     }
 
-    /// None while a fault is active, and for a while after it.
+    /// The current moment, if no fault is active; none while a fault is active, and for a while afterwards.
     pub(super) fn moment(&self) -> Option<Calm> {
         let state = self.state();
         let recovered = state.calm_since.is_none_or(|at| at.elapsed() > patient(GRACE));
         (!state.disturbed && recovered).then_some(Calm(state.changes))
     }
 
-    /// Whether no fault began or ended since that moment.
+    /// Whether no fault has begun or ended since the moment `since`.
     pub(super) fn lasted(&self, since: Option<Calm>) -> bool {
         since.is_some_and(|Calm(changes)| changes == self.state().changes)
     }
@@ -55,5 +55,5 @@ impl ActiveFaults {
     }
 }
 
-/// How long everything may take to recover from a fault.
+/// How long dockbridge and the engine may take to recover from a fault.
 pub(super) const GRACE: Duration = Duration::from_secs(3);

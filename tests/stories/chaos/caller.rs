@@ -1,5 +1,5 @@
-//! One of several callers. It creates, uses and removes pods at random, and repeats failed calls as kubelet
-//! does.
+//! A CRI client, several of which run at the same time. Each client creates, uses and removes pods at random,
+//! and repeats failed calls as kubelet does.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// A caller and its pods.
+/// A CRI client and the pods that it has created.
 pub(super) struct Caller {
     socket: PathBuf,
     recipes: Recipes,
@@ -32,7 +32,7 @@ pub(super) struct Caller {
     pods: Vec<Pod>,
     made: u32,
     rotations: u32,
-    /// Running calls that nobody waits for yet.
+    /// Running ExecSync calls for whose answers the client does not wait yet.
     commands: JoinSet<()>,
 }
 
@@ -49,12 +49,12 @@ pub(super) struct Pod {
 pub(super) struct Container {
     pub(super) config: cri::ContainerConfig,
     pub(super) id: String,
-    /// Whether it listens at [`PORT`].
+    /// Whether the container listens at [`PORT`].
     pub(super) serves: bool,
 }
 
 impl Caller {
-    /// A caller with its own number and random generator.
+    /// A CRI client with its own number and random generator.
     pub(super) fn new(stage: &Stage, told: Arc<Recorded>, (number, random): (u32, StdRng)) -> Self {
         Self {
             socket: stage.bridge.socket().to_owned(),
@@ -70,7 +70,7 @@ impl Caller {
         }
     }
 
-    /// Performs random actions until it is cancelled. Returns its remaining pods.
+    /// Performs random actions until the token is cancelled, and returns the client's remaining pods.
     pub(super) async fn live(mut self, enough: CancellationToken) -> Vec<Pod> {
         while !enough.is_cancelled() {
             let has_pods = !self.pods.is_empty();
@@ -128,7 +128,8 @@ impl Caller {
         self.pods.push(made);
     }
 
-    /// If a plugin refused a pod, the pod is gone with the answer, unless the answer says what is left.
+    /// Checks that a pod that a plugin refused is gone when RunPodSandbox has answered, except for parts that
+    /// the error names.
     async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
         let why = &refused.message;
         let is_taken_back = why.contains(", ADD: ") || why.contains(REFUSAL);
@@ -151,13 +152,14 @@ impl Caller {
     }
 
     async fn begin(&self, pod: &mut Pod, config: cri::ContainerConfig, serves: bool) {
-        // If a pod has ended with the engine, nothing can be created or started in it.
+        // If the pod has ended with the engine, no container can be created or started in it.
         let possible = || self.told.is_up(&pod.id);
         let create = async |cri: &Cri| cri.create(&pod.id, &config, &pod.config).await;
         let Some(id) = self.insist("CreateContainer", possible, create).await else { return };
         self.told.created(&id);
         let start = async |cri: &Cri| match cri.start(&id).await {
-            // A call without an answer had started the container, which may have ended with the engine.
+            // An earlier call whose answer was lost had started the container, which may have ended with the
+            // engine.
             Err(refused) if refused.code == Code::FailedPrecondition => {
                 let now = cri.container(&id).await?;
                 let runs = now.state() == cri::ContainerState::ContainerRunning;
@@ -171,7 +173,7 @@ impl Caller {
         pod.containers.push(Container { config, id, serves });
     }
 
-    /// A command in a container prints what it should.
+    /// Checks that a command in a container prints the expected output.
     async fn exec(&mut self) {
         let Some(one) = self.any() else { return };
         let (word, up) = (self.random.random::<u32>().to_string(), self.told.is_up(&one.id));
@@ -185,8 +187,8 @@ impl Caller {
         }
     }
 
-    /// Starts a command that exceeds its timeout, with a child in another session. The caller continues. No
-    /// process of it may be left at the end, whatever was killed.
+    /// Starts a command that exceeds its timeout, with a child in another session, and does not wait for it.
+    /// At the end of the story, no process of the command may be left, whatever was killed.
     fn outlast(&mut self) {
         let Some(one) = self.any() else { return };
         let limit = self.random.random_range(1..=8);
@@ -226,7 +228,7 @@ impl Caller {
         self.pods.push(pod);
     }
 
-    /// Statuses and lists agree.
+    /// Checks that the statuses of pods and containers agree with the lists.
     async fn look(&mut self) {
         let pod = self.pods[self.random.random_range(0..self.pods.len())].clone();
         let before = self.told.promises();
@@ -238,7 +240,7 @@ impl Caller {
         for one in pod.containers {
             let before = self.told.promises();
             let status = async |cri: &Cri| cri.container(&one.id).await;
-            // Removal of the replaced container might not have finished.
+            // The removal of the replaced container is perhaps not finished.
             if let Some(status) = self.ask("ContainerStatus", false, status).await {
                 let state = status.state().as_str_name().to_owned();
                 self.told.compare_one(&before, &one.id, &state);
@@ -258,7 +260,8 @@ impl Caller {
         }
     }
 
-    /// After new limits were accepted, the status shows them.
+    /// Changes the limits of a container. If dockbridge accepts the new limits, the container's status must
+    /// show them.
     async fn resize(&mut self) {
         let Some(one) = self.any() else { return };
         let (shares, up) = (self.random.random_range(2..=2048), self.told.is_up(&one.id));
@@ -300,7 +303,7 @@ impl Caller {
         pod.containers.last().cloned()
     }
 
-    /// Repeats a call until it succeeds, or gives up after a long time.
+    /// Repeats a call until it succeeds. Fails after a long time.
     async fn insist<T>(
         &self,
         what: &'static str,
@@ -320,7 +323,7 @@ impl Caller {
         None
     }
 
-    /// Calls once. Without an active fault the call must succeed, if it is possible at all.
+    /// Makes a call once. If no fault was active, the call must succeed, unless `possible` is false.
     async fn ask<T>(
         &self,
         what: &'static str,
@@ -340,8 +343,8 @@ impl Caller {
             Ok(Err(why)) => why,
             Err(_late) => format!("no answer within {LONGEST_CALL:?}"),
         };
-        // If the engine dies while it starts a container, it does not know this after its restart. The
-        // started process still exists.
+        // If the engine dies while it starts a container, it does not know after its restart that the
+        // container has started. The process that runc has started still exists.
         let left = ["left a task in containerd", "already exists", "id already in use"];
         let is_there = left.iter().any(|it| why.contains(it));
         let is_lost = what == "StartContainer" && is_there;
@@ -359,11 +362,12 @@ impl Caller {
     }
 }
 
-/// The port on which containers listen.
+/// The port at which the containers of the story listen.
 pub(super) const PORT: u16 = 8080;
 /// A command that does not end, with a child in another session that does not end either.
 pub(super) const OUTLASTING: [&str; 3] = ["sh", "-c", "setsid sleep 86399 & exec sleep 86399"];
-/// No other process sleeps for this many seconds.
+/// The argument by which the processes of [`OUTLASTING`] are found: no other process sleeps for this many
+/// seconds.
 pub(super) const DAY: &str = "86399";
 const MOST_PODS: usize = 3;
 const MOST_TRIES: u32 = 60;

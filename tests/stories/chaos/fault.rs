@@ -43,16 +43,17 @@ pub(super) enum Event {
     KillEngine,
     /// The engine is stopped and started again.
     RestartEngine,
-    /// For a while, inspects are answered late, never, or with failures.
+    /// For a while, the engine's inspects are answered late, never, or with failures.
     HoldInspects,
-    /// CNI plugins are killed for a while: those that connect, and for half of the time the others.
+    /// For a while, running CNI plugins are killed: plugins that connect a pod all the time, and other plugin
+    /// runs for half of the time.
     KillPlugins,
     /// The state directory's disk is full for a while.
     FillDisk,
 }
 
 impl Event {
-    /// All faults of a story, in random order.
+    /// Lists all faults of a story, in random order.
     pub(super) fn plan(size: Size) -> Vec<Self> {
         const ENGINE: [Event; 4] =
             [Event::FreezeEngine, Event::KillEngine, Event::RestartEngine, Event::HoldInspects];
@@ -70,12 +71,12 @@ pub(super) struct Disturber<'a> {
     stage: &'a mut Stage,
     proxy: &'a SlowProxy,
     told: Arc<Recorded>,
-    /// Whether containers survive a stop of the engine.
+    /// Whether the engine has live-restore, so that containers survive its stop.
     live: bool,
 }
 
 impl<'a> Disturber<'a> {
-    /// For an engine with live-restore.
+    /// Causes faults of an engine with live-restore.
     pub(super) const fn new(
         stage: &'a mut Stage,
         proxy: &'a SlowProxy,
@@ -84,7 +85,7 @@ impl<'a> Disturber<'a> {
         Self { stage, proxy, told, live: true }
     }
 
-    /// Causes a fault and ends it. Returns a short description.
+    /// Causes a fault and ends it, and returns a short description.
     pub(super) async fn disturb(&mut self, event: Event, random: &mut StdRng) -> Outcome<String> {
         self.told.weather.disturb();
         let with_kill = random.random_range(0..3) == 0;
@@ -112,7 +113,7 @@ impl<'a> Disturber<'a> {
         self.stage.bridge.launch()
     }
 
-    /// Waits, and if requested kills dockbridge after half of the time.
+    /// Waits for this time. With `with_kill`, kills dockbridge after half of the time.
     async fn meanwhile(&mut self, rest: Duration, with_kill: bool) -> Outcome {
         sleep(rest / 2).await;
         if with_kill {
@@ -134,13 +135,14 @@ impl<'a> Disturber<'a> {
         (rest, lives): (Duration, bool),
         with_kill: bool,
     ) -> Outcome<String> {
-        // A killed engine does not stop containers, but the next engine may.
+        // A killed engine does not stop containers, but the engine may stop them at its next start.
         let survive = lives && (self.live || how == Event::KillEngine);
         if !survive {
             self.told.all_may_end(true);
         }
         self.told.count(DEATHS);
-        // With live-restore, an engine that lists no running container when it is stopped ends those that it is starting.
+        // With live-restore, an engine that is stopped while it has no running container ends the containers
+        // that it is starting, so one container runs all the time.
         let run = ["run", "-d", "--network", "none", &self.stage.world.image, "sleep", "100000"];
         let listed = match how {
             Event::RestartEngine if survive => Some(self.stage.engine.docker(&run).await?),
@@ -221,7 +223,7 @@ fn words(mood: &Mood) -> String {
     )
 }
 
-/// Processes whose program is in a folder.
+/// The processes whose program is in the directory `folder`.
 fn running_from(folder: &Path) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -229,7 +231,7 @@ fn running_from(folder: &Path) -> Vec<Pid> {
     pids.filter(|pid| program(pid).starts_with(folder)).map(Pid::from_raw).collect()
 }
 
-/// Whether a plugin is called to connect a pod.
+/// Whether the process is a CNI plugin that was called to connect a pod.
 fn connects(pid: Pid) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == b"CNI_COMMAND=ADD")

@@ -1,6 +1,7 @@
-//! Everything at the same time, at random: callers create and remove pods, dockbridge is killed, the engine
-//! is frozen, killed and restarted, inspects are held, plugins are killed, and the disk is full. All
-//! answers that callers got stay true, and nothing is left at the end.
+//! Everything happens at the same time and at random: CRI clients create and remove pods, dockbridge is
+//! killed, the engine is frozen, killed and restarted, inspects are delayed, CNI plugins are killed, and the
+//! disk is full. The answers that clients got must stay true, and at the end no process, file or network of a
+//! pod may be left.
 
 pub(crate) mod nri;
 pub(crate) mod size;
@@ -41,12 +42,14 @@ use crate::support::{
     world::World,
 };
 
-/// Pods that were ready stay ready, removed pods stay removed, and everything can be removed.
+/// In the chaos, pods that were ready stay ready, removed pods stay removed, and all pods can be removed at
+/// the end.
 pub(crate) async fn loses_nothing(world: World) -> Outcome {
     survive(world, Size::stated(), false).await
 }
 
-/// The same, and NRI plugins get all events in order, whatever happens to them.
+/// Like [`loses_nothing`], with NRI plugins that get all events in the right order, although plugins fail and
+/// are killed.
 pub(crate) async fn tells_plugins(world: World) -> Outcome {
     survive(world, Size::with_plugins(), true).await
 }
@@ -87,9 +90,9 @@ struct Chaos {
     size: Size,
     told: Arc<Recorded>,
     plugins: Option<Plugins>,
-    /// Cancelled when callers should finish.
+    /// This token is cancelled when the clients should finish.
     enough: CancellationToken,
-    /// What happened when, for the reader of a failure.
+    /// The faults with their times, for the reader of a failure.
     diary: String,
     begun: Instant,
 }
@@ -107,7 +110,8 @@ impl Chaos {
             let random = StdRng::seed_from_u64(random.random());
             let caller = Caller::new(stage, Arc::clone(&self.told), (number, random));
             let (enough, runtime) = (self.enough.clone(), Handle::current());
-            // Its calls are closures over references, which a task cannot move to another thread.
+            // The client's calls are closures over references, which cannot move to another thread, so the
+            // client has its own thread.
             callers.spawn_blocking(move || runtime.block_on(caller.live(enough)));
         }
         let (socket, told) = (stage.bridge.socket().to_owned(), Arc::clone(&self.told));
@@ -123,7 +127,7 @@ impl Chaos {
             if let Some(plugins) = &self.plugins {
                 plugins.agree(&stage.cri).await?;
             }
-            // Done before containers are stopped, because their commands end with them.
+            // This check comes before containers are stopped, because their commands end with them.
             self.die_with_commands(stage, &pods).await?;
             Self::no_command_is_left(stage).await?;
             self.works(stage, &pods).await?;
@@ -141,7 +145,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Causes the planned faults one after the other, some of them at the same time as another.
+    /// Causes the planned faults one after the other, and sometimes two at the same time.
     async fn disturb(
         &mut self,
         stage: &mut Stage,
@@ -159,13 +163,13 @@ impl Chaos {
             self.diary +=
                 &format!(" {what} - over at {:.1} s\n", self.begun.elapsed().as_secs_f32());
         }
-        // From now on every failed call is an error.
+        // All faults have ended, and after this time every failed call fails the story.
         sleep(patient(active_faults::GRACE)).await;
         Ok(())
     }
 
-    /// Everything that was reported as running works: pods answer, commands run, and logs are equal to the
-    /// engine's.
+    /// Checks that all pods and containers that were reported as running work: pods answer, commands run, and
+    /// CRI logs are equal to the engine's logs.
     async fn works(&self, stage: &Stage, pods: &[Pod]) -> Outcome {
         let (mut asked, mut compared) = (0, 0);
         for pod in pods {
@@ -189,7 +193,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// The address at which a pod listens, if it does.
+    /// The address at which a pod listens, if one of its containers listens.
     async fn address(&self, stage: &Stage, pod: &Pod) -> Outcome<Option<String>> {
         let serves = pod.containers.iter().any(|one| one.serves && self.told.is_up(&one.id));
         let ip = stage.cri.sandbox(&pod.id).await?.network.unwrap_or_default().ip;
@@ -197,8 +201,8 @@ impl Chaos {
         Ok(serves.then(|| format!("{ip}:{}", caller::PORT)))
     }
 
-    /// Also removes objects that no caller knows: a call that failed may still have taken effect in the
-    /// engine.
+    /// Removes all pods, also pods that no client knows: a call that failed may still have taken effect in
+    /// the engine.
     async fn all_can_go(&self, stage: &Stage) -> Outcome {
         let mut left = Vec::new();
         let mut looks = Looks::every(Duration::from_millis(100));
@@ -227,7 +231,8 @@ impl Chaos {
         Ok(())
     }
 
-    /// dockbridge searches twice for commands that a killed dockbridge started, a few seconds apart.
+    /// Waits until no process of a command is left. dockbridge searches twice for commands that a killed
+    /// dockbridge started, a few seconds apart.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut left = Vec::new();
@@ -242,12 +247,12 @@ impl Chaos {
     }
 }
 
-/// Processes of commands that should have been ended.
+/// The processes of commands that exceeded their timeout, which dockbridge should have killed.
 fn outlasting() -> Vec<String> {
     processes_with(caller::DAY).into_iter().map(|pid| format!("process {pid}")).collect()
 }
 
-/// Processes with an argument.
+/// The processes that have the argument `argument`.
 fn processes_with(argument: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let found = entries.flatten().filter(|entry| {
@@ -257,7 +262,7 @@ fn processes_with(argument: &str) -> Vec<String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Removes only the pulled name, because other stories need the image.
+/// Removes only the name with which the image was pulled, because other stories need the image.
 async fn forget_image(stage: &Stage) -> Outcome {
     let name = format!("{}/busybox:1", stage.world.registry);
     if stage.cri.image(&name).await?.is_some() {
@@ -266,7 +271,7 @@ async fn forget_image(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// The number of the first line that differs between two texts, with both lines.
+/// The number of the first line that differs between two logs, with both lines.
 fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)> {
     let (mut one, mut other) = (ours.lines(), engines.lines());
     for number in 1.. {
@@ -282,13 +287,13 @@ fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)
     None
 }
 
-/// Such cgroups are the engine's fault: if it dies while it starts a container, it forgets the container,
-/// even if its processes run.
+/// Whether a leftover is a cgroup that the engine may leave: if the engine dies while it starts a container,
+/// it forgets the container, even if the container's processes run.
 fn is_group(left: &str) -> bool {
     left.starts_with("cgroup ")
 }
 
-/// Lines of the log that report a panic.
+/// The lines of dockbridge's log that report a panic.
 fn panics(log: &Path) -> Outcome<Vec<String>> {
     let text = fs::read(log)?;
     let text = String::from_utf8_lossy(&text);
@@ -302,7 +307,7 @@ async fn mount(arguments: &[&str], place: &Path) -> Outcome {
 }
 
 const LIVE_RESTORE: &str = "--live-restore";
-/// A separate disk, so that it can become full.
+/// The size of the state directory's own small disk, which a fault fills.
 const STATE_DISK: &str = "size=4m";
 /// Longest pause between two faults, in milliseconds.
 const LONGEST_PAUSE: u64 = 1200;

@@ -1,6 +1,6 @@
-//! NRI plugins in the chaos: one that stays, two that connect, fail, refuse and disconnect, and one that
-//! dockbridge starts and that is killed. A call may fail only because a plugin refuses it, and each plugin
-//! gets its events in order.
+//! NRI plugins in the chaos story: one that stays connected, two that connect, fail, refuse calls and
+//! disconnect, and one that dockbridge starts and that is killed. A plugin may make a CRI call fail only by
+//! refusing it, and each plugin must get its events in the right order.
 
 use std::{
     fs,
@@ -37,34 +37,34 @@ use crate::support::{
     patience::{Looks, patient},
 };
 
-/// All of them.
+/// The NRI plugins of a chaos story.
 pub(super) struct Plugins {
     site: Site,
-    /// Aborted on drop.
+    /// The plugins' tasks, which are aborted when this value is dropped.
     _tasks: JoinSet<()>,
 }
 
-/// Shared by all plugins.
+/// The state that all plugins of the story share.
 #[derive(Clone)]
 struct Site {
     socket: PathBuf,
     told: Arc<Recorded>,
     kept: Arc<Mutex<Kept>>,
-    /// Where plugins started by dockbridge record their events.
+    /// The directory in which plugins that dockbridge started record their events.
     notes: PathBuf,
 }
 
-/// What the permanent plugin received over its current connection.
+/// The data that the permanent plugin received over its current connection.
 #[derive(Default)]
 struct Kept {
     knowledge: Knowledge,
-    /// Differences between another plugin's Synchronize and this plugin's knowledge. They count only if
-    /// this connection was in use at that time, which its next call shows.
+    /// Differences between another plugin's Synchronize and this plugin's knowledge. The differences are
+    /// errors only if this connection was in use at that time, which the connection's next call shows.
     doubts: Vec<String>,
 }
 
 impl Plugins {
-    /// Installs the plugin that dockbridge starts. Returns the directory of its records.
+    /// Installs the plugin that dockbridge starts, and returns the directory of its records.
     pub(super) fn install(story: &Path) -> Outcome<PathBuf> {
         let (folder, notes) = (story.join("plugins"), story.join("notes"));
         fs::create_dir_all(&folder)?;
@@ -94,7 +94,8 @@ impl Plugins {
         Self { site, _tasks: tasks }
     }
 
-    /// Without activity, the permanent plugin, a new one and CRI have the same data.
+    /// Checks that the permanent plugin, a new plugin and the CRI have the same pods and containers. No pod
+    /// or container may change at the same time.
     pub(super) async fn agree(&self, cri: &Cri) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut differences = Vec::new();
@@ -110,7 +111,7 @@ impl Plugins {
         fail!("a plugin that stayed, a new one or CRI: {}", differences.join("\n  "));
     }
 
-    /// After everything was removed.
+    /// Checks that plugins know no pods and containers, after all of them were removed.
     pub(super) async fn know_nothing(&self) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         while looks.again().await {
@@ -124,7 +125,7 @@ impl Plugins {
 }
 
 impl Site {
-    /// The permanent plugin. It reconnects after each end of its connection.
+    /// Runs the permanent plugin, which reconnects after each end of its connection.
     async fn stays(self) {
         loop {
             *self.kept() = Kept::default();
@@ -142,7 +143,7 @@ impl Site {
         }
     }
 
-    /// Connects repeatedly, for some calls or for some time.
+    /// Runs a plugin that connects repeatedly, for some calls or for some time.
     async fn visits(self, index: &'static str, mut random: StdRng) {
         loop {
             let (mut calls, fate) = (random.random_range(0..30), random.random_range(0..4));
@@ -195,7 +196,8 @@ impl Site {
         }
     }
 
-    /// Events are sent one at a time. So a Synchronize must contain what the permanent plugin knows.
+    /// Compares another plugin's Synchronize with the permanent plugin's data. dockbridge sends events one at
+    /// a time, so the data of both plugins must agree.
     fn compare(&self, other: &Knowledge) {
         let mut kept = self.kept();
         if kept.knowledge.is_synchronised() {
@@ -205,7 +207,7 @@ impl Site {
         }
     }
 
-    /// The data that a new plugin receives.
+    /// Connects a new plugin, and returns the data that it receives.
     async fn newcomer(&self) -> Outcome<Knowledge> {
         let reply = |call: &Told| but_validation(call);
         let plugin = Plugin::synchronised(&self.socket, ("40", "new"), reply).await;
@@ -223,7 +225,7 @@ impl Site {
             let (bytes, mut knowledge) = (fs::read(file.path())?, Knowledge::default());
             knowledge.may_be_forgotten = self.told.engine_died();
             let mut rest = bytes.as_slice();
-            // It may have been killed while it wrote the last record.
+            // The plugin may have been killed while it wrote its last record.
             while let Ok(note) = Note::decode_length_delimited(&mut rest) {
                 if let Err(why) = knowledge.take(&note.method, &note.payload) {
                     fail!("the plugin 30-started was told {why}");
@@ -241,7 +243,7 @@ impl Site {
     }
 }
 
-/// The plugin that dockbridge starts. It records all events.
+/// Runs the plugin that dockbridge starts, which records all events in `notes`.
 pub(crate) async fn be_started(notes: &Path) -> Outcome {
     let mut file = fs::File::create(notes.join(process::id().to_string()))?;
     let socket = std::os::unix::net::UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -255,7 +257,8 @@ pub(crate) async fn be_started(notes: &Path) -> Outcome {
     Ok(plugin.ended.await?)
 }
 
-/// Subscribes to everything except validation: if a validating plugin fails, the container is rejected.
+/// Subscribes a plugin to all events except validation, because dockbridge rejects a container if a
+/// validating plugin fails.
 fn but_validation(call: &Told) -> Reply {
     let bit = |event: nri::Event| 1 << (i32::from(event) - 1);
     let events = (bit(nri::Event::Last) - 1) & !bit(nri::Event::ValidateContainerAdjustment);
@@ -279,7 +282,7 @@ async fn listed(cri: &Cri) -> Outcome<Knowledge> {
     Ok(Knowledge::listed(pods, containers))
 }
 
-/// One call that a plugin received.
+/// A recorded call that a plugin received.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Note {
     #[prost(string, tag = "1")]

@@ -1,17 +1,17 @@
-//! What one NRI plugin knows about pods and containers, and whether its next event is allowed. No I/O.
-//! `tests/nri_order.rs` shows what is refused.
+//! The pods and containers that one NRI plugin knows from its events, and the rule that decides whether its
+//! next event is allowed. `tests/nri_order.rs` tests this rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dockbridge::wire::nri;
 use prost::Message as _;
 
-/// What a plugin received over one connection.
+/// The pods and containers that a plugin knows from its events over one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
-    /// If the engine dies while it starts a container, it does not know this after its restart. The
-    /// container runs for plugins, and perhaps really, but the engine has it as created, so it may be
-    /// started again.
+    /// Whether the engine may forget a start. If the engine dies while it starts a container, it does not
+    /// know after its restart that the container has started. For plugins the container runs, but for the
+    /// engine it was only created, so it may be started again.
     pub(crate) may_be_forgotten: bool,
     is_synchronised: bool,
     pods: BTreeMap<String, PodStage>,
@@ -21,7 +21,7 @@ pub(crate) struct Knowledge {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodStage {
-    /// Synchronize does not say whether a pod has stopped.
+    /// The pod was in Synchronize, which does not say whether a pod has stopped.
     Listed,
     Ran,
     Stopped,
@@ -31,27 +31,27 @@ enum PodStage {
 struct Container {
     pod: String,
     stage: Stage,
-    /// Calls that were in progress during Synchronize are finished, so their Post events come without the
-    /// event before.
+    /// Whether the container was in Synchronize. Calls that were in progress during Synchronize are finished,
+    /// so the plugin gets their Post event without the event before it.
     was_listed: bool,
     post_created: bool,
 }
 
-/// What a plugin knows of a container.
+/// The state of a container that a plugin knows from its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It was created.
+    /// The container was created.
     Created,
-    /// It is being started, or its state was listed as unknown.
+    /// The container is being started, or Synchronize listed its state as unknown.
     Starting,
-    /// It was started.
+    /// The container was started.
     Running,
-    /// It has ended.
+    /// The container has ended.
     Stopped,
 }
 
 impl Knowledge {
-    /// The content of lists: ids of pods, and ids of containers with their pods.
+    /// The knowledge from lists: the ids of pods, and the ids of containers with their pods.
     pub(crate) fn listed(
         pods: impl IntoIterator<Item = String>,
         containers: impl IntoIterator<Item = (String, String, Stage)>,
@@ -72,20 +72,20 @@ impl Knowledge {
         }));
     }
 
-    /// Whether Synchronize is complete.
+    /// Whether the plugin has received all parts of Synchronize.
     pub(crate) const fn is_synchronised(&self) -> bool {
         self.is_synchronised
     }
 
-    /// Whether there are no pods and no containers.
+    /// Whether the plugin knows no pods and no containers.
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.containers.is_empty()
     }
 
-    /// Applies the next call of the runtime.
+    /// Applies the next call that dockbridge made to the plugin.
     ///
     /// # Errors
-    /// The reason why it is not allowed now.
+    /// The reason why the event is not allowed now.
     pub(crate) fn take(&mut self, method: &str, payload: &[u8]) -> Result<(), String> {
         let failed = |error: prost::DecodeError| format!("{method}: {error}");
         match method {
@@ -95,7 +95,7 @@ impl Knowledge {
                 self.synchronise(nri::SynchronizeRequest::decode(payload).map_err(failed)?)
             }
             _ => {
-                // All other messages begin with the pod and, if there is one, the container.
+                // The messages of all other calls begin with the pod and, if there is one, the container.
                 let about = nri::StartContainerRequest::decode(payload).map_err(failed)?;
                 let (pod, container) = (about.pod.unwrap_or_default(), about.container);
                 match container {
@@ -132,10 +132,10 @@ impl Knowledge {
         }
     }
 
-    /// An event of a pod.
+    /// Applies an event of a pod.
     ///
     /// # Errors
-    /// The reason why it is not allowed now.
+    /// The reason why the event is not allowed now.
     pub(crate) fn of_pod(&mut self, method: &str, id: &str) -> Result<(), String> {
         let known = self.pods.get(id).copied();
         let of_pod: Vec<&Container> =
@@ -165,10 +165,10 @@ impl Knowledge {
         Ok(())
     }
 
-    /// An event of a container.
+    /// Applies an event of a container.
     ///
     /// # Errors
-    /// The reason why it is not allowed now.
+    /// The reason why the event is not allowed now.
     pub(crate) fn of_container(&mut self, method: &str, id: &str, pod: &str) -> Result<(), String> {
         let stage_of_pod = self.pods.get(pod).copied();
         let known = self.containers.get(id).cloned();
@@ -197,7 +197,8 @@ impl Knowledge {
                 stage == Stage::Starting || was_listed && stage != Stage::Stopped
             }
             ("UpdateContainer" | "PostUpdateContainer", Some(_)) => true,
-            // Also for a container that was never started: when it is removed, or its pod stops.
+            // StopContainer also comes for a container that was never started, when it is removed or its pod
+            // stops.
             ("StopContainer", Some(stage)) => {
                 next.stage = Stage::Stopped;
                 stage != Stage::Stopped
@@ -219,7 +220,8 @@ impl Knowledge {
         Ok(())
     }
 
-    /// The differences to a list of the same moment. A start may be in progress.
+    /// The differences between this knowledge and a list of the same moment. A start that is in progress does
+    /// not count as a difference.
     pub(crate) fn differences(&self, listed: &Self) -> Vec<String> {
         let ids = |one: &Self| -> BTreeSet<String> {
             one.pods.keys().chain(one.containers.keys()).cloned().collect()

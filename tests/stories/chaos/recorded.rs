@@ -1,5 +1,5 @@
-//! The answers that callers got. They must stay true until the callers change something, or until the
-//! engine dies. Lists are compared with them all the time.
+//! Records the answers that CRI clients got. These answers must stay true until a client changes the pod or
+//! container, or until the engine dies. A task compares lists with the answers all the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::active_faults::ActiveFaults;
 use crate::support::{cri::Cri, failure::Outcome, patience::patient};
 
-/// Shared by all callers. Pods and containers are identified by their ids.
+/// The recorded answers of all clients. Pods and containers are identified by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) weather: ActiveFaults,
@@ -25,7 +25,7 @@ pub(super) struct Recorded {
 struct Book {
     there: BTreeMap<String, Standing>,
     gone: BTreeSet<String>,
-    /// The engine is ending what runs.
+    /// Whether the engine is ending all running containers.
     mortal: bool,
     broken: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
@@ -33,13 +33,13 @@ struct Book {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// A ready pod, or a running container.
+    /// The pod must be ready, or the container must run.
     Up,
-    /// It exists, in any state.
+    /// The pod or container must exist, in any state.
     Known,
 }
 
-/// What must be true at one moment.
+/// The states that pods and containers must have at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
     there: BTreeMap<String, Standing>,
@@ -47,38 +47,38 @@ pub(super) struct Promises {
 }
 
 impl Recorded {
-    /// A create succeeded.
+    /// Records that the create of a pod or container succeeded.
     pub(super) fn created(&self, id: &str) {
         self.book().there.insert(id.to_owned(), Standing::Known);
     }
 
-    /// A pod is ready, or a container runs.
+    /// Records that a pod is ready, or that a container runs.
     pub(super) fn up(&self, id: &str) {
         let mut book = self.book();
         let standing = if book.mortal { Standing::Known } else { Standing::Up };
         book.there.insert(id.to_owned(), standing);
     }
 
-    /// A caller is about to stop it.
+    /// Records that a client is about to stop the pod or container.
     pub(super) fn stops(&self, id: &str) {
         if let Some(standing) = self.book().there.get_mut(id) {
             *standing = Standing::Known;
         }
     }
 
-    /// A caller is about to remove it.
+    /// Records that a client is about to remove the pod or container.
     pub(super) fn leaves(&self, id: &str) {
         self.book().there.remove(id);
     }
 
-    /// Its removal succeeded.
+    /// Records that the removal of a pod or container succeeded.
     pub(super) fn gone(&self, id: &str) {
         let mut book = self.book();
         book.there.remove(id);
         book.gone.insert(id.to_owned());
     }
 
-    /// The engine is about to end what runs, or has done so.
+    /// Records that the engine is about to end all running containers, or that it has ended them.
     pub(super) fn all_may_end(&self, mortal: bool) {
         let mut book = self.book();
         book.mortal = mortal;
@@ -90,47 +90,48 @@ impl Recorded {
         self.book().counts.contains_key(DEATHS)
     }
 
-    /// Whether a start was answered with success and nothing has stopped it since.
+    /// Whether a start of the pod or container succeeded and nothing has stopped it since.
     pub(super) fn is_up(&self, id: &str) -> bool {
         self.book().there.get(id) == Some(&Standing::Up)
     }
 
-    /// Records a violation.
+    /// Records a violation: an answer that contradicts recorded answers.
     pub(super) fn breaks(&self, what: String) {
         self.book().broken.insert(what);
     }
 
-    /// All violations.
+    /// All violations that were found.
     pub(super) fn broken(&self) -> Vec<String> {
         self.book().broken.iter().cloned().collect()
     }
 
-    /// Counts one more of these.
+    /// Adds one to the counter `what`.
     pub(super) fn count(&self, what: &'static str) {
         *self.book().counts.entry(what).or_default() += 1;
     }
 
-    /// The counts.
+    /// A text with all counters.
     pub(super) fn summary(&self) -> String {
         let counts: Vec<_> =
             self.book().counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
         counts.join(", ")
     }
 
-    /// What must be true now.
+    /// The states that pods and containers must have now.
     pub(super) fn promises(&self) -> Promises {
         let book = self.book();
         Promises { there: book.there.clone(), gone: book.gone.clone() }
     }
 
-    /// Compares the state of one object with what was true before and after the request.
+    /// Compares the reported state of one pod or container with the states that were allowed before and after
+    /// the request.
     pub(super) fn compare_one(&self, before: &Promises, id: &str, state: &str) {
         let there = before.there.get_key_value(id).map(|(id, it)| (id.clone(), *it));
         let before = Promises { there: there.into_iter().collect(), gone: BTreeSet::new() };
         self.compare(&before, &BTreeMap::from([(id.to_owned(), state.to_owned())]));
     }
 
-    /// Compares a list with what was true before and after the request.
+    /// Compares a list with the states that were allowed before and after the request.
     pub(super) fn compare(&self, before: &Promises, listed: &BTreeMap<String, String>) {
         let after = self.promises();
         for (id, standing) in &before.there {
@@ -176,7 +177,7 @@ impl Recorded {
     }
 }
 
-/// Ids of all pods and containers with their states.
+/// Lists the ids of all pods and containers with their states.
 async fn listed(socket: &Path) -> Outcome<BTreeMap<String, String>> {
     let cri = Cri::connect(socket).await?;
     let pods = cri.sandboxes().await?;
@@ -192,6 +193,6 @@ async fn listed(socket: &Path) -> Outcome<BTreeMap<String, String>> {
     Ok(pods.chain(containers).collect())
 }
 
-/// The counter for kills and stops of the engine.
+/// The name of the counter for kills and stops of the engine.
 pub(super) const DEATHS: &str = "ends of the engine";
 const UP: [&str; 2] = ["SANDBOX_READY", "CONTAINER_RUNNING"];

@@ -1,27 +1,27 @@
-//! How much chaos there is: `make test` has a minute for it, `make chaos` more.
+//! The size of the chaos stories: `make test` has a minute for a story, `make chaos` has more time.
 
 use std::time::Duration;
 
 use crate::support::{stage, stated::stated};
 
-/// The size of the story.
+/// The size of a chaos story.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Callers that create and remove pods at the same time.
+    /// The number of clients that create and remove pods at the same time.
     pub(crate) callers: u32,
     /// How often dockbridge is killed.
     pub(crate) kills: u32,
-    /// How many faults the engine gets. Plugins and the disk get a quarter of this each.
+    /// The number of faults of the engine. CNI plugins and the disk have a quarter as many faults each.
     pub(crate) faults: u32,
 }
 
 impl Size {
-    /// From the environment, otherwise small.
+    /// The size from environment variables, or a small size if they are not set.
     pub(crate) fn stated() -> Self {
         Self::or(10, 4)
     }
 
-    /// The same, but smaller.
+    /// A smaller size, for the story with NRI plugins.
     pub(crate) fn with_plugins() -> Self {
         Self::or(3, 0)
     }

@@ -1,4 +1,5 @@
-//! Pods of several kinds, plain containers for comparison, and what happened to each.
+//! Runs pods of several kinds and plain containers for comparison, and finds out what an exchange of the
+//! engine did to each of them.
 
 use std::{collections::BTreeMap, fmt, fs};
 
@@ -19,16 +20,16 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// What is special about a pod.
+/// The kinds of pods in the stories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// It has a port of the host.
+    /// The pod has a port of the host.
     Port,
-    /// It is in the host's network.
+    /// The pod is in the host's network.
     Host,
-    /// One of its containers has ended.
+    /// One of the pod's containers has ended.
     Ended,
-    /// It has a user namespace.
+    /// The pod has a user namespace.
     Mapped,
 }
 
@@ -37,7 +38,7 @@ pub(super) enum Kind {
 pub(super) enum Fate {
     Survives,
     Ends,
-    /// It runs, and the engine does not know it.
+    /// The process runs, but the engine does not know its container.
     Lost,
 }
 
@@ -51,23 +52,23 @@ impl fmt::Display for Fate {
     }
 }
 
-/// What happened to everything in an exchange.
+/// What happened to all pods and plain containers in an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     pub(super) plain: Vec<Fate>,
     pub(super) pods: Vec<Fate>,
-    /// Containers that ended without a reason.
+    /// The pods' containers that ended although the plain container of the same engine did not.
     pub(super) failed: Vec<String>,
 }
 
 impl Fates {
-    /// How many of them survive, as text.
+    /// How many of the containers or pods survived, as text.
     pub(super) fn count(fates: &[Fate]) -> String {
         let kept = fates.iter().filter(|fate| **fate == Fate::Survives).count();
         format!("{kept} of {}", fates.len())
     }
 
-    /// Whether all plain containers survive.
+    /// Whether all plain containers survived.
     pub(super) fn are_kept(&self) -> bool {
         self.plain.iter().all(|fate| *fate == Fate::Survives)
     }
@@ -78,15 +79,15 @@ impl Fates {
 pub(super) struct Process {
     pid: String,
     started_at: String,
-    /// The plain container that the same engine started.
+    /// The index of the plain container that the same engine started.
     plain: usize,
 }
 
 impl Process {
-    /// The processes of running containers, by container.
+    /// The main processes of running containers, by container.
     async fn of(engine: &Engine, ids: &[&str], plain: usize) -> Outcome<BTreeMap<String, Self>> {
         let format = "{{.Id}} {{.State.Running}} {{.State.Pid}} {{.State.StartedAt}}";
-        // It fails if one is missing, after it has printed the others.
+        // Fails if a process is missing, after it has printed the others.
         let output = engine.try_docker(&[&["inspect", "-f", format][..], ids].concat()).await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -109,7 +110,7 @@ impl Process {
     }
 }
 
-/// A pod with its containers, of which the first has ended if the kind says so.
+/// A pod with its containers. The first container has ended if the pod's kind is [`Kind::Ended`].
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     pub(super) kind: Kind,
@@ -121,7 +122,7 @@ pub(super) struct Pod {
 }
 
 impl Pod {
-    /// Starts the number-th pod.
+    /// Starts a pod and its containers.
     async fn start(cri: Cri, mut pod: Self) -> Outcome<Self> {
         pod.sandbox = cri.run(&pod.config).await?;
         pod.ids.clear();
@@ -161,7 +162,7 @@ impl Pod {
         Self { kind, number, config, containers, sandbox: String::new(), ids: Vec::new() }
     }
 
-    /// The containers that run, and the sandbox.
+    /// The ids of the pod's running containers and of its sandbox.
     fn running(&self) -> impl Iterator<Item = &str> {
         let ended = usize::from(self.kind == Kind::Ended);
         std::iter::once(&self.sandbox).chain(&self.ids[ended..]).map(String::as_str)
@@ -171,7 +172,7 @@ impl Pod {
         &self.containers[usize::from(self.kind == Kind::Ended)]
     }
 
-    /// Lines of the counting container so far, none of which is missing.
+    /// The number of lines in the counting container's log so far. Fails if a number is missing.
     fn lines(&self) -> Outcome<usize> {
         let text = CriLog::of(&self.config, self.counting()).text("stdout")?;
         for (number, line) in text.lines().enumerate() {
@@ -180,7 +181,7 @@ impl Pod {
         Ok(text.lines().count())
     }
 
-    /// Its log continues, commands run in it, and its port answers.
+    /// Checks that the pod's log continues, that commands run in it, and that its port answers.
     async fn works(&self, cri: &Cri) -> Outcome {
         let counting = &self.ids[usize::from(self.kind == Kind::Ended)];
         let told = cri.exec_sync(counting, &["cat", "/proc/self/uid_map"], 20).await?;
@@ -189,7 +190,7 @@ impl Pod {
         self.serves(cri).await
     }
 
-    /// Its log continues, and its port answers.
+    /// Checks that the pod's log continues, and that its port answers.
     pub(super) async fn serves(&self, cri: &Cri) -> Outcome {
         let before = self.lines()?;
         if self.kind == Kind::Port {
@@ -210,7 +211,7 @@ impl Pod {
     }
 }
 
-/// The pods of a story, and a container without a pod from each engine so far.
+/// The pods of a story, and a plain container from each engine so far.
 #[derive(Debug)]
 pub(super) struct Crew {
     pub(super) pods: Vec<Pod>,
@@ -219,7 +220,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts so many pods of these kinds, all at once.
+    /// Starts `number` pods of these kinds, all at once.
     pub(super) async fn start(stage: &Stage, kinds: &[Kind], number: u16) -> Outcome<Self> {
         let of = |(number, kind): (u16, &Kind)| Pod::of(stage, *kind, number);
         let pods = (0..number).zip(kinds.iter().cycle()).map(of).collect();
@@ -237,7 +238,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Everything that runs. What already ran keeps the plain container with which it is compared.
+    /// Records the main processes of all running containers. Processes that were recorded before keep the
+    /// plain container with which they are compared.
     async fn remember(&mut self, engine: &Engine) -> Outcome {
         let ids: Vec<&str> = self.pods.iter().flat_map(Pod::running).collect();
         let plain = self.plain.iter().map(String::as_str);
@@ -255,8 +257,8 @@ impl Crew {
         Ok(())
     }
 
-    /// What happened to the plain containers and to the pods, and the pods' containers that did not survive,
-    /// although the plain container that the same engine started did. A pod has the worst fate of its
+    /// Finds out what happened to the plain containers and to the pods, and which containers of pods did not
+    /// survive although the plain container of the same engine did. A pod has the worst fate of its
     /// containers.
     pub(super) async fn fates(&self, engine: &Engine) -> Outcome<Fates> {
         let ids: Vec<&str> = self.processes.keys().map(String::as_str).collect();
@@ -281,7 +283,7 @@ impl Crew {
         })
     }
 
-    /// Whether dockbridge shows a pod as running, or why not.
+    /// Whether dockbridge shows a pod as running. The error says which state dockbridge shows instead.
     pub(super) async fn shown(cri: &Cri, pod: &Pod) -> Outcome<Result<(), String>> {
         let state = match cri.sandbox(&pod.sandbox).await {
             Err(refused) if refused.code == Code::NotFound => return Ok(Err(refused.to_string())),
@@ -301,7 +303,7 @@ impl Crew {
         Ok(Ok(()))
     }
 
-    /// Every pod works.
+    /// Checks that every pod works.
     pub(super) async fn works(&self, cri: &Cri) -> Outcome {
         for pod in &self.pods {
             let named = |Failure(why)| Failure(format!("{:?}: {why}", pod.kind));
@@ -310,7 +312,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Starts what has ended again, as kubelet does, and restarts a container of a pod that has not.
+    /// Starts pods and containers that have ended again, as kubelet does, and also restarts a container of a
+    /// pod that has not ended.
     pub(super) async fn renew(&mut self, stage: &Stage, fates: &Fates) -> Outcome {
         let ended = self.pods.iter().zip(&fates.pods).filter(|(_, fate)| **fate != Fate::Survives);
         let ended: Vec<Pod> = ended.map(|(pod, _)| pod.clone()).collect();
@@ -376,15 +379,16 @@ impl Crew {
     }
 }
 
-/// Each attempt has its own log, as kubelet gives it.
+/// Sets the attempt of a container and the path of its log, which is another file for each attempt, as with
+/// kubelet.
 fn next_attempt(container: &mut cri::ContainerConfig, is_next: bool) {
     let metadata = container.metadata.get_or_insert_default();
     metadata.attempt += u32::from(is_next);
     container.log_path = format!("{}-{}/0.log", metadata.name, metadata.attempt);
 }
 
-/// Counts, and ends at once when it is asked to. Two lines a second, because 30 of these in each of several worlds run
-/// on two cores.
+/// A command that prints numbers and ends at once at SIGTERM. The command prints only two lines a second,
+/// because 30 of these containers in each of several worlds run on two cores.
 const COUNT: &str =
     "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.5 & wait $!; done";
 /// The port of the first pod.

@@ -1,4 +1,5 @@
-//! The engine's image store is switched on one data root and switched back, while pods run.
+//! Tests that the engine's image store can be switched to the other one and back on the same data root, while
+//! pods run.
 
 use std::{fs, path::Path};
 
@@ -25,8 +26,9 @@ use crate::{
     },
 };
 
-/// The engine does not show the pods, which continue to run. dockbridge says why, and removes nothing that
-/// belongs to them, so that they are as before once the store is switched back.
+/// While the image store is switched, the engine does not list the pods, which continue to run. dockbridge
+/// reports the reason and removes no files of these pods, so that they are as before once the store is
+/// switched back.
 pub(crate) async fn switched(world: World) -> Outcome {
     if world.docker_major < 25 {
         skip(Lack::YoungEngine);
@@ -60,8 +62,8 @@ pub(crate) async fn switched(world: World) -> Outcome {
             ensure!(looks.again().await, "{why}");
         }
     }
-    // No commands: Docker has unmounted the root file systems of containers that it did not know, and runc needs
-    // them on the host.
+    // The test runs no commands in the pods: Docker has unmounted the root file systems of containers that it
+    // did not know, and runc needs these mounts on the host.
     for pod in &crew.pods {
         pod.serves(&stage.cri).await?;
     }
@@ -77,7 +79,7 @@ async fn restart(stage: &Stage, file: &Path, settings: &str) -> Outcome {
     until_ready(&stage.cri).await
 }
 
-/// While the engine has the other store.
+/// Checks dockbridge while the engine has the other image store.
 async fn away(stage: &mut Stage, crew: &Crew, image: &str) -> Outcome {
     let mut looks = soon();
     while !stage.cri.ready_sandboxes().await?.is_empty()

@@ -1,6 +1,7 @@
-//! The engine's programs are exchanged while pods run, as by an upgrade of Docker: dockerd, containerd, its
-//! shim and runc. dockbridge runs all the time. A container of `docker run` is compared with the pods: in a
-//! step that it survives, no container of a pod may end. `make exchange` prints a table of all steps.
+//! The stories exchange the engine's programs (dockerd, containerd, its shim and runc) while pods run, as an
+//! upgrade of Docker does. dockbridge runs all the time. A container of `docker run` is compared with the
+//! pods: in a step that this container survives, no container of a pod may end. `make exchange` prints a
+//! table of all steps.
 
 mod crew;
 pub(crate) mod image_store;
@@ -38,38 +39,39 @@ use crate::{
     },
 };
 
-/// With CNI and `live-restore`.
+/// Exchanges the engine's programs with CNI and `live-restore`.
 pub(crate) async fn with_live_restore(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Nothing };
     exchanged(&world, "exchange_live", way).await
 }
 
-/// With CNI: every container ends with the engine.
+/// Exchanges the engine's programs with CNI and without `live-restore`, so every container ends with the
+/// engine.
 pub(crate) async fn without_live_restore(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: false, beside: Beside::Nothing };
     exchanged(&world, "exchange_ends", way).await
 }
 
-/// With the engine's own network and `live-restore`.
+/// Exchanges the engine's programs with the engine's own network and `live-restore`.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let way = Way { network: Network::Docker, live: true, beside: Beside::Nothing };
     exchanged(&world, "exchange_docker", way).await
 }
 
 /// dockerd is killed instead of stopped, and killed again several times while it starts with the new programs.
-/// dockbridge is killed as well.
+/// The test also kills dockbridge.
 pub(crate) async fn cut_off(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Kills };
     exchanged(&world, "exchange_cut", way).await
 }
 
-/// One upgrade of all packages restarts dockbridge as well, before the engine or after it.
+/// dockbridge is restarted in the same upgrade as the engine, before or after it.
 pub(crate) async fn with_dockbridge(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Restarts };
     exchanged(&world, "exchange_both", way).await
 }
 
-/// How the engine is exchanged.
+/// How a story exchanges the engine.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     network: Network,
@@ -77,18 +79,18 @@ struct Way {
     beside: Beside,
 }
 
-/// What happens beside the exchange.
+/// What happens to dockbridge during an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
-    /// dockbridge restarts right before and right after it.
+    /// dockbridge restarts right before and right after the exchange.
     Restarts,
-    /// The engine and dockbridge are killed during it.
+    /// The engine and dockbridge are killed during the exchange.
     Kills,
 }
 
 impl Way {
-    /// Flags of dockerd.
+    /// The flags of dockerd for this network.
     const fn flags(self) -> &'static [&'static str] {
         if self.live { &[LIVE_RESTORE] } else { &[] }
     }
@@ -107,7 +109,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Walks along the chain of engines.
+/// Exchanges the engine for each of the next engines, one after the other.
 async fn exchanged(world: &World, story: &str, way: Way) -> Outcome {
     let chain = programs::chain(world)?;
     let engine = Engine::of(world.clone());
@@ -165,10 +167,10 @@ async fn walk(stage: &mut Stage, way: Way, chain: &[PathBuf]) -> Outcome {
     crew.end(stage).await
 }
 
-/// An exchange of the engine's programs.
+/// The result of one exchange of the engine's programs.
 struct Step {
     way: Way,
-    /// The version of the engine.
+    /// The version of the engine before the exchange.
     from: String,
 }
 
@@ -231,7 +233,7 @@ impl Step {
         stage.engine.control(&["programs", &next.display().to_string()]).await?;
         for round in 0..if is_full_size() { 10 } else { 3 } {
             let (engine, start) = (stage.engine.clone(), start.clone());
-            // It fails, because the daemon is killed.
+            // This start of the engine fails, because dockerd is killed.
             let starting = tokio::spawn(async move { engine.control(&start).await });
             sleep(patient(Duration::from_millis(random.random_range(0..2_000)))).await;
             if round % 2 == 0 {
@@ -262,7 +264,7 @@ impl Step {
     }
 }
 
-/// A connection of port-forward that is held open.
+/// A forwarded connection that stays open during an exchange.
 struct Forwarded {
     line: Line,
     _forward: Forward,
@@ -285,8 +287,8 @@ impl Forwarded {
     }
 }
 
-/// After the engine was away, dockbridge watches for ten seconds whether a command begins that the engine was
-/// asked to start before.
+/// Waits until dockbridge has no commands. After an outage of the engine, dockbridge watches for ten seconds
+/// whether the engine starts a command that it was asked to start before.
 async fn until_no_commands(stage: &Stage) -> Outcome {
     let mut looks = soon();
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
@@ -295,7 +297,7 @@ async fn until_no_commands(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// How many pods end, as `dockbridge check --upgrade` says.
+/// How many pods will end in an upgrade, according to `dockbridge check --upgrade`.
 async fn predicted(stage: &Stage) -> Outcome<usize> {
     let mut command = Command::new(program());
     command.args(["check", "--upgrade", "--json"]).args(stage.bridge.command());
@@ -310,7 +312,7 @@ async fn version(engine: &Engine) -> Outcome<String> {
     engine.docker(&["version", "-f", "{{.Server.Version}}"]).await
 }
 
-/// How long dockbridge may take to show what the engine shows.
+/// How long dockbridge may take to show the state that the engine shows.
 fn soon() -> Looks {
     Looks::every(Duration::from_millis(50))
 }

@@ -1,4 +1,4 @@
-//! The unpacked engines whose programs a world's engine gets, one after the other.
+//! Finds the unpacked engines whose programs a world's engine gets, one after the other.
 
 use std::{
     env, fs,
@@ -12,20 +12,21 @@ use crate::support::{
     world::World,
 };
 
-/// The folders of the engines of a story, in order. The world's own engine is the first one, except that a
-/// newer one is not exchanged for an older one first.
+/// The directories of the engines of a story, in order. The first one is the world's own engine, or an older
+/// engine if the own one is the newest.
 pub(super) fn chain(world: &World) -> Outcome<Vec<PathBuf>> {
     let own = fs::read_link(world.root.join("engine"))?;
     let folder = |name: String| if name == OWN { Ok(own.clone()) } else { unpacked(&name) };
     names(&world.engine).into_iter().map(folder).collect()
 }
 
-/// Unpacks the engines that the stories in a world with this engine need. A world cannot download.
+/// Unpacks the engines that the stories in a world with this engine need, because a world cannot download
+/// them.
 pub(crate) fn unpack(engine: &str) -> Outcome {
     names(engine).iter().filter(|name| *name != OWN).try_for_each(|name| unpacked(name).map(drop))
 }
 
-/// Names for `tests/env/engines.sh`, folders, and [`OWN`].
+/// The engines of the chain: names for `tests/env/engines.sh`, directories, and [`OWN`].
 fn names(engine: &str) -> Vec<String> {
     if let Ok(stated) = env::var("DOCKBRIDGE_EXCHANGE")
         && !stated.is_empty()
@@ -33,12 +34,12 @@ fn names(engine: &str) -> Vec<String> {
         return stated.split(' ').map(str::to_owned).collect();
     }
     let all: &[&str] = match engine {
-        // A virtual machine has no other engines.
+        // In a virtual machine, only its own engine exists.
         _ if !Path::new(SCRIPT).exists() => &[OWN, OWN],
         "bookworm" => &[OWN, "trixie", "sid", "trixie"],
         "trixie" => &[OWN, "sid", OWN],
         "sid" | "sid-containerd" => &["trixie", OWN, "trixie"],
-        // It has an unknown version.
+        // The host's engine has an unknown version, so no other engine is used.
         "host" => &[OWN, OWN],
         _folder => &["sid", OWN, "sid"],
     };
@@ -56,6 +57,6 @@ fn unpacked(name: &str) -> Outcome<PathBuf> {
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
-/// The world's own engine.
+/// The name of the world's own engine.
 const OWN: &str = "own";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/env/engines.sh");

@@ -1,5 +1,5 @@
-//! What a kubelet sees while the engine is exchanged: it lists pods and containers all the time, and probes a
-//! container with commands.
+//! Does the same as a kubelet while the engine is exchanged: it lists pods and containers all the time, and
+//! probes a container with commands.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use tonic::Code;
 use super::crew::Crew;
 use crate::support::{cri::Cri, failure::Outcome};
 
-/// Lists and probes until it is ended.
+/// Lists and probes in the background until [`Watch::end`].
 #[derive(Debug)]
 pub(super) struct Watch {
     over: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches what is listed now. Probes the last container of the first pod.
+    /// Watches the pods and containers that are listed now, and probes the last container of the first pod.
     pub(super) async fn start(cri: &Cri, crew: &Crew) -> Outcome<Self> {
         let over = Arc::<AtomicBool>::default();
         let probed = crew.pods[0].ids.last().cloned().unwrap_or_default();
@@ -36,14 +36,15 @@ impl Watch {
         })
     }
 
-    /// What kubelet would have replaced, and what its probes would have counted as failures.
+    /// The pods and containers that kubelet would have replaced, and the failures that its probes would have
+    /// counted.
     pub(super) async fn end(self) -> Outcome<(BTreeSet<String>, BTreeSet<String>)> {
         self.over.store(true, Ordering::Relaxed);
         Ok((self.lists.await??, self.probes.await?))
     }
 }
 
-/// Everything that was ever missing or had another state than in `before`.
+/// All pods and containers of `before` that were missing or had another state in a list.
 async fn list(
     cri: Cri,
     before: BTreeSet<String>,
@@ -57,7 +58,7 @@ async fn list(
     Ok(lost)
 }
 
-/// Pods and containers with their states.
+/// Lists all pods and containers with their states.
 async fn states(cri: &Cri) -> Outcome<BTreeSet<String>> {
     let pods = cri.sandboxes().await?;
     let pods = pods.iter().map(|pod| format!("{} {:?}", pod.id, pod.state()));
@@ -66,7 +67,8 @@ async fn states(cri: &Cri) -> Outcome<BTreeSet<String>> {
     Ok(pods.chain(containers).collect())
 }
 
-/// kubelet ignores a probe whose call fails, but counts one that ran out of time.
+/// Probes a container and returns the failures that kubelet would count. kubelet ignores a probe whose call
+/// fails, but counts a probe that ran out of time.
 async fn probe(cri: Cri, container: String, over: Arc<AtomicBool>) -> BTreeSet<String> {
     let mut failures = BTreeSet::new();
     while !over.load(Ordering::Relaxed) {

@@ -1,5 +1,4 @@
-//! The format of logs: CRI format, whatever the container wrote and however the engine stored it, and the
-//! format with links to the engine's file.
+//! Tests the formats of container logs: CRI format for all kinds of output, and links to the engine's file.
 
 use std::{fs, time::Duration};
 
@@ -17,8 +16,8 @@ use crate::support::{
     world::World,
 };
 
-/// Both streams, long lines in parts, a line without an end, and a terminal. The log is complete when the
-/// end is shown.
+/// The containers write both streams, long lines that the engine stores in parts, a line without an end, and
+/// output on a terminal. When dockbridge shows the exit, the CRI log is complete.
 pub(crate) async fn as_they_come(world: World) -> Outcome {
     let scene = Scene::on(Stage::docker(&world, "as_they_come").await?).await?;
     let line = "echo 'one  \"two\" \\ three'; echo oops >&2; echo; \
@@ -57,7 +56,7 @@ pub(crate) async fn as_they_come(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// Times are the engine's, exact to the nanosecond.
+/// Checks that the times in the CRI log are those of the engine's log, exact to the nanosecond.
 async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
     let told = scene.stage.engine.docker(&["logs", "-t", id]).await?;
     let time = |text: &str| text.split(' ').next().unwrap_or_default().parse::<jiff::Timestamp>();
@@ -73,8 +72,8 @@ async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
     Ok(())
 }
 
-/// A container with another log driver, as cri-dockerd may have created it: it runs and ends without a CRI
-/// log, and dockbridge's log names the driver once.
+/// A container with another log driver, as cri-dockerd may have created it, runs and ends without a CRI log,
+/// and dockbridge's log names the driver once.
 pub(crate) async fn with_another_driver(world: World) -> Outcome {
     let socket = world.root.join("tmp/other-driver.sock");
     let proxy = Proxy::changing(&socket, &world.docker, use_local_driver)?;
@@ -99,8 +98,8 @@ pub(crate) async fn with_another_driver(world: World) -> Outcome {
     Ok(fs::remove_file(socket)?)
 }
 
-/// Default options of the daemon: one with which Docker refuses blocking logs, and some that would repeat
-/// labels and variables in each line.
+/// The daemon has default log options: one with which Docker refuses blocking logs, and some that would
+/// repeat labels and variables in each line.
 pub(crate) async fn with_the_daemons_options(world: World) -> Outcome {
     let options = ["mode=non-blocking", "max-buffer-size=4m", "labels-regex=.*", "env-regex=.*"];
     let flags = options.iter().flat_map(|option| ["--log-opt", option]);
@@ -129,7 +128,8 @@ async fn written_all_the_same(world: &World) -> Outcome {
     scene.clear().await
 }
 
-/// The other format: a link to the engine's file, which is restored after kubelet has renamed it.
+/// With `container-log-format = "docker"`, the log path is a link to the engine's file. dockbridge restores
+/// the link after kubelet has renamed it.
 pub(crate) async fn as_links(world: World) -> Outcome {
     let stage = Stage::told(&world, "as_links", &["--container-log-format", "docker"]).await?;
     let scene = Scene::on(stage).await?;

@@ -16,7 +16,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// A container that writes, and its log.
+/// A pod for containers that write logs.
 struct Scene {
     stage: Stage,
     sandbox: String,
@@ -30,7 +30,7 @@ impl Scene {
         Ok(Self { stage, sandbox, pod })
     }
 
-    /// Starts a container that runs a shell line.
+    /// Starts a container that runs a shell line, and returns its id and its log.
     async fn add(&self, name: &str, line: &str, tty: bool) -> Outcome<(String, CriLog)> {
         let mut container = self.stage.recipes.container(name, line);
         container.tty = tty;
@@ -39,7 +39,7 @@ impl Scene {
         Ok((id, CriLog::of(&self.pod, &container)))
     }
 
-    /// Tells it to end, without dockbridge.
+    /// Sends SIGTERM to the container's process, without dockbridge.
     async fn tell_to_end(&self, id: &str) -> Outcome {
         self.stage.engine.docker(&["kill", "-s", "TERM", id]).await.map(drop)
     }
@@ -50,7 +50,7 @@ impl Scene {
     }
 }
 
-/// Waits until the end is shown. The log must then be complete.
+/// Waits until dockbridge shows the container's exit. Its log must then be complete.
 async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {
@@ -61,9 +61,9 @@ async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     fail!("{id} is never shown as ended");
 }
 
-/// Writes numbers from 0 on to both streams, `lines` lines every `every` microseconds if the engine is fast
-/// enough, until a signal ends it. The last line of each stream has the number of lines. The program pauses
-/// while the file `/hold` exists.
+/// A shell program that writes numbers from 0 on to both streams, `lines` lines every `every` microseconds if
+/// the engine is fast enough, until a signal ends it. The last line of each stream has the number of lines.
+/// The program pauses while the file `/hold` exists.
 fn counting(lines: u32, every: u32) -> String {
     format!(
         "count() {{ i=0; while [ ! -e /enough ]; do usleep {every} & seq $i $((i+{lines}-1)); \
@@ -72,7 +72,7 @@ fn counting(lines: u32, every: u32) -> String {
     )
 }
 
-/// Lines of one stream, which must be the numbers from 0 on.
+/// The lines of one stream, which must be the numbers from 0 on.
 #[derive(Debug, Default)]
 struct Count {
     next: u64,
@@ -91,7 +91,8 @@ impl Count {
     }
 }
 
-/// Checks that both streams have every line once, in order, complete, up to the last. Returns their number.
+/// Checks that both streams in the log have every line once, in order and complete, up to the last line, and
+/// returns the number of lines.
 fn count(log: &CriLog) -> Outcome<u64> {
     let [mut stdout, mut stderr] = [Count::default(), Count::default()];
     log.each(|line| {

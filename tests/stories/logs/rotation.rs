@@ -1,5 +1,5 @@
-//! kubelet rotates the logs of a busy container and of one that has ended, also while dockbridge is killed
-//! repeatedly.
+//! Tests that kubelet can rotate the logs of a busy container and of an ended container, also while
+//! dockbridge is killed repeatedly.
 
 use std::{
     collections::BTreeMap,
@@ -33,8 +33,9 @@ use crate::support::{
     world::World,
 };
 
-/// The log of a busy container continues in a new file, which exists when the call returns. For a container
-/// that does not run, or does not exist, the call is refused and creates no file.
+/// After ReopenContainerLog, the log of a busy container continues in a new file, which exists when the call
+/// returns. dockbridge refuses the call for a container that does not run, or does not exist, and creates no
+/// file.
 pub(crate) async fn by_the_kubelet(world: World) -> Outcome {
     let scene = Scene::on(Stage::docker(&world, "by_the_kubelet").await?).await?;
     let cri = &scene.stage.cri;
@@ -64,7 +65,8 @@ pub(crate) async fn by_the_kubelet(world: World) -> Outcome {
 }
 
 /// With 200,000 lines a second, a rotation every 100 ms and twenty kills of dockbridge, every line is
-/// written once, in order and complete. The end is shown only after the whole log is written.
+/// written once, in order and complete. dockbridge shows the container's exit only after the whole log is
+/// written.
 pub(crate) async fn under_fire(world: World) -> Outcome {
     let mut scene = Scene::on(Stage::docker(&world, "under_fire").await?).await?;
     let (begun, mut random) = (Instant::now(), seeded());
@@ -96,8 +98,8 @@ pub(crate) async fn under_fire(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// The engine's file is truncated while dockbridge is stopped, and grows to more than before. All remaining
-/// lines arrive, and a gap is counted.
+/// The engine's log file is truncated while dockbridge is stopped, and grows to more than its old size.
+/// dockbridge writes all remaining lines and counts a gap.
 pub(crate) async fn truncated_by_somebody(world: World) -> Outcome {
     let scene = Scene::on(Stage::docker(&world, "truncated_by_somebody").await?).await?;
     let Stage { bridge, cri, engine, .. } = &scene.stage;
@@ -124,9 +126,9 @@ fn numbered(range: std::ops::RangeInclusive<u32>) -> String {
     range.map(|number| format!("{number}\n")).collect()
 }
 
-/// Waits until no more lines are missing than the engine keeps while dockbridge is down. On a busy machine,
-/// a debug build may never catch up with a container that writes all the time. The container then pauses
-/// until everything has arrived.
+/// Waits until dockbridge has so few lines left to write that the engine keeps them all while dockbridge is
+/// down. On a busy machine, a debug build may never catch up with a container that writes all the time. In
+/// this case, the container pauses until all lines have arrived.
 async fn keeps_up(engine: &Engine, id: &str, log: &CriLog) -> Outcome {
     let pause = Duration::from_millis(5);
     let mut looks = Looks::within(Duration::from_secs(2), pause);
@@ -140,7 +142,7 @@ async fn keeps_up(engine: &Engine, id: &str, log: &CriLog) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
         let last = engine.try_docker(&["logs", "--timestamps", "--tail", "1", id]).await?;
-        // The last line may be on either stream.
+        // The container's last line may be on stdout or on stderr.
         let last = String::from_utf8_lossy(&[last.stdout, last.stderr].concat()).into_owned();
         let last: Option<Timestamp> = last.split(' ').next().and_then(|time| time.parse().ok());
         if last.is_some() && log.latest()? >= last {
@@ -151,14 +153,14 @@ async fn keeps_up(engine: &Engine, id: &str, log: &CriLog) -> Outcome {
     fail!("the log falls behind: its last line is of {:?}", log.latest()?);
 }
 
-/// Rotates a log forever.
+/// Rotates a log repeatedly in the background, like a kubelet.
 struct Kubelet {
     enough: Arc<AtomicBool>,
     rotated: watch::Receiver<u32>,
     task: tokio::task::JoinHandle<Outcome<(CriLog, Told)>>,
 }
 
-/// How often each answer was received.
+/// How often ReopenContainerLog had each answer.
 type Told = BTreeMap<String, u32>;
 
 impl Kubelet {
@@ -169,10 +171,10 @@ impl Kubelet {
         Self { enough, rotated, task }
     }
 
-    /// Waits for this many further rotations.
+    /// Waits until the log was rotated this many more times.
     async fn rotates(&mut self, times: u32) -> Outcome {
         let wanted = *self.rotated.borrow() + times;
-        // If the sender is gone, the task has failed. `end` returns the reason.
+        // If the task has failed, its sender is gone. `end` returns the reason.
         drop(self.rotated.wait_for(|count| *count >= wanted).await);
         Ok(())
     }

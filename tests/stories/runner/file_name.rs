@@ -1,6 +1,6 @@
-//! File names for engines that are identified by a folder.
+//! Makes file names from the names of engines, which may be paths of directories.
 
-/// The name of a file or folder for this engine. Characters other than letters, digits, dots and hyphens
+/// The name of a file or directory for this engine. Characters other than letters, digits, dots and hyphens
 /// become hyphens.
 pub(crate) fn file_name(engine: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');

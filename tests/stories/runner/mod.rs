@@ -1,8 +1,8 @@
 //! Runs end-to-end tests in parallel, each alone in a private world.
 //!
-//! Every world (`tests/env/world.sh`) is a process with its own engine. In it this program runs again as a
-//! worker (`--worker`): it reads the names of tests from standard input and writes their results. Tests
-//! mainly wait, so there are more worlds than processors.
+//! Every world (`tests/env/world.sh`) is a process with its own engine. In each world, this program runs
+//! again as a worker (`--worker`), which reads the names of tests from standard input and writes their
+//! results. Tests mainly wait, so there are more worlds than processors.
 
 mod file_name;
 mod report;
@@ -36,11 +36,12 @@ struct Ended {
     /// Whether a world was started for it.
     has_begun: bool,
     took: Duration,
-    /// Everything the test printed, its failure last.
+    /// All output of the test. The failure is at the end.
     output: String,
 }
 
-/// Runs all tests on an engine, in as many worlds as the machine can carry, and prints a verdict.
+/// Runs all tests on an engine, in as many worlds as the machine has memory and processors for, and prints
+/// the result.
 pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> ExitCode {
     let jobs = jobs.min(tests.len());
     if tests.iter().any(|name| name.starts_with("exchange::"))
@@ -63,20 +64,20 @@ pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> Exi
     report.print_verdict()
 }
 
-/// Messages of a world's thread to the report.
+/// Messages from the thread of a world to the report.
 enum Event {
     Began(&'static str),
     Ended(Ended),
 }
 
-/// Takes tests from the queue until none is left. A world in which a test failed, or that a test
-/// leaves unfit for others, is replaced. If one world does not start, no other would either, so
-/// the thread ends: a missing engine fails one test for each thread, not all of them.
+/// Runs tests from the queue in a world until the queue is empty. Replaces the world after a failed test, or
+/// after a test that leaves the world unfit for others. If a world does not start, the thread ends, because
+/// no other world would start either. So a missing engine fails one test for each thread, not all tests.
 fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc::Sender<Event>) {
     let mut world = None;
     loop {
         let Some(name) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
-        // Nobody reads the results once the report has panicked, for example on a closed pipe.
+        // If the report has panicked, for example because its pipe is closed, nobody reads the results.
         if results.send(Event::Began(name)).is_err() {
             return;
         }
@@ -92,8 +93,8 @@ fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc:
     }
 }
 
-/// Runs a test in this world, or in a new one if there is none. Ends the world if the test fails, and
-/// keeps its logs.
+/// Runs a test in this world, or in a new world if there is none. If the test fails, ends the world and keeps
+/// its logs.
 fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str) -> Ended {
     let begun = Instant::now();
     let mut output = String::new();
@@ -118,7 +119,7 @@ fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str
     Ended { name, passed, has_begun, took, output }
 }
 
-/// The worker's side: runs each test whose name arrives on standard input.
+/// Runs the worker in a world: it runs each test whose name arrives on standard input.
 pub(crate) fn work(world: &World, run: impl Fn(&World, &str) -> (Outcome, Duration)) -> ExitCode {
     println!("{READY}");
     for name in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -133,7 +134,8 @@ pub(crate) fn work(world: &World, run: impl Fn(&World, &str) -> (Outcome, Durati
     ExitCode::SUCCESS
 }
 
-/// The tests that take longest come first, so that none of them is the last to end.
+/// The tests in the order in which they run: the longest come first, so that the run does not end with a
+/// single long test.
 fn longest_first(mut tests: Vec<&'static str>) -> VecDeque<&'static str> {
     let rank = |name: &str| LONGEST.iter().position(|part| name.contains(part));
     tests.sort_by_key(|name| rank(name).unwrap_or(LONGEST.len()));
@@ -143,10 +145,10 @@ fn longest_first(mut tests: Vec<&'static str>) -> VecDeque<&'static str> {
 const READY: &str = "\u{1}ready";
 const PASSED: &str = "\u{1}passed ";
 const FAILED: &str = "\u{1}failed ";
-/// An engine that is killed while it starts a container leaves a cgroup behind, for which the next
-/// test would be blamed.
+/// The start of the names of tests after which the world is replaced: an engine that is killed while it
+/// starts a container leaves a cgroup behind, which the next test would report as its leftover.
 const SPOILS_ITS_WORLD: &str = "chaos::";
-/// Tests of more than 15 seconds, the longest first.
+/// The tests that take more than 15 seconds, the longest first.
 const LONGEST: &[&str] = &[
     "tokens::a_thousand_and_one",
     "disconnects::of_the_engine",

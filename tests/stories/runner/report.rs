@@ -1,5 +1,5 @@
-//! The output of a run: each test when it ends, the slowest ones, failures with the command that repeats
-//! each, and the counts in the format of Rust's test harness.
+//! Prints the output of a run: each test when it ends, the slowest tests, failures with the command that
+//! repeats each failed test, and the counts in the format of Rust's test harness.
 
 use std::{
     io::{IsTerminal as _, Write as _, stderr},
@@ -53,7 +53,8 @@ impl Report {
         }
     }
 
-    /// Repeats each failed test alone. The result only describes the failure, which stays a failure.
+    /// Repeats each failed test alone. The result of the repeat is only printed: the failed test still counts
+    /// as failed.
     pub(super) fn label_failures(&mut self, repeat: impl Fn(&'static str) -> bool) {
         if self.on_terminal {
             eprint!("\r\u{1b}[K");

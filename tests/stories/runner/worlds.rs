@@ -1,4 +1,4 @@
-//! A world as a child process that runs tests.
+//! Runs a world as a child process that runs tests.
 
 use std::{
     env, fmt, fs,
@@ -18,21 +18,21 @@ use crate::support::{
 /// The engine of the worlds, as `tests/env/world.sh` names it.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
-    /// `bookworm`, `trixie`, …, or a folder.
+    /// The engine's name, such as `bookworm` or `trixie`, or the path of a directory.
     pub(crate) name: String,
     /// The program that the engine gets as its runtime `dockbridge`.
     pub(crate) runtime: Option<PathBuf>,
 }
 
 impl Engine {
-    /// The variables with which `make test-stories` repeats a test of this run.
+    /// The variables for `make test-stories` to repeat a test of this run.
     pub(super) fn as_make_variables(&self) -> String {
         let runtime = if self.runtime.is_some() { " RUNTIME=1" } else { "" };
         let size = if is_full_size() { " DOCKBRIDGE_FULL_SIZE=1" } else { "" };
         format!("ENGINE={}{runtime}{size}", self.name)
     }
 
-    /// Where the logs of failed tests on this engine are kept.
+    /// The directory in which the logs of failed tests on this engine are kept.
     pub(super) fn logs(&self) -> PathBuf {
         let runtime = if self.runtime.is_some() { "-runtime" } else { "" };
         Path::new(LOGS).join(format!("{}{runtime}", file_name(&self.name)))
@@ -46,15 +46,15 @@ impl fmt::Display for Engine {
     }
 }
 
-/// A running world. It ends when this value is dropped.
+/// A running world, which ends when this value is dropped.
 pub(super) struct WorldProcess {
     child: Child,
     names: Option<ChildStdin>,
-    /// The lines of its standard output and standard error.
+    /// The lines of the world's standard output and standard error.
     output: Split<BufReader<PipeReader>>,
-    /// Where its script copies the logs of its programs at the end.
+    /// The directory to which `world.sh` copies the logs of the world's programs at the end.
     logs: PathBuf,
-    /// Where these logs are kept after that. Otherwise they are deleted.
+    /// The directory to which the logs are moved at the end; none if they are deleted.
     kept: Option<PathBuf>,
 }
 
@@ -65,8 +65,8 @@ impl WorldProcess {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let logs = engine.logs().join(format!("world-{number}"));
         let (output, writer) = io::pipe()?;
-        // If the runner is killed, its worlds end. The kernel sends the signal when the thread ends that
-        // started the world, and no world outlives its thread.
+        // With `setpriv --pdeathsig`, a world ends if the runner is killed. The kernel sends the parent-death
+        // signal when the thread that started the world ends, and no world outlives its thread.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", WORLD, "--engine", &engine.name]);
         if let Some(runtime) = &engine.runtime {
@@ -76,7 +76,7 @@ impl WorldProcess {
         command.env("DOCKBRIDGE_WORLD_LOGS", &logs);
         command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn()?;
-        // The pipe ends with the world only if no copy of it is left here.
+        // The pipe ends with the world only if the runner has no copy of the pipe's writing end.
         drop(command);
         let names = child.stdin.take();
         let output = BufReader::new(output).split(b'\n');
@@ -88,13 +88,13 @@ impl WorldProcess {
         Ok(world)
     }
 
-    /// Runs one test: whether it passed, and how long it took.
+    /// Runs one test, and returns whether it passed, and how long it took.
     pub(super) fn run(&mut self, name: &str, output: &mut String) -> Outcome<(bool, Duration)> {
         if let Some(names) = &mut self.names {
             writeln!(names, "{name}")?;
         }
         self.until(output, |line| {
-            // A line of standard error may have been left open.
+            // The line may begin with a part of standard error that has no line break.
             let (passed, (_, took)) = match line.split_once(PASSED) {
                 Some(parts) => (true, parts),
                 None => (false, line.split_once(FAILED)?),
@@ -103,14 +103,14 @@ impl WorldProcess {
         })
     }
 
-    /// Ends the world in which this test failed, and returns where the logs of its programs are.
+    /// Ends the world in which this test failed, and returns the directory with the logs of its programs.
     pub(super) fn end_with_logs(mut self, engine: &Engine, test: &str) -> PathBuf {
         let kept = engine.logs().join(test);
         self.kept = Some(kept.clone());
         kept
     }
 
-    /// Collects lines until one is the mark.
+    /// Collects lines of output until `mark` recognizes one.
     fn until<T>(&mut self, output: &mut String, mark: impl Fn(&str) -> Option<T>) -> Outcome<T> {
         for line in self.output.by_ref() {
             let line = String::from_utf8_lossy(&line?).into_owned();
@@ -127,11 +127,11 @@ impl WorldProcess {
 
 impl Drop for WorldProcess {
     fn drop(&mut self) {
-        // The end of its input ends the worker, and with it the world.
+        // The worker ends when its input ends, and then the world ends.
         self.names = None;
         self.child.wait().ok();
         if let Some(kept) = &self.kept {
-            // They may be from an earlier run.
+            // Logs of an earlier run may be in this directory.
             fs::remove_dir_all(kept).ok();
             fs::rename(&self.logs, kept).ok();
         }

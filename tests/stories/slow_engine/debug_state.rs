@@ -1,4 +1,4 @@
-//! The debug state of pods and containers that the engine lists but cannot inspect.
+//! Reads from dockbridge's debug state the pods and containers that the engine lists but cannot inspect.
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -16,7 +16,7 @@ pub(crate) async fn is_listed_only(stage: &Stage, id: &str) -> Outcome<bool> {
     Ok(shown.get(LISTED_ONLY) == Some(&Value::Bool(true)))
 }
 
-/// How many of them the metrics report.
+/// The number of pods and containers without an inspect, according to dockbridge's metrics.
 pub(crate) async fn uninspected_objects(stage: &Stage) -> Outcome<u64> {
     let metrics = debug(stage, "metrics").await?;
     let figure = metrics.lines().find_map(|line| line.strip_prefix(UNINSPECTED)?.strip_prefix(' '));
@@ -24,7 +24,7 @@ pub(crate) async fn uninspected_objects(stage: &Stage) -> Outcome<u64> {
     figure.ok_or_else(|| Failure(format!("no figure {UNINSPECTED}")))
 }
 
-/// The object with this id, anywhere in the state.
+/// The pod or container with this id, anywhere in the debug state.
 fn about<'a>(state: &'a Value, id: &str) -> Option<&'a Value> {
     match state {
         Value::Object(fields) if fields.get("id").and_then(Value::as_str) == Some(id) => {
@@ -39,7 +39,8 @@ fn about<'a>(state: &'a Value, id: &str) -> Option<&'a Value> {
 async fn debug(stage: &Stage, what: &str) -> Outcome<String> {
     let folder = stage.folders.run.display().to_string();
     let mut command = Command::new(program());
-    // The world's variables have the same prefix as dockbridge's.
+    // The world's environment variables are removed, because they have the same prefix as dockbridge's
+    // settings.
     command.env_clear().args(["debug", what, "--run-dir", &folder]);
     let output = command.output().await?;
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,5 @@
-//! The answers of lists and statuses from before the engine became slow, and how later answers differ.
+//! Records dockbridge's lists and statuses before the engine becomes slow, and compares later answers with
+//! them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +12,7 @@ use crate::support::{
     patience::{Looks, patient},
 };
 
-/// All pods and containers by id, as lists and statuses show them.
+/// All pods and containers by id, as lists and statuses showed them before the engine became slow.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pods: BTreeMap<String, cri::PodSandbox>,
@@ -21,7 +22,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Records the current answers.
+    /// Records the current lists and statuses.
     pub(crate) async fn take(cri: &Cri) -> Outcome<Self> {
         let pods = by_id(cri.sandboxes().await?);
         let containers = by_id(cri.containers().await?);
@@ -35,22 +36,22 @@ impl Expected {
         Ok(Self { pods, containers, pod_statuses, statuses })
     }
 
-    /// The errors in a list of pods.
+    /// The differences between a list of pods and the recorded pods.
     pub(crate) fn wrong_pods(&self, listed: &[cri::PodSandbox]) -> Vec<String> {
         wrong(&self.pods, listed)
     }
 
-    /// The errors in a list of containers.
+    /// The differences between a list of containers and the recorded containers.
     pub(crate) fn wrong_containers(&self, listed: &[cri::Container]) -> Vec<String> {
         wrong(&self.containers, listed)
     }
 
-    /// Whether this container exists in this state.
+    /// Whether the recorded container `id` has this state.
     pub(crate) fn container_is(&self, id: &str, state: C) -> bool {
         self.statuses.get(id).is_some_and(|status| status.state() == state)
     }
 
-    /// The number of objects in each state.
+    /// The number of recorded pods and containers in each state.
     pub(crate) fn states(&self) -> BTreeMap<&'static str, usize> {
         let pods = self.pods.values().map(Listed::shown_state);
         let mut states = BTreeMap::new();
@@ -60,8 +61,8 @@ impl Expected {
         states
     }
 
-    /// The error in a container's status while the engine is slow, if there is one. If the inspect hangs,
-    /// the status may be refused.
+    /// The difference between a container's status while the engine is slow and the recorded status, if there
+    /// is one. If the inspect hangs, ContainerStatus may fail.
     pub(crate) async fn wrong_status(
         &self,
         cri: &Cri,
@@ -85,7 +86,7 @@ impl Expected {
         }
     }
 
-    /// Waits until lists and statuses are equal to the recorded ones, in every field.
+    /// Waits until dockbridge's lists and statuses are equal to the recorded ones, in every field.
     pub(crate) async fn until_told_again(&self, cri: &Cri) -> Outcome {
         let mut looks = Looks::within(AGAIN_WITHIN, Duration::from_millis(100));
         let mut wrong = Vec::new();
@@ -117,13 +118,13 @@ impl Expected {
     }
 }
 
-/// One object in a list.
+/// A pod or container in a list.
 trait Listed {
     fn id(&self) -> &str;
     fn name(&self) -> String;
     fn shown_state(&self) -> &'static str;
     fn created_at(&self) -> i64;
-    /// Whether all fields that do not change with time are equal.
+    /// Whether the two list items are equal in all fields that do not change with time.
     fn is_like(&self, other: &Self) -> bool;
 }
 
@@ -184,7 +185,7 @@ fn by_id<T: Listed>(listed: Vec<T>) -> BTreeMap<String, T> {
     listed.into_iter().map(|one| (one.id().to_owned(), one)).collect()
 }
 
-/// One sentence for each error.
+/// A sentence for each difference between a list and the recorded objects.
 fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     let told: BTreeMap<&str, &T> = listed.iter().map(|one| (one.id(), one)).collect();
     let mut wrong = Vec::new();
@@ -221,16 +222,17 @@ fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     wrong
 }
 
-/// The number of sentences, and the first of them.
+/// A text with the number of differences and the first of them.
 pub(crate) fn shortened(wrong: &[String]) -> String {
     let some = wrong[..wrong.len().min(SOME)].join(", ");
     format!("{} wrong: {some}{}", wrong.len(), if wrong.len() > SOME { " …" } else { "" })
 }
 
-/// How many sentences are shown.
+/// How many differences a failure shows.
 const SOME: usize = 6;
 const SECOND: u64 = 1_000_000_000;
-/// Longer than an inspect may take, and longer than any takes here that does not hang.
+/// A time limit for statuses, which is longer than dockbridge waits for an inspect, and longer than any
+/// inspect of this story that does not hang.
 const STATUS_WITHIN: Duration = Duration::from_secs(12);
-/// Longer than dockbridge waits between retries of failed inspects.
+/// A time limit that is longer than dockbridge's pause between retries of failed inspects.
 const AGAIN_WITHIN: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! Files of dockbridge, and containers in the engine. After a restart, a sweep must not remove those whose
-//! objects it has not seen yet.
+//! Records dockbridge's files and the engine's containers. After a restart, dockbridge's cleanup must not
+//! remove files and containers of pods that it has not inspected yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +16,10 @@ use crate::support::{
     stage::Stage,
 };
 
-/// Files by path, and ids of containers.
+/// dockbridge's files by path, and the ids of the engine's containers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Files {
-    /// With their content; empty for files that change or cannot be read.
+    /// The files with their content, which is empty for files that change or cannot be read.
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// The files with log positions.
     positions: BTreeSet<PathBuf>,
@@ -27,12 +27,12 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The current state.
+    /// Records the current files and containers.
     pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let (world, folders) = (&stage.world, &stage.folders);
         let places = [&folders.state, &folders.run, &world.cni_cache, &world.cni_leases];
         let files = places.into_iter().flat_map(|place| files_below(place));
-        // The lock file contains the process id. Sockets cannot be read.
+        // The lock file changes because it contains the process id, and sockets cannot be read.
         let files = files.map(PathBuf::from).filter(|path| {
             path.extension().is_none_or(|kind| kind != "sock")
                 && path.file_name() != Some("lock".as_ref())
@@ -47,12 +47,12 @@ impl Files {
         Ok(Self { files: files.collect(), positions: positions.into_iter().collect(), containers })
     }
 
-    /// How many files there are.
+    /// The number of recorded files.
     pub(crate) fn files(&self) -> usize {
         self.files.len() + self.positions.len()
     }
 
-    /// Waits until exactly these files and containers exist again.
+    /// Waits until exactly the recorded files and containers exist again.
     pub(crate) async fn until_there_again(&self, stage: &Stage) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut wrong = Vec::new();
@@ -78,7 +78,7 @@ impl Files {
         }
         let newer = now.files.keys().filter(|path| !self.files.contains_key(*path));
         wrong.extend(newer.map(|path| format!("{} is new", path.display())));
-        // Positions are written now and then, so there may be more of them.
+        // dockbridge writes log positions now and then, so there may be more such files than before.
         let lost = self.positions.difference(&now.positions);
         wrong.extend(lost.map(|path| format!("{} is gone", path.display())));
         let others = self.containers.symmetric_difference(&now.containers);

@@ -1,4 +1,4 @@
-//! An engine whose answers about single containers are late, never come, or are failures.
+//! Tests dockbridge with an engine whose inspects of single containers are late, never come, or fail.
 
 pub(crate) mod debug_state;
 pub(crate) mod expected;
@@ -32,9 +32,9 @@ use crate::support::{
     world::World,
 };
 
-/// A node full of pods. dockbridge is killed and started again while the engine answers slowly for most
-/// objects, and never for some. From the first list on, everything is shown as it was, and nothing counts
-/// as gone.
+/// On a node full of pods, dockbridge is killed and started again while the engine answers inspects of most
+/// containers slowly, and of some never. From the first list on, dockbridge shows all pods and containers as
+/// before, and none as gone.
 pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let (size, mut random) = (Size::stated(), seeded());
     println!("  {size:?}");
@@ -64,7 +64,8 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each inspect gets a delay. Some inspects of pods and containers hang, and some fail.
+/// Chooses the answers of the proxy: each inspect gets a delay, some inspects of pods and containers hang,
+/// and some fail.
 fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
     let mut mood = Mood::default();
     let (pods, containers) = crowd.ids();
@@ -81,8 +82,8 @@ fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
     mood
 }
 
-/// Kills dockbridge and starts it while the engine is slow. Waits until all inspects that can end have
-/// ended, and some time longer. Returns the errors.
+/// Kills dockbridge and starts it again while the engine is slow. Waits until all inspects that do not hang
+/// have ended, and some time longer, and returns the differences that the lists and statuses had.
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
@@ -102,7 +103,8 @@ async fn restart(
             |seen: &Seen| mood.delays.keys().all(|id| !ends(mood, id) || seen.of(id).answered > 0);
         proxy.until(size.longest * 10 + LOOKS_WITHIN, looked).await?;
         let looks = begun.elapsed();
-        // By then, hanging inspects may have been given up, and the last answers have been processed.
+        // After this sleep, dockbridge may have given up hanging inspects, and has processed the last
+        // answers.
         sleep((size.longest * 3 / 2).saturating_sub(looks) + WELL_AFTER).await;
         Outcome::Ok((came, looks, wrong))
     };
@@ -124,12 +126,13 @@ async fn restart(
     Ok(faults)
 }
 
-/// Whether an inspect of this object succeeds.
+/// Whether an inspect of the container `id` succeeds.
 fn ends(mood: &Mood, id: &str) -> bool {
     !mood.hanging.contains(id) && !mood.failing.contains(id)
 }
 
-/// Requests the status of a running container, of an ended one, and of one whose inspect hangs.
+/// Requests the statuses of three containers (running, ended, and with a hanging inspect), and returns the
+/// differences.
 async fn wrong_statuses(
     cri: &Cri,
     (crowd, noted): (&ConnectionLimit, &Expected),
@@ -147,7 +150,8 @@ async fn wrong_statuses(
     [runs, ended, hangs].into_iter().flatten().collect()
 }
 
-/// A command runs in a container and writes to its log, and the pod can be reached at its address.
+/// Checks that a command can run in a container and write to its log, and that the pod answers at its
+/// address.
 async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
     let (pod, web) = crowd.web();
     let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
@@ -160,14 +164,15 @@ async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
     Ok(())
 }
 
-/// An object that the engine never describes is listed with its state for as long as this lasts, and an
-/// operator sees that it was not inspected.
+/// If inspects of a pod or container hang, dockbridge lists it with its state all the time, and shows
+/// operators that it was not inspected.
 pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
     let crowd = ConnectionLimit::gather(&mut stage, 2).await?;
     let noted = Expected::take(&stage.cri).await?;
-    // A ready pod, a running container, and one that has ended with an error.
+    // The inspects of these three hang: a ready pod, a running container, and a container that has ended with
+    // an error.
     let hanging =
         [&crowd.pods[0].id, &crowd.pods[0].containers[0].id, &crowd.pods[1].containers[1].id];
     let mood = Mood { hanging: hanging.into_iter().cloned().collect(), ..Mood::default() };
@@ -202,7 +207,8 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Added to the time that inspects take. Longer than dockbridge waits for one that hangs.
+/// A time that is added to the time that inspects take. The added time is longer than dockbridge waits for an
+/// inspect that hangs.
 const LOOKS_WITHIN: Duration = Duration::from_secs(30);
-/// Enough for the last answer to be processed and to be in some lists.
+/// A time in which dockbridge processes the last answer and shows it in some lists.
 const WELL_AFTER: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! One container without inspects does not affect others.
+//! Tests that a container whose inspects hang or fail does not affect other containers.
 
 use std::{collections::BTreeSet, slice, time::Duration};
 
@@ -13,8 +13,8 @@ use crate::support::{
     world::World,
 };
 
-/// Two containers end. Inspects of one are never answered, and those of the other fail. Both keep their
-/// state, and everything else works. Then the engine recovers.
+/// Two containers end. Inspects of the first one are never answered, and inspects of the second one fail.
+/// dockbridge shows the last known state of both, and all other pods work. At the end, the engine recovers.
 pub(crate) async fn live_on(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "holds_up", proxy.socket()).await?;
@@ -31,7 +31,8 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     stage.engine.docker(&["kill", silent, failing]).await?;
     let told = |seen: &Seen| seen.of(silent).asked > 0 && seen.of(failing).failed > 0;
     proxy.until(PATIENCE, told).await?;
-    // Soon, before the engine's list shows their end.
+    // The statuses are read right after the end, before the engine's list shows that the two containers have
+    // ended.
     for id in &ids {
         ensure_eq!(stage.cri.container(id).await?.state(), C::ContainerRunning, "{id}");
     }
@@ -46,7 +47,7 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A whole lifecycle, with output over a hijacked connection, and a log.
+/// Runs the whole lifecycle of another pod, with a command's output and a log.
 async fn lives(stage: &Stage) -> Outcome {
     let pod = stage.recipes.pod("usual");
     let sandbox = stage.cri.run(&pod).await?;
@@ -73,5 +74,5 @@ async fn until_ended(stage: &Stage, id: &str) -> Outcome {
     fail!("container {id} is not shown as ended");
 }
 
-/// Longer than dockbridge waits for an inspect, or between retries.
+/// A time limit that is longer than dockbridge waits for an inspect, or between retries.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! A node with pods of every kind: connected in each way, stopped, with containers that run, have ended
-//! with or without an error, or never started.
+//! Creates pods of every kind on a node: in each network mode, stopped, with containers that run, have ended
+//! with or without an error, or were never started.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::support::{
     stage::Stage,
 };
 
-/// The pods in the order of the plan.
+/// The pods of the story.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimit {
-    /// The first one serves HTTP on [`PORT`].
+    /// The pods in the order of their plans. The first pod serves HTTP on [`PORT`].
     pub(crate) pods: Vec<Pod>,
 }
 
 /// A pod.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    /// Its sandbox.
+    /// The id of the pod's sandbox.
     pub(crate) id: String,
-    /// Its request.
+    /// The request of the pod.
     pub(crate) config: cri::PodSandboxConfig,
-    /// Its two containers.
+    /// The pod's two containers.
     pub(crate) containers: Vec<Workload>,
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct Pod {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) id: String,
-    /// Its request.
+    /// The request of the container.
     pub(crate) config: cri::ContainerConfig,
-    /// What it prints at its start; none if it is not started.
+    /// The line that the container prints at its start; none if it is not started.
     pub(crate) says: Option<String>,
 }
 
-/// The plan of the pod with this number.
+/// The plan of a pod, which depends on the pod's number.
 #[derive(Clone, Copy, Debug)]
 struct Plan(usize);
 
@@ -58,7 +58,8 @@ enum Network {
 impl ConnectionLimit {
     /// Creates this many pods, and waits until those that should end have ended.
     pub(crate) async fn gather(stage: &mut Stage, pods: usize) -> Outcome<Self> {
-        // The network mode is a setting of the server, so pods of the other mode need an earlier server.
+        // The network mode is a setting of dockbridge, so pods of the other mode are created first, by a
+        // dockbridge with that mode.
         let is_earlier = |plan: &Plan| plan.network() == Network::Engine;
         let (earlier, later): (Vec<_>, Vec<_>) = (0..pods).map(Plan).partition(is_earlier);
         stage.bridge.stop().await?;
@@ -76,7 +77,7 @@ impl ConnectionLimit {
         Ok(crowd)
     }
 
-    /// Ids of everything, pods first.
+    /// The ids of all pods and of all containers.
     pub(crate) fn ids(&self) -> (Vec<&str>, Vec<&str>) {
         let containers = self.pods.iter().flat_map(|pod| &pod.containers);
         (self.pods.iter().map(|pod| &*pod.id).collect(), containers.map(|one| &*one.id).collect())
@@ -87,7 +88,7 @@ impl ConnectionLimit {
         (&self.pods[0], &self.pods[0].containers[0])
     }
 
-    /// Removes everything.
+    /// Removes all pods of the story.
     pub(crate) async fn leave(&self, cri: &Cri) -> Outcome {
         let ends = self.pods.iter().map(|pod| {
             let (cri, id) = (cri.clone(), pod.id.clone());
@@ -97,8 +98,8 @@ impl ConnectionLimit {
         stream::iter(ends).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// Waits until each log has what its container printed, and the web server's log also has the lines
-    /// written `since`.
+    /// Waits until each log has the line that its container printed, and the web server's log also has the
+    /// lines `since`.
     pub(crate) async fn until_logged(&self, since: &str) -> Outcome {
         let web = &self.web().1.id;
         for pod in &self.pods {
@@ -110,7 +111,7 @@ impl ConnectionLimit {
         Ok(())
     }
 
-    /// Changes state that is stored by dockbridge: limits of all running containers and of their pods.
+    /// Changes the limits of all running containers and of their pods, which dockbridge stores.
     async fn resize(&self, cri: &Cri) -> Outcome {
         let runtime = || cri.runtime.clone();
         let more = cri::LinuxContainerResources {
@@ -192,7 +193,7 @@ impl Plan {
         self.0 % 4 == 3
     }
 
-    /// The exit code with which its second container ends on its own.
+    /// The exit code with which the pod's second container ends on its own; none if it does not end.
     const fn ends(self) -> Option<i32> {
         match self.0 % 4 {
             0 => Some(0),
@@ -201,7 +202,7 @@ impl Plan {
         }
     }
 
-    /// Whether its second container is started.
+    /// Whether the pod's second container is started.
     const fn begins(self) -> bool {
         self.0 % 8 != 2
     }
@@ -217,7 +218,7 @@ impl Plan {
         config
     }
 
-    /// The names and commands of its two containers, and whether they are started.
+    /// The names and commands of the pod's two containers, and whether they are started.
     fn lines(self) -> [(&'static str, String, bool); 2] {
         let sleep = "trap 'exit 0' TERM; sleep 86400 & wait $!";
         let main = if self.0 == 0 { "exec httpd -f -h /www -p 80" } else { sleep };
@@ -251,5 +252,5 @@ impl Plan {
 
 /// The first pod's port on the host.
 pub(crate) const PORT: u16 = 18086;
-/// Pods that are created or removed at the same time.
+/// The number of pods that are created or removed at the same time.
 const AT_ONCE: usize = 8;

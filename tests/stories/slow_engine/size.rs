@@ -8,19 +8,19 @@ use crate::support::{stage, stated::stated};
 /// The size of the story.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// Pods of two containers each.
+    /// The number of pods, which have two containers each.
     pub(crate) pods: usize,
     /// How often dockbridge is killed and started again.
     pub(crate) restarts: u32,
-    /// The longest delay of an inspect, without those that hang.
+    /// The longest delay of an inspect that does not hang.
     pub(crate) longest: Duration,
 }
 
 impl Size {
-    /// From the environment, otherwise small.
+    /// The size from environment variables, or a small size if they are not set.
     pub(crate) fn stated() -> Self {
         Self {
-            // One of them hangs and another one fails.
+            // At least two pods are needed, because inspects of one hang and inspects of another fail.
             pods: stated("DOCKBRIDGE_SLOW_PODS").unwrap_or(8).max(2),
             restarts: stated("DOCKBRIDGE_SLOW_RESTARTS").unwrap_or(3),
             longest: Duration::from_secs(stated("DOCKBRIDGE_SLOW_SECONDS").unwrap_or(2)),
@@ -35,7 +35,7 @@ impl Size {
     }
 }
 
-/// Time to create and remove a pod.
+/// The time to create and remove a pod.
 const POD: Duration = Duration::from_secs(4);
-/// Time of a restart, without waiting for slow inspects.
+/// The time of a restart of dockbridge, without waiting for slow inspects.
 const ROUND: Duration = Duration::from_secs(30);

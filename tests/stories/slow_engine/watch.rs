@@ -1,5 +1,5 @@
-//! A client that lists pods and containers twenty times a second from the start of dockbridge, and compares
-//! every answer with the recorded ones.
+//! Runs a client that lists pods and containers twenty times a second from the start of dockbridge, and
+//! compares every answer with the recorded answers.
 
 use std::{path::Path, time::Duration};
 
@@ -17,27 +17,27 @@ use crate::support::{
     patience::patient,
 };
 
-/// Starts at the start of dockbridge.
+/// A client that starts together with dockbridge.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     socket: &'a Path,
     noted: &'a Expected,
     began: Instant,
-    /// When the first list arrived.
+    /// The time at which the first list arrived.
     first: watch::Sender<Option<Instant>>,
     end: CancellationToken,
 }
 
-/// The answers so far.
+/// The counted answers so far.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Lists that came.
+    /// The number of lists that arrived.
     pub(crate) answers: usize,
-    /// Lists with an error.
+    /// The number of lists that differ from the recorded answers.
     pub(crate) wrong: usize,
-    /// Calls before the first list that were refused.
+    /// The number of list calls that were refused before the first list arrived.
     pub(crate) refusals: usize,
-    /// The first errors, without repetitions.
+    /// The first differences, without repetitions.
     pub(crate) faults: Vec<String>,
     last: String,
 }
@@ -49,13 +49,13 @@ enum List {
 }
 
 impl<'a> Watch<'a> {
-    /// For a dockbridge that is just being started.
+    /// A client of a dockbridge that is just being started.
     pub(crate) fn begin(socket: &'a Path, noted: &'a Expected) -> Self {
         let (first, end) = (watch::Sender::new(None), CancellationToken::new());
         Self { socket, noted, began: Instant::now(), first, end }
     }
 
-    /// Lists while `work` runs.
+    /// Lists pods and containers while `work` runs.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> (T, Heard) {
         let work = async {
             let done = work.await;
@@ -71,7 +71,7 @@ impl<'a> Watch<'a> {
         (done, all)
     }
 
-    /// Waits for the first list. Returns how long it took.
+    /// Waits for the first list, and returns how long it took.
     pub(crate) async fn first(&self) -> Outcome<Duration> {
         let mut first = self.first.subscribe();
         let came = timeout(patient(FIRST_WITHIN), first.wait_for(Option::is_some)).await;
@@ -121,13 +121,13 @@ impl<'a> Watch<'a> {
         wrong.map_err(|refused| Refusal::Refused(refused.code, refused.message))
     }
 
-    /// A list may be refused only before the first one has arrived.
+    /// Whether a list call may have failed with this error: only before the first list has arrived.
     fn may_be_refused(&self, asked: Instant, why: &Refusal) -> bool {
         let is_honest = !matches!(why, Refusal::Refused(code, _) if *code != Code::Unavailable);
         is_honest && self.first.borrow().is_none_or(|first| asked < first)
     }
 
-    /// Records an error, once.
+    /// Records a difference, unless it was recorded before.
     fn blame(&self, heard: &mut Heard, list: List, why: String) {
         if heard.last != why && heard.faults.len() < TOLD {
             let after = self.began.elapsed().as_secs_f32();
@@ -137,7 +137,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Why there is no list.
+/// Why a list call returned no list.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error("nobody listens: {0}")]
@@ -147,7 +147,7 @@ enum Refusal {
 }
 
 const EVERY: Duration = Duration::from_millis(50);
-/// Longer than dockbridge waits for an inspect that hangs.
+/// A time limit that is longer than dockbridge waits for an inspect that hangs.
 const FIRST_WITHIN: Duration = Duration::from_secs(30);
-/// How many errors are reported.
+/// How many differences a failure shows.
 const TOLD: usize = 3;

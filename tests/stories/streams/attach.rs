@@ -1,4 +1,5 @@
-//! Attach to a main process. The process continues after a client disconnects, unless it has `stdin_once`.
+//! Tests attach to a container's main process. The process continues after a client disconnects, unless the
+//! container has `stdin_once`.
 
 use dockbridge::wire::cri;
 
@@ -13,14 +14,14 @@ use crate::{
     },
 };
 
-/// A container whose stdin stays open.
+/// The request for a container that keeps its stdin open.
 fn listening(stage: &Stage, name: &str, line: &str, tty: bool, once: bool) -> cri::ContainerConfig {
     let mut container = stage.recipes.container(name, line);
     (container.stdin, container.stdin_once, container.tty) = (true, once, tty);
     container
 }
 
-/// The shell of a container runs commands, prints exactly their output, and ends when told.
+/// A client attaches to a shell, which runs commands, prints exactly their output, and ends after `exit`.
 pub(crate) async fn to_a_shell(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_shell").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -41,7 +42,8 @@ pub(crate) async fn to_a_shell(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A client disconnects without a close. The container keeps running and accepts the next one.
+/// A client disconnects without closing its session. The container keeps running, and the next client can
+/// attach.
 pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_again").await?;
     let line = "n=0; while read word; do n=$((n+1)); echo $n $word; done";
@@ -58,7 +60,7 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
             session.stdout.until(&format!("{number} visit")).await?;
             drop(session);
             match held {
-                // Resources that are opened once are open after two clients.
+                // Descriptors that dockbridge opens only once are open after two clients.
                 None if number == 2 => held = Some(bridge.descriptors()?),
                 None => {}
                 Some(held) => bridge.lets_go(held + 1).await?,
@@ -70,7 +72,8 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Input that is for only one client ends with it, and so does a process that reads it.
+/// With `stdin_once`, the input ends when its only client disconnects, and a process that reads the input
+/// ends as well.
 pub(crate) async fn left_for_good(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_once").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -93,7 +96,7 @@ pub(crate) async fn left_for_good(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A container's terminal accepts sizes and keys.
+/// A client of a container's terminal can set its size and send keys.
 pub(crate) async fn to_a_terminal(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_terminal").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -112,7 +115,8 @@ pub(crate) async fn to_a_terminal(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If the container ends, the attach ends with success, because the attach itself did not fail.
+/// If the container ends, even with an error, the attach ends with success, because the attach itself did not
+/// fail.
 pub(crate) async fn until_it_ends(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_ends").await?;
     for (number, way) in USUAL.into_iter().enumerate() {

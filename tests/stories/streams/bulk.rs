@@ -1,4 +1,4 @@
-//! Large amounts: every byte arrives, and a slow reader blocks the writer.
+//! Tests streams with large amounts of data: every byte arrives, and a slow reader blocks the writer.
 
 use std::{
     fs,
@@ -21,7 +21,8 @@ use crate::support::{
     world::World,
 };
 
-/// Through `cat` in both directions at the same time, and into a program that sums it up.
+/// A client sends a hundred megabytes through `cat`, in both directions at the same time, and into a program
+/// that prints their checksum.
 pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "bulk").await?;
     let mass = Arc::new(Mass::new(1, 100 << 20));
@@ -56,8 +57,8 @@ fn send(session: &mut Session, mass: Arc<Mass>) -> tokio::task::JoinHandle<Outco
     })
 }
 
-/// If nobody reads what a fast process writes, the process waits and dockbridge's memory does not grow. The
-/// output arrives when somebody reads.
+/// If the client does not read the output of a fast process, the process waits and dockbridge's memory does
+/// not grow. The output arrives when the client reads again.
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "slow_reader").await?;
     let bridge = scene.bridge()?;
@@ -78,13 +79,13 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
         }
         ensure!(bridge.resident()?.saturating_sub(before) < GROWTH, "{way:?}: grew after all");
         drop(session);
-        // Without its output, the writer fails at its pipe or waits forever.
+        // After the client has disconnected, the writing process fails at its pipe or waits forever.
         scene.stage.cri.stop_container(&id, 1).await?;
     }
     scene.ends().await
 }
 
-/// A container whose processes report their progress outside their streams.
+/// The request for a container whose processes report their progress in files and not in their streams.
 fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
     let mut container = scene.stage.recipes.sleeper(name);
     container.mounts = vec![cri::Mount {
@@ -95,7 +96,7 @@ fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
     container
 }
 
-/// If a process does not read, its client waits and dockbridge's memory does not grow.
+/// If a process does not read its input, its client waits and dockbridge's memory does not grow.
 pub(crate) async fn a_deaf_process(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "deaf_process").await?;
     let bridge = scene.bridge()?;
@@ -140,5 +141,5 @@ pub(crate) async fn until_still(number: impl Fn() -> Outcome<Option<u64>>) -> Ou
     Ok(())
 }
 
-/// Memory in KiB that buffers of one stalled stream may need, also in a debug build.
+/// The memory in KiB that the buffers of one stalled stream may need, also in a debug build.
 pub(crate) const GROWTH: u64 = 16 << 10;

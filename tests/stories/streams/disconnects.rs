@@ -1,4 +1,4 @@
-//! One side disconnects: the client, the container, dockbridge, the engine.
+//! Tests streams whose client, container, dockbridge or engine disconnects.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::support::{
 };
 use crate::{execs::until, restarts::until_ready};
 
-/// If the client leaves, a command with a terminal ends and one without continues. dockbridge keeps no
-/// resources of either.
+/// If the client disconnects, a command with a terminal ends and a command without a terminal continues.
+/// dockbridge keeps no descriptors of either command.
 pub(crate) async fn of_the_client(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "client_leaves").await?;
     let (cri, id, bridge) = (&scene.stage.cri, scene.container.as_str(), scene.bridge()?);
@@ -34,13 +34,13 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
         scene.until_runs(&format!("sleep {terminal}"), false).await?;
         scene.until_runs(&format!("sleep {stubborn}"), false).await?;
         match held {
-            // After the first two rounds, everything that is opened only once is open.
+            // After the first two rounds, dockbridge has opened all descriptors that it opens only once.
             None if number == 1 => {
                 tokio::time::sleep(patient(std::time::Duration::from_secs(2))).await;
                 held = Some(bridge.descriptors()?);
             }
             None => {}
-            // Two concurrent calls leave one more idle connection to the engine, for a minute.
+            // Two concurrent calls leave one more idle connection to the engine open for a minute.
             Some(held) => bridge.lets_go(held + 3).await?,
         }
         ensure!(scene.runs(&format!("sleep {plain}")).await?, "{way:?}: not a terminal, yet gone");
@@ -48,7 +48,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The container is stopped, or the engine removes it. Exec and attach end with an error.
+/// If the container is stopped, or the engine removes it, exec and attach end with an error.
 pub(crate) async fn of_the_container(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "container_leaves").await?;
     let (cri, bridge) = (&scene.stage.cri, scene.bridge()?);
@@ -80,7 +80,8 @@ pub(crate) async fn of_the_container(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// dockbridge is killed or stopped. Its clients see the end, and the next dockbridge serves again.
+/// If dockbridge is killed or stopped, its clients see the end of their streams, and the restarted dockbridge
+/// serves streams again.
 pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     let mut scene = Scene::quiet(&world, "dockbridge_leaves").await?;
     for way in USUAL {
@@ -105,7 +106,7 @@ pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The engine is killed and its containers keep running. Clients get an error soon, and a command with a
+/// If the engine is killed and its containers keep running, clients get an error soon, and a command with a
 /// terminal ends.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
@@ -121,7 +122,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             let attached = Session::attach(cri, way, id, Wish::Output).await?;
             pipes.send("there\n").await?;
             pipes.stdout.until("there").await?;
-            // dockbridge can hang up only a process that it has found.
+            // dockbridge can send SIGHUP only to a process that it has found.
             until(|| bridge.watches_process(&words)).await?;
             attached.ping().await?;
             sessions.extend([(way, pipes), (way, terminal), (way, attached)]);
@@ -135,8 +136,9 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             ensure!(error.contains("Failure") && error.contains("docker"), "{way:?}: {error:?}");
         }
         drop(sessions);
-        // Counted without the engine, with which idle connections have ended. The first round has opened
-        // everything that is opened once. A leak adds one in each round.
+        // dockbridge's descriptors are counted while the engine is down, so that idle connections to the
+        // engine are closed. The first round has opened all descriptors that are opened only once. A leak
+        // would add one in each round.
         match held {
             None => held = Some(bridge.fewest_descriptors().await?),
             Some(held) => bridge.lets_go(held).await?,
@@ -156,7 +158,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
 /// How soon a client must learn that its engine is gone.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A token of an earlier dockbridge is not valid.
+/// Checks that a URL with a token of an earlier dockbridge is not valid.
 async fn not_known(scene: &Scene, url: &str) -> Outcome {
     let fresh =
         scene.stage.cri.exec(&exec_request(&scene.container, &["true"], Wish::Output)).await?;

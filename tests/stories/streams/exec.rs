@@ -1,4 +1,4 @@
-//! Commands in a container: their output, their end, and their terminal.
+//! Tests streamed commands in a container: their output, their end, and their terminal.
 
 use super::Scene;
 use crate::support::{
@@ -7,7 +7,7 @@ use crate::support::{
     world::World,
 };
 
-/// Every protocol transfers input, both outputs and the exit code.
+/// Every streaming protocol transfers input, both outputs and the exit code.
 pub(crate) async fn in_every_way(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_ways").await?;
     let (cri, id) = (&scene.stage.cri, scene.container.as_str());
@@ -36,7 +36,8 @@ pub(crate) async fn in_every_way(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A WebSocket starts with an empty message on the first output channel and ends with a normal close.
+/// Checks that a WebSocket session starts with an empty message on the first output channel and ends with a
+/// normal close.
 fn manners(way: Way, session: &Session) -> Outcome {
     let Some(socket) = session.socket() else { return Ok(()) };
     ensure_eq!(socket.seen().first, Some((1, 0)), "{way:?}");
@@ -44,7 +45,7 @@ fn manners(way: Way, session: &Session) -> Outcome {
     Ok(())
 }
 
-/// Input can end while output continues.
+/// A client can end the input of a command while the command's output continues.
 pub(crate) async fn half_closed(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_half_closed").await?;
     for way in ALL.into_iter().filter(|way| way.closes_stdin()) {
@@ -65,7 +66,7 @@ pub(crate) async fn half_closed(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Output and errors written alternately arrive completely, each in its own stream.
+/// If a command writes to stdout and stderr alternately, both arrive completely, each in its own stream.
 pub(crate) async fn two_outputs(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_outputs").await?;
     let line = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done";
@@ -81,7 +82,8 @@ pub(crate) async fn two_outputs(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A terminal has a size, changes it when requested, and passes every key to the process.
+/// A command's terminal has the requested size, changes it when requested, and passes every key to the
+/// process.
 pub(crate) async fn a_terminal(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_terminal").await?;
     for way in
@@ -101,7 +103,8 @@ async fn resized(scene: &Scene, way: Way) -> Outcome {
     session.stdout.until("/dev/").await?;
     session.resize(123, 45).await?;
     session.stdout.until("now 45 123").await?;
-    // Text without a size, and a size that no terminal can have, change nothing.
+    // A resize message without a size, or with a size that no terminal can have, does not change the
+    // terminal.
     session.resize(0, 45).await?;
     session.resize(33, 7).await?;
     session.stdout.until("now 7 33").await?;
@@ -113,7 +116,8 @@ async fn resized(scene: &Scene, way: Way) -> Outcome {
     Ok(())
 }
 
-/// Every key reaches the process as soon as it is typed. By default, the engine would hold back ctrl-p.
+/// Every key reaches the process as soon as it is typed. With Docker's default detach keys, the engine would
+/// hold back ctrl-p.
 async fn every_key(scene: &Scene, way: Way) -> Outcome {
     let line = "stty raw echo -echoctl; echo ready; exec sleep 1000";
     let mut session =
@@ -124,24 +128,25 @@ async fn every_key(scene: &Scene, way: Way) -> Outcome {
         session.send([key]).await?;
         session.stdout.until(&char::from(key).to_string()).await?;
     }
-    // The engine holds back only this key until the next one.
+    // The engine holds back only this key (a NUL byte) until the next key.
     session.send([0x00]).await?;
     session.send([b'x']).await?;
     session.stdout.until("\0x").await?;
     drop(session);
-    // Interactive: ctrl-d ends the shell, and the typed text was echoed.
+    // In an interactive shell, ctrl-d ends the shell, and the terminal has echoed the typed text.
     let mut session =
         Session::exec(&scene.stage.cri, way, &scene.container, &["sh"], Wish::Terminal).await?;
     session.send("echo one$((1+1))three\n").await?;
     session.stdout.until("one2three").await?;
-    // If it is typed before the shell reads keys again, it ends a line and not the shell.
+    // The test waits for the prompt: if ctrl-d is typed before the shell reads keys again, it ends a line and
+    // not the shell.
     session.stdout.until("# ").await?;
     session.send([0x04]).await?;
     session.collect().await?;
     Ok(())
 }
 
-/// A missing program ends the call with a failure.
+/// If the command's program is missing, the session ends with a failure.
 pub(crate) async fn that_cannot_start(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_cannot_start").await?;
     for way in USUAL {
@@ -156,7 +161,8 @@ pub(crate) async fn that_cannot_start(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The call ends with the command, even if a child keeps its pipes. The child is not ended.
+/// The session ends with the command, even if a child process keeps the command's pipes open. dockbridge does
+/// not kill the child.
 pub(crate) async fn with_a_child_that_stays(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_child").await?;
     for way in USUAL {

@@ -1,4 +1,4 @@
-//! Garbage from clients. Other clients are still served.
+//! Tests that dockbridge still serves other clients while clients send garbage.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// Garbage instead of requests, SPDY frames and WebSocket frames, while another exec runs.
+/// Clients send garbage instead of requests, SPDY frames and WebSocket frames, while another exec runs.
 pub(crate) async fn bytes(world: World) -> Outcome {
     let mut random = seeded();
     let scene = Scene::quiet(&world, "hostile").await?;
@@ -49,7 +49,8 @@ pub(crate) async fn bytes(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Clients that stop in the middle are not waited for: half a request, half of the streams.
+/// dockbridge does not wait forever for clients that stop in the middle, after half a request or half of the
+/// streams.
 pub(crate) async fn silence(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "silence").await?;
     let bridge = scene.bridge()?;
@@ -62,7 +63,7 @@ pub(crate) async fn silence(world: World) -> Outcome {
     let _stdin = spdy.open(&[("streamtype", "stdin")]).await?;
     spdy.closed(patient(CREATION)).await?;
     let mut rest = Vec::new();
-    // With or without an answer.
+    // The request may fail or succeed.
     drop(
         timeout(patient(CREATION), half.read_to_end(&mut rest))
             .await
@@ -91,9 +92,9 @@ fn noise(random: &mut StdRng, most: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes and, if requested, waits for the server to close.
+/// Sends bytes and, with `wait`, waits until dockbridge closes the connection.
 async fn throw(mut stream: TcpStream, bytes: &[u8], wait: bool) -> Outcome {
-    // The server may close before everything is sent.
+    // dockbridge may close the connection before all bytes are sent.
     stream.write_all(bytes).await.unwrap_or_default();
     if wait {
         let mut answer = Vec::new();
@@ -118,7 +119,7 @@ async fn requests(scene: &Scene, random: &mut StdRng) -> Outcome {
     throw(TcpStream::connect(&place.authority).await?, body.as_bytes(), false).await
 }
 
-/// After a valid upgrade. Anything that violates the protocol ends the connection.
+/// Sends invalid frames after a valid upgrade. Each violation of the protocol must end the connection.
 async fn frames(scene: &Scene, random: &mut StdRng) -> Outcome {
     for _ in 0..30 {
         let spdy = upgraded(scene).await?;
@@ -145,7 +146,7 @@ async fn frames(scene: &Scene, random: &mut StdRng) -> Outcome {
     crowd(scene).await
 }
 
-/// Unusual, but not a violation that must end the connection.
+/// Sends unusual frames that do not violate the protocol, so the connection may stay open.
 async fn harmless(scene: &Scene) -> Outcome {
     let spdy = upgraded(scene).await?;
     spdy.send(frame::data(77, false, b"to nobody")).await?;
@@ -156,7 +157,7 @@ async fn harmless(scene: &Scene) -> Outcome {
     spdy.ping(7).await
 }
 
-/// More streams than anybody needs. The server may refuse them or close.
+/// Opens far more streams than a client needs. dockbridge may refuse them or close the connection.
 async fn crowd(scene: &Scene) -> Outcome {
     let spdy = upgraded(scene).await?;
     for _ in 0..5000 {
@@ -174,8 +175,8 @@ async fn upgraded(scene: &Scene) -> Outcome<Spdy> {
 async fn messages(scene: &Scene, random: &mut StdRng) -> Outcome {
     let masked = |head: &[u8], payload: &[u8]| [head, &[0; 4], payload].concat();
     let wrong: Vec<Vec<u8>> = vec![
-        // Not masked, a reserved operation, a length of 2^63, a ping that is too long, a continuation
-        // without a start.
+        // The invalid frames are: not masked, a reserved operation, a length of 2^63, a ping that is too
+        // long, and a continuation without a start.
         vec![0x82, 2, 0, b'x'],
         masked(&[0x83, 0x82], &[0, b'x']),
         [&[0x82, 0xff, 0x80][..], &[0; 7], &[0; 4]].concat(),
@@ -189,7 +190,8 @@ async fn messages(scene: &Scene, random: &mut StdRng) -> Outcome {
         let stream = shaken(scene, "v4.base64.channel.k8s.io").await?;
         throw(stream, &noise(random, 20_000), false).await?;
     }
-    // Complete messages without a meaning: to no channel, to an output, with no size.
+    // These messages are complete but have no meaning: without a channel, to an unknown channel, to an
+    // output, and without a terminal size.
     for payload in [&b""[..], &[9, b'x'], &[1, b'x'], &[4, b'{'], &[255], &[255, 77]] {
         let length = 0x80 | u8::try_from(payload.len())?;
         let stream = shaken(scene, "v5.channel.k8s.io").await?;
@@ -211,5 +213,5 @@ async fn shaken(scene: &Scene, protocol: &str) -> Outcome<TcpStream> {
     Ok(answered.stream)
 }
 
-/// Streams may take half a minute to be opened. The rest is for slow machines.
+/// A client has half a minute to open its streams. The other half minute is for slow machines.
 const CREATION: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! As many hostile streams as allowed, from several clients. Memory is limited, others are served, and the
-//! memory is freed afterwards.
+//! Tests as many hostile streams as dockbridge allows, from several clients. dockbridge's memory is limited,
+//! it serves other clients, and it frees the memory afterwards.
 
 use std::{
     future::pending,
@@ -29,20 +29,20 @@ use crate::support::{
     world::World,
 };
 
-/// What a client does to dockbridge.
+/// The way in which a hostile client behaves.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// Sends to a process that does not read.
+    /// The client sends to a process that does not read.
     UnreadStdin,
-    /// Does not read the output of a process.
+    /// The client does not read the output of a process.
     UnreadStdout,
-    /// Sends half of something.
+    /// The client sends only half of a frame or message.
     HalfOpen,
     Idle,
 }
 
-/// Clients of each kind and protocol fill nearly all places, for three containers and a pod. A container
-/// gets no more than its share, and a command in another container still runs.
+/// Clients of each kind and protocol use nearly all streams that dockbridge allows, for three containers and
+/// a pod. A container gets no more streams than its limit, and a command in another container still runs.
 pub(crate) async fn fills_the_places(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "hostile_crowd").await?;
     let bridge = scene.bridge()?;
@@ -75,7 +75,7 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
         }
         ensure!(refused >= USERS, "a container has more than its share: {refused} refused");
     }
-    // After this pause, memory use no longer changes: everything has been allocated or freed.
+    // After this pause, dockbridge's memory usage no longer changes.
     sleep(Duration::from_secs(if is_full_size() { 60 } else { 5 })).await;
     answers(&scene).await?;
     let most = most.end(bridge)?;
@@ -89,7 +89,8 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
     }
     println!("  {} KiB {:.0?} after they left", bridge.resident()?, since.elapsed());
     answers(&scene).await?;
-    // On a busy machine the engine is still ending the commands: the stop is repeated, as kubelet does.
+    // On a busy machine, the engine may still be ending the commands, so the test repeats the stop, as
+    // kubelet does.
     let mut looks = Looks::within(Duration::from_secs(300), Duration::from_secs(1));
     for sandbox in scene.stage.cri.sandboxes().await? {
         while let Err(refused) = scene.stage.cri.stop(&sandbox.id).await {
@@ -123,7 +124,7 @@ impl Most {
     }
 }
 
-/// The command of another client still runs.
+/// Checks that another client can still run a command.
 async fn answers(scene: &Scene) -> Outcome {
     for way in USUAL {
         let command = ["echo", "here"];
@@ -135,13 +136,13 @@ async fn answers(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// A client that exists until this is dropped.
+/// The connection of a hostile client, which is open until the value is dropped.
 enum Client {
     Hostile { _sending: AbortOnDropHandle<()> },
     Polite(#[expect(dead_code, reason = "it is only held")] Box<Session>),
 }
 
-/// Sends these bytes, and then nothing. Reads nothing.
+/// A client that sends these bytes, then sends nothing and never reads.
 fn hostile(mut stream: TcpStream, bytes: Vec<u8>) -> Client {
     let sending = tokio::spawn(async move {
         stream.write_all(&bytes).await.unwrap_or_default();
@@ -195,7 +196,7 @@ async fn over_websocket(scene: &Scene, user: &str, manner: Manner) -> Outcome<Cl
     ];
     let stream = upgraded(&command(scene, user, manner).await?, "GET", &headers).await?;
     let length = u64::try_from(UNREAD)?.to_be_bytes();
-    // One long message, which is masked only formally.
+    // This is one long message, with a mask of zeros.
     let mut bytes = [&[0x82, 0xff][..], &length, &[0; 4]].concat();
     match manner {
         Manner::Idle => bytes.clear(),
@@ -205,7 +206,7 @@ async fn over_websocket(scene: &Scene, user: &str, manner: Manner) -> Outcome<Cl
     Ok(hostile(stream, bytes))
 }
 
-/// The URL of a command that reads nothing.
+/// The URL of an exec whose command reads no input.
 async fn command(scene: &Scene, user: &str, manner: Manner) -> Outcome<String> {
     let command = match manner {
         Manner::UnreadStdout => ["cat", "/dev/zero"],
@@ -223,14 +224,15 @@ async fn upgraded(url: &str, method: &str, headers: &[(&str, &str)]) -> Outcome<
 const MANNERS: [Manner; 4] =
     [Manner::UnreadStdin, Manner::UnreadStdout, Manner::HalfOpen, Manner::Idle];
 const USERS: usize = 3;
-/// Eight clients each, six of which run a command: 250 are allowed for each container and for the pod.
+/// The number of rounds with eight clients each, six of which run a command. dockbridge allows 250 streams
+/// for each container and for the pod.
 const ROUNDS: usize = 124;
-/// How much each client sends that is not read.
+/// The number of bytes that each client sends and the process does not read.
 const UNREAD: usize = 1 << 20;
 const PIECE: usize = 32 << 10;
-/// In KiB. The issue allows 200 MB.
+/// The most memory that dockbridge may use, in KiB.
 const MOST_RESIDENT: u64 = 200_000_000 / 1024;
-/// In KiB: memory that may stay in use.
+/// The memory in KiB that may stay in use after the clients are gone.
 const MOST_LEFT: u64 = 40_000_000 / 1024;
-/// Memory is freed every half minute.
+/// A time limit for the return of memory, which dockbridge does every half minute.
 const GIVEN_BACK: Duration = Duration::from_secs(60);

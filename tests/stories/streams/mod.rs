@@ -1,4 +1,4 @@
-//! Exec and attach with independent clients of every protocol.
+//! Tests exec and attach with independent clients of every protocol.
 
 use std::time::Duration;
 
@@ -21,25 +21,25 @@ pub(crate) mod hostile;
 pub(crate) mod hostile_crowd;
 pub(crate) mod tokens;
 
-/// A pod with one container.
+/// A pod with one container, in which the stories run commands.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) stage: Stage,
     pub(crate) pod: cri::PodSandboxConfig,
-    /// The pod's sandbox.
+    /// The id of the pod's sandbox.
     pub(crate) sandbox: String,
     pub(crate) container: String,
 }
 
 impl Scene {
-    /// With a container that waits.
+    /// Starts the pod with a container that only waits.
     pub(crate) async fn quiet(world: &World, story: &str) -> Outcome<Self> {
         let stage = Stage::cni(world, story).await?;
         let main = stage.recipes.sleeper("main");
         Self::with(stage, &main).await
     }
 
-    /// With this container.
+    /// Starts the pod with the container `main`.
     pub(crate) async fn with(stage: Stage, main: &cri::ContainerConfig) -> Outcome<Self> {
         let pod = stage.recipes.pod("streamed");
         let sandbox = stage.cri.run(&pod).await?;
@@ -52,19 +52,20 @@ impl Scene {
         Ok(self.stage.up(&self.sandbox, &self.pod, std::slice::from_ref(main)).await?.remove(0))
     }
 
-    /// dockbridge's process.
+    /// The process of dockbridge.
     pub(crate) fn bridge(&self) -> Outcome<Process> {
         self.stage.bridge.pid().map(Process).ok_or_else(|| Failure("no dockbridge".to_owned()))
     }
 
-    /// Whether a process with these words runs in the container.
+    /// Whether a process with `words` in its command line runs in the container.
     pub(crate) async fn runs(&self, words: &str) -> Outcome<bool> {
         let table =
             self.stage.engine.docker(&["exec", &self.container, "ps", "-o", "args"]).await?;
         Ok(table.lines().any(|line| line.contains(words)))
     }
 
-    /// Waits until a process with these words runs, or until none does.
+    /// Waits until a process with `words` in its command line runs, or until no such process runs if `wanted`
+    /// is false.
     pub(crate) async fn until_runs(&self, words: &str, wanted: bool) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(20));
         while self.runs(words).await? != wanted {

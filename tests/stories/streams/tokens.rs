@@ -1,4 +1,4 @@
-//! Access to the streaming server: tokens, their single use, and protocols.
+//! Tests access to the streaming server: tokens, their single use, and the negotiation of protocols.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// If a stream is impossible, the call is refused with the code that kubelet expects.
+/// If a stream is impossible, dockbridge refuses the CRI call with the code that kubelet expects.
 pub(crate) async fn wrong_requests(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "stream_refusals").await?;
     let cri = &scene.stage.cri;
@@ -85,7 +85,7 @@ pub(crate) async fn used_once(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The first protocol in the client's list that the server supports is used.
+/// dockbridge uses the first protocol in the client's list that it supports.
 pub(crate) async fn negotiated(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "negotiated").await?;
     let lists: [(&[&str], &str); 5] = [
@@ -117,10 +117,11 @@ pub(crate) async fn negotiated(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A thousand tokens may wait, and not one more. A used or expired token makes room.
+/// At most a thousand tokens may be unused at the same time. After one of them is used or has expired,
+/// dockbridge creates another.
 pub(crate) async fn a_thousand_and_one(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "token_limit").await?;
-    // Many at a time, because all must be made before the first one expires.
+    // The test requests many tokens at a time, because all of them must exist before the first one expires.
     let calls = (0..1000).map(|_| fresh(&scene));
     let places: Vec<Place> = stream::iter(calls).buffered(50).try_collect().await?;
     let request = exec_request(&scene.container, &["true"], Wish::Output);
@@ -133,7 +134,7 @@ pub(crate) async fn a_thousand_and_one(world: World) -> Outcome {
         ensure_eq!(session.collect().await?.code()?, 0);
         fresh(&scene).await?;
     }
-    // A token expires after a minute. No event reports this.
+    // A token expires after a minute. No event reports the expiry, so the test sleeps.
     tokio::time::sleep(Duration::from_secs(61)).await;
     ensure_eq!(ask_spdy(&places[1], &[V4]).await?.status, 404);
     let mut session = Session::open(SPDY, &fresh(&scene).await?, Wish::Output).await?;

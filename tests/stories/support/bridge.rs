@@ -1,4 +1,5 @@
-//! dockbridge as a child process with its own directories, which can be killed and started again.
+//! Runs dockbridge as a child process with its own directories. A story can kill dockbridge and start it
+//! again.
 
 use std::{
     fs::{self, OpenOptions},
@@ -23,16 +24,16 @@ use super::{
     world::World,
 };
 
-/// The directories of a dockbridge.
+/// The directories that a dockbridge uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
-    /// `--state-dir`.
+    /// The directory for `--state-dir`.
     pub(crate) state: PathBuf,
-    /// `--run-dir`.
+    /// The directory for `--run-dir`.
     pub(crate) run: PathBuf,
-    /// The logs of the story's pods.
+    /// The directory with the logs of the story's pods.
     pub(crate) logs: PathBuf,
-    /// Files that a story shares with its containers.
+    /// The directory with files that a story shares with its containers.
     pub(crate) shared: PathBuf,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Bridge {
     log: PathBuf,
     socket: PathBuf,
     child: Option<Child>,
-    /// A directory that is searched for programs before all others.
+    /// A directory in which dockbridge searches for programs before all others.
     programs: Option<PathBuf>,
 }
 
@@ -98,12 +99,13 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// A client of this dockbridge. Its connection does not survive a restart.
+    /// Connects a client to this dockbridge. After a restart of dockbridge, the client's connection is
+    /// broken.
     pub(crate) async fn cri(&self) -> Outcome<Cri> {
         Cri::connect(&self.socket).await
     }
 
-    /// The path of its socket.
+    /// The path of dockbridge's CRI socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -113,19 +115,19 @@ impl Bridge {
         &self.command
     }
 
-    /// The process id while it runs.
+    /// The process id of dockbridge while it runs.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().and_then(Child::id)
     }
 
-    /// Freezes it, so that it neither answers nor accepts connections.
+    /// Freezes dockbridge, so that it neither answers nor accepts connections.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn freeze(&self) -> Outcome {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Lets it continue.
+    /// Lets a frozen dockbridge continue.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn thaw(&self) -> Outcome {
         self.signal(Signal::SIGCONT)
@@ -136,7 +138,7 @@ impl Bridge {
         Ok(kill(Pid::from_raw(i32::try_from(pid)?), signal)?)
     }
 
-    /// Stops it as an operator would, and checks that it ends and removes its socket.
+    /// Stops dockbridge with SIGTERM, and checks that it ends and removes its socket.
     pub(crate) async fn stop(&mut self) -> Outcome {
         self.signal(Signal::SIGTERM)?;
         let Some(mut child) = self.child.take() else { return Ok(()) };
@@ -153,7 +155,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Kills it.
+    /// Kills dockbridge with SIGKILL.
     pub(crate) async fn kill(&mut self) -> Outcome {
         if let Some(mut child) = self.child.take() {
             child.kill().await?;
@@ -161,8 +163,8 @@ impl Bridge {
         Ok(())
     }
 
-    /// Starts it again with the same folders, after [`Self::stop`] or [`Self::kill`]. Waits for the first list
-    /// of a busy engine, but not for an engine that does not answer.
+    /// Starts dockbridge again with the same directories, after [`Self::stop`] or [`Self::kill`]. Waits for
+    /// the first list of a busy engine, but not for an engine that does not answer.
     pub(crate) async fn spawn(&mut self) -> Outcome {
         self.launch()?;
         self.await_answer().await?;
@@ -172,13 +174,14 @@ impl Bridge {
         Ok(())
     }
 
-    /// The same, without waiting until it answers.
+    /// Starts dockbridge again without waiting until it answers.
     pub(crate) fn launch(&mut self) -> Outcome {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(program());
         command.arg("serve").args(&self.command).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // The world's variables have the same prefix as dockbridge's.
+        // The world's environment variables are removed, because they have the same prefix as dockbridge's
+        // settings.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
             command.env_remove(name);
         }
@@ -190,45 +193,45 @@ impl Bridge {
         Ok(())
     }
 
-    /// Stops it gracefully and starts it again.
+    /// Stops dockbridge gracefully and starts it again.
     pub(crate) async fn restart(&mut self) -> Outcome<Cri> {
         self.stop().await?;
         self.spawn().await?;
         self.cri().await
     }
 
-    /// From its next start on, it searches for programs in this folder first.
+    /// From its next start on, dockbridge searches for programs in this directory first.
     pub(crate) fn search_programs_in(&mut self, folder: &Path) {
         self.programs = Some(folder.to_owned());
     }
 
-    /// Stops it gracefully and starts it again with further flags, which it keeps.
+    /// Stops dockbridge gracefully and starts it again with further flags, which all later starts also have.
     pub(crate) async fn restart_with(&mut self, flags: &[&str]) -> Outcome<Cri> {
         self.command.extend(flags.iter().map(|&flag| flag.to_owned()));
         self.restart().await
     }
 
-    /// Kills it and starts it again.
+    /// Kills dockbridge and starts it again.
     pub(crate) async fn crash(&mut self) -> Outcome<Cri> {
         self.kill().await?;
         self.spawn().await?;
         self.cri().await
     }
 
-    /// Its log, from all its starts.
+    /// The file with dockbridge's log, from all its starts.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines of its log.
+    /// The last lines of dockbridge's log.
     pub(crate) fn tail(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(30)..].join("\n")
     }
 
-    /// Waits until it answers, after [`Self::launch`].
+    /// Waits until dockbridge answers, after [`Self::launch`].
     pub(crate) async fn await_answer(&mut self) -> Outcome {
         let deadline = Instant::now() + patient(PATIENCE);
         loop {
@@ -253,7 +256,7 @@ impl Bridge {
 const FIRST_LIST: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The program under test. Measurements may use another build.
+/// The path of the program `dockbridge` that is tested. Benchmarks may use another build.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("BRIDGE").unwrap_or(env!("CARGO_BIN_EXE_dockbridge").into()).into()
 }

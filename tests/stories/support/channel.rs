@@ -1,4 +1,4 @@
-//! One direction of one stream, over SPDY or WebSocket.
+//! Reads or writes one direction of a stream, over SPDY or WebSocket.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use super::{
     websocket::SocketWriter,
 };
 
-/// Receives data of one stream. While nobody reads, the connection is not read.
+/// Receives the data of one stream. While the story does not read this stream, the client does not read its
+/// connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pieces: mpsc::Receiver<Bytes>,
@@ -20,12 +21,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads the pieces of one stream that its connection has received.
+    /// The pieces of the stream that its connection has received.
     pub(crate) const fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
         Self { pieces, pending: Vec::new() }
     }
 
-    /// The next piece. None at the end.
+    /// The next piece of the stream; none at the end of the stream.
     pub(crate) async fn next(&mut self) -> Outcome<Option<Bytes>> {
         if !self.pending.is_empty() {
             return Ok(Some(std::mem::take(&mut self.pending).into()));
@@ -35,7 +36,8 @@ impl Reader {
             .map_err(|_late| Failure(format!("nothing to read for {:?}", patience())))
     }
 
-    /// Reads until this text has arrived, and returns everything up to its end. The rest can still be read.
+    /// Reads until `text` has arrived, and returns everything up to the end of `text`. Later data can still
+    /// be read.
     pub(crate) async fn until(&mut self, text: &str) -> Outcome<String> {
         let mut seen = Vec::new();
         loop {
@@ -57,7 +59,7 @@ impl Reader {
         }
     }
 
-    /// Everything up to the end.
+    /// Reads all data up to the end of the stream.
     pub(crate) async fn rest(&mut self) -> Outcome<Vec<u8>> {
         let mut seen = Vec::new();
         while let Some(piece) = self.next().await? {
@@ -66,7 +68,7 @@ impl Reader {
         Ok(seen)
     }
 
-    /// Everything up to the end, as text.
+    /// Reads all data up to the end of the stream, as text.
     pub(crate) async fn text(&mut self) -> Outcome<String> {
         Ok(String::from_utf8_lossy(&self.rest().await?).into_owned())
     }
@@ -82,7 +84,7 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
-    /// Sends bytes. Waits for room on the connection.
+    /// Sends bytes. Waits while the connection's buffer is full.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.send(bytes).await,
@@ -90,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// Ends both directions at once. A WebSocket does not support this.
+    /// Ends both directions of the stream at once, which a WebSocket does not support.
     pub(crate) async fn reset(&self) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.reset().await,
@@ -98,7 +100,7 @@ impl Writer {
         }
     }
 
-    /// Ends the sending direction.
+    /// Ends the sending direction of the stream.
     pub(crate) async fn finish(&self) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.finish().await,
@@ -107,7 +109,7 @@ impl Writer {
     }
 }
 
-/// How many pieces of one stream a connection may be ahead of its reader.
+/// The number of received pieces of a stream that may wait for the reader.
 pub(crate) const AHEAD: usize = 16;
 
 /// How long any wait may take. The longest test holds two answers of the engine for 20 seconds each.

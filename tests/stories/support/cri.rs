@@ -1,4 +1,4 @@
-//! The CRI client of the stories: one short method per call, errors that name the call.
+//! The CRI client of the stories. The client has a short method for each call, and its errors name the call.
 
 use std::path::Path;
 
@@ -16,9 +16,9 @@ use cri::{image_service_client::ImageServiceClient, runtime_service_client::Runt
 
 #[derive(Clone, Debug)]
 pub(crate) struct Cri {
-    /// The runtime service, also for calls without a method here.
+    /// The gRPC client of the runtime service, also for calls that have no method here.
     pub(crate) runtime: RuntimeServiceClient<Channel>,
-    /// The image service, also for calls without a method here.
+    /// The gRPC client of the image service, also for calls that have no method here.
     pub(crate) images: ImageServiceClient<Channel>,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct Cri {
 #[error("{call}: {code:?}: {message}")]
 pub(crate) struct Refused {
     call: &'static str,
-    /// gRPC's code.
+    /// The error's gRPC code.
     pub(crate) code: Code,
-    /// gRPC's text.
+    /// The error's text.
     pub(crate) message: String,
 }
 
@@ -41,7 +41,7 @@ impl Refused {
 
 pub(crate) type Answer<T = ()> = Result<T, Refused>;
 
-/// Calls once, and once more after a known fault of the engine.
+/// Makes a call, and repeats it once after a known fault of the engine.
 macro_rules! call {
     ($self:ident . $service:ident . $method:ident ( $request:expr )) => {{
         let (mut client, call, request) = ($self.$service.clone(), stringify!($method), $request);
@@ -54,7 +54,7 @@ macro_rules! call {
 }
 
 impl Cri {
-    /// Connects to the socket.
+    /// Connects to dockbridge's CRI socket.
     pub(crate) async fn connect(socket: &Path) -> Outcome<Self> {
         let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))?
             .connect()
@@ -75,18 +75,18 @@ impl Cri {
         call!(self.runtime.status(cri::StatusRequest { verbose }))
     }
 
-    /// The cgroup driver in the answer of RuntimeConfig.
+    /// Calls RuntimeConfig, and returns the cgroup driver.
     pub(crate) async fn cgroup_driver(&self) -> Answer<Option<cri::CgroupDriver>> {
         let answer = call!(self.runtime.runtime_config(cri::RuntimeConfigRequest {}))?;
         Ok(answer.linux.map(|linux| linux.cgroup_driver()))
     }
 
-    /// RunPodSandbox; the id.
+    /// Calls RunPodSandbox, and returns the id.
     pub(crate) async fn run(&self, pod: &cri::PodSandboxConfig) -> Answer<String> {
         self.run_with(pod, "").await
     }
 
-    /// RunPodSandbox with a runtime handler; the id.
+    /// Calls RunPodSandbox with a runtime handler, and returns the id.
     pub(crate) async fn run_with(
         &self,
         pod: &cri::PodSandboxConfig,
@@ -115,13 +115,13 @@ impl Cri {
         Ok(call!(self.runtime.pod_sandbox_status(request))?.status.unwrap_or_default())
     }
 
-    /// ListPodSandbox without a filter.
+    /// Calls ListPodSandbox without a filter.
     pub(crate) async fn sandboxes(&self) -> Answer<Vec<cri::PodSandbox>> {
         let request = cri::ListPodSandboxRequest { filter: None };
         Ok(items(call!(self.runtime.list_pod_sandbox(request))?.items).expect("items"))
     }
 
-    /// ListPodSandbox of those that are ready.
+    /// Calls ListPodSandbox for pods that are ready.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) async fn ready_sandboxes(&self) -> Answer<Vec<cri::PodSandbox>> {
         let state = cri::PodSandboxState::SandboxReady.into();
@@ -133,7 +133,7 @@ impl Cri {
         .expect("items"))
     }
 
-    /// CreateContainer; the id.
+    /// Calls CreateContainer, and returns the id.
     pub(crate) async fn create(
         &self,
         sandbox: &str,
@@ -153,7 +153,7 @@ impl Cri {
         call!(self.runtime.start_container(request)).map(drop)
     }
 
-    /// StopContainer with a grace in seconds.
+    /// Calls StopContainer with a grace period in seconds.
     pub(crate) async fn stop_container(&self, id: &str, timeout: i64) -> Answer {
         let request = cri::StopContainerRequest { container_id: id.to_owned(), timeout };
         call!(self.runtime.stop_container(request)).map(drop)
@@ -164,7 +164,7 @@ impl Cri {
         call!(self.runtime.remove_container(request)).map(drop)
     }
 
-    /// CheckpointContainer with a limit in seconds.
+    /// Calls CheckpointContainer with a time limit in seconds.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn checkpoint(&self, id: &str, archive: &Path, timeout: i64) -> Answer {
         let request = cri::CheckpointContainerRequest {
@@ -175,7 +175,7 @@ impl Cri {
         call!(self.runtime.checkpoint_container(request)).map(drop)
     }
 
-    /// CheckpointPod of these containers.
+    /// Calls CheckpointPod for these containers.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn checkpoint_pod(
         &self,
@@ -192,7 +192,7 @@ impl Cri {
         call!(self.runtime.checkpoint_pod(request)).map(drop)
     }
 
-    /// RestorePod.
+    /// Calls RestorePod.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn restore_pod(
         &self,
@@ -214,7 +214,7 @@ impl Cri {
         Ok(call!(self.runtime.container_status(request))?.status.unwrap_or_default())
     }
 
-    /// UpdateContainerResources: new CPU shares.
+    /// Calls UpdateContainerResources with new CPU shares.
     pub(crate) async fn set_shares(&self, id: &str, cpu_shares: i64) -> Answer<()> {
         let linux = cri::LinuxContainerResources { cpu_shares, ..Default::default() };
         let request = cri::UpdateContainerResourcesRequest {
@@ -225,13 +225,13 @@ impl Cri {
         call!(self.runtime.update_container_resources(request)).map(drop)
     }
 
-    /// ListContainers without a filter.
+    /// Calls ListContainers without a filter.
     pub(crate) async fn containers(&self) -> Answer<Vec<cri::Container>> {
         let request = cri::ListContainersRequest { filter: None };
         Ok(items(call!(self.runtime.list_containers(request))?.containers).expect("items"))
     }
 
-    /// ListContainers of those that run.
+    /// Calls ListContainers for running containers.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) async fn running_containers(&self) -> Answer<Vec<cri::Container>> {
         let state = cri::ContainerState::ContainerRunning.into();
@@ -248,7 +248,7 @@ impl Cri {
         call!(self.runtime.reopen_container_log(request)).map(drop)
     }
 
-    /// ExecSync with a limit in seconds.
+    /// Calls ExecSync with a timeout in seconds.
     pub(crate) async fn exec_sync(
         &self,
         container: &str,
@@ -260,17 +260,17 @@ impl Cri {
         call!(self.runtime.exec_sync(request))
     }
 
-    /// Exec; the URL.
+    /// Calls Exec, and returns the URL.
     pub(crate) async fn exec(&self, request: &cri::ExecRequest) -> Answer<String> {
         Ok(call!(self.runtime.exec(request.clone()))?.url)
     }
 
-    /// Attach; the URL.
+    /// Calls Attach, and returns the URL.
     pub(crate) async fn attach(&self, request: &cri::AttachRequest) -> Answer<String> {
         Ok(call!(self.runtime.attach(request.clone()))?.url)
     }
 
-    /// PortForward; the URL.
+    /// Calls PortForward, and returns the URL.
     pub(crate) async fn port_forward(&self, sandbox: &str, ports: &[u16]) -> Answer<String> {
         let request = cri::PortForwardRequest {
             pod_sandbox_id: sandbox.to_owned(),
@@ -279,7 +279,7 @@ impl Cri {
         Ok(call!(self.runtime.port_forward(request))?.url)
     }
 
-    /// ListImages without a filter.
+    /// Calls ListImages without a filter.
     pub(crate) async fn list_images(&self) -> Answer<Vec<cri::Image>> {
         Ok(call!(self.images.list_images(cri::ListImagesRequest { filter: None }))?.images)
     }
@@ -289,7 +289,7 @@ impl Cri {
         Ok(call!(self.images.image_status(request))?.image)
     }
 
-    /// PullImage; the reference it answers with.
+    /// Calls PullImage, and returns the image reference in the answer.
     pub(crate) async fn pull(&self, name: &str, auth: Option<cri::AuthConfig>) -> Answer<String> {
         let request = cri::PullImageRequest { image: Some(spec(name)), auth, ..Default::default() };
         Ok(call!(self.images.pull_image(request))?.image_ref)
@@ -305,7 +305,7 @@ impl Cri {
         Ok(call!(self.runtime.container_stats(request))?.stats.unwrap_or_default())
     }
 
-    /// ListContainerStats.
+    /// Calls ListContainerStats.
     pub(crate) async fn all_stats(
         &self,
         filter: Option<cri::ContainerStatsFilter>,
@@ -319,7 +319,7 @@ impl Cri {
         Ok(call!(self.runtime.pod_sandbox_stats(request))?.stats.unwrap_or_default())
     }
 
-    /// ListPodSandboxStats.
+    /// Calls ListPodSandboxStats.
     pub(crate) async fn all_pod_stats(
         &self,
         filter: Option<cri::PodSandboxStatsFilter>,
@@ -328,27 +328,27 @@ impl Cri {
         Ok(call!(self.runtime.list_pod_sandbox_stats(request))?.stats)
     }
 
-    /// ListMetricDescriptors.
+    /// Calls ListMetricDescriptors.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn descriptors(&self) -> Answer<Vec<cri::MetricDescriptor>> {
         let request = cri::ListMetricDescriptorsRequest {};
         Ok(call!(self.runtime.list_metric_descriptors(request))?.descriptors)
     }
 
-    /// ListPodSandboxMetrics.
+    /// Calls ListPodSandboxMetrics.
     pub(crate) async fn pod_metrics(&self) -> Answer<Vec<cri::PodSandboxMetrics>> {
         let request = cri::ListPodSandboxMetricsRequest {};
         Ok(call!(self.runtime.list_pod_sandbox_metrics(request))?.pod_metrics)
     }
 
-    /// ImageFsInfo: the images' part and the containers' part.
+    /// Calls ImageFsInfo, and returns the usage by images and the usage by containers.
     pub(crate) async fn disk(&self) -> Answer<(cri::FilesystemUsage, cri::FilesystemUsage)> {
         let mut info = call!(self.images.image_fs_info(cri::ImageFsInfoRequest {}))?;
         let images = info.image_filesystems.pop().unwrap_or_default();
         Ok((images, info.container_filesystems.pop().unwrap_or_default()))
     }
 
-    /// Stops and removes every sandbox there is.
+    /// Stops and removes all pods.
     pub(crate) async fn clear(&self) -> Outcome {
         for sandbox in self.sandboxes().await? {
             self.end(&sandbox.id).await?;
@@ -356,7 +356,7 @@ impl Cri {
         Ok(())
     }
 
-    /// StopPodSandbox and RemovePodSandbox.
+    /// Calls StopPodSandbox and RemovePodSandbox.
     pub(crate) async fn end(&self, id: &str) -> Outcome {
         self.stop(id).await?;
         Ok(self.remove(id).await?)

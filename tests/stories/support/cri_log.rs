@@ -1,4 +1,4 @@
-//! A container's log as kubelet sees it: files of CRI lines, which it reads and rotates.
+//! Reads and rotates a container's log like kubelet. The log consists of files with CRI lines.
 
 use std::{
     fs::{self, File},
@@ -25,16 +25,16 @@ pub(crate) struct CriLog {
     rotations: u32,
 }
 
-/// A line of it.
+/// A line of a CRI log file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
-    /// The time as it is written.
+    /// The time of the line, as it is in the file.
     pub(crate) time: &'a str,
-    /// `stdout` or `stderr`.
+    /// The stream of the line: `stdout` or `stderr`.
     pub(crate) stream: &'a str,
-    /// Whether the line ends here.
+    /// Whether the container's line ends with this entry.
     pub(crate) full: bool,
-    /// What the container wrote.
+    /// The text that the container wrote.
     pub(crate) text: &'a [u8],
 }
 
@@ -45,7 +45,7 @@ impl CriLog {
         Self { path, rotations: 0 }
     }
 
-    /// Waits until the container has written this to standard output, and nothing else.
+    /// Waits until the log of standard output has exactly this text.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) async fn until(&self, text: &str) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(20));
@@ -55,19 +55,19 @@ impl CriLog {
         Ok(())
     }
 
-    /// The same after this many rotations.
+    /// The same log after `rotations` rotations.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn rotated(self, rotations: u32) -> Self {
         Self { rotations, ..self }
     }
 
-    /// The path that kubelet reads.
+    /// The path of the log from which kubelet reads.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Renames the log and requests a new file. If this is refused, the old file gets its name back, unless
-    /// a new one exists by then.
+    /// Renames the log and calls ReopenContainerLog. If dockbridge refuses the call, renames the file back,
+    /// unless a new file already exists.
     pub(crate) async fn rotate(&mut self, cri: &Cri, container: &str) -> Outcome<Answer> {
         self.rotations += 1;
         let aside = self.aside();
@@ -75,25 +75,25 @@ impl CriLog {
         let answer = cri.reopen_log(container).await;
         if answer.is_err() {
             let (from, to) = (&aside, &self.path);
-            // A plain rename would replace a file that is being written.
+            // A rename without this flag would replace a new file that dockbridge is writing.
             let _ = renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE);
         }
         Ok(answer)
     }
 
-    /// Its files, oldest first.
+    /// The files of the log, oldest first.
     pub(crate) fn files(&self) -> Outcome<Vec<PathBuf>> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let mut files = Vec::new();
         for entry in fs::read_dir(directory)? {
             files.push(entry?.path());
         }
-        // The newest one has no suffix.
+        // The newest file has no suffix in its name.
         files.sort_by_key(|path| (*path == self.path, path.clone()));
         Ok(files)
     }
 
-    /// The time of the last line. None if there is no line yet.
+    /// The time of the last line in the log; none if there is no line yet.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
         for path in self.files()?.iter().rev() {
             if let Some(time) = Self::latest_in(path)? {
@@ -104,20 +104,20 @@ impl CriLog {
     }
 
     fn latest_in(path: &Path) -> Outcome<Option<Timestamp>> {
-        // It may have been renamed since it was listed.
+        // The file may have been renamed since the directory was listed.
         let Ok(file) = File::open(path) else { return Ok(None) };
         let from = file.metadata()?.len().saturating_sub(4096);
         let mut end = vec![0; 4096];
         let read = file.read_at(&mut end, from)?;
         let mut lines = end[..read].rsplit(|byte| *byte == b'\n').skip(1);
-        // The first line may be incomplete.
+        // The first line of the read part may be incomplete.
         let time = lines.find_map(|line| {
             std::str::from_utf8(line).ok()?.split(' ').next()?.parse::<Timestamp>().ok()
         });
         Ok(time)
     }
 
-    /// Total size of all files in bytes.
+    /// The total size of the log's files in bytes.
     pub(crate) fn length(&self) -> Outcome<u64> {
         self.files()?.iter().try_fold(0, |sum, path| Ok(sum + fs::metadata(path)?.size()))
     }
@@ -141,7 +141,7 @@ impl CriLog {
         Ok(())
     }
 
-    /// The text of one stream: parts joined, lines with their newlines.
+    /// The text of one stream in the log, with the parts of long lines joined, and with newlines.
     pub(crate) fn text(&self, stream: &str) -> Outcome<String> {
         let mut all = Vec::new();
         self.each(|line| {

@@ -1,4 +1,4 @@
-//! The engine, accessed without dockbridge: through the docker command and the world's control script.
+//! Accesses the engine without dockbridge, through the docker command and the world's control script.
 
 use std::process::Output;
 
@@ -24,7 +24,7 @@ impl Engine {
         Self { world }
     }
 
-    /// Runs `docker …`. Returns its output, or an error if it fails.
+    /// Runs the docker command with these arguments, and returns its output, or an error if it fails.
     pub(crate) async fn docker(&self, arguments: &[&str]) -> Outcome<String> {
         let output = self.try_docker(arguments).await?;
         if !output.status.success() {
@@ -33,32 +33,32 @@ impl Engine {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Runs `docker …`. Returns its result.
+    /// Runs the docker command with these arguments, and returns its output and exit code, also if it fails.
     pub(crate) async fn try_docker(&self, arguments: &[&str]) -> Outcome<Output> {
         let host = format!("unix://{}", self.world.docker.display());
         Ok(Command::new("docker").env("DOCKER_HOST", host).args(arguments).output().await?)
     }
 
-    /// Runs a shell line inside a container.
+    /// Runs a shell line inside a container with `docker exec`.
     pub(crate) async fn inside(&self, container: &str, line: &str) -> Outcome<String> {
         self.docker(&["exec", container, "sh", "-c", line]).await
     }
 
-    /// Creates a file that the container waits for. The container may then end, and its command with it,
-    /// before `docker exec` has the exit code.
+    /// Creates a file in the container for which the container waits. The container may then end before
+    /// `docker exec` has the exit code of its command, so an error is ignored.
     #[allow(dead_code, reason = "tests ask for it, measurements do not")]
     pub(crate) async fn let_go(&self, container: &str, file: &str) -> Outcome {
         self.try_docker(&["exec", container, "touch", file]).await.map(drop)
     }
 
-    /// Ids of all containers, running or not.
+    /// The ids of all containers, running or not.
     pub(crate) async fn containers(&self) -> Outcome<Vec<String>> {
         let ids = self.docker(&["ps", "-aq", "--no-trunc"]).await?;
         Ok(ids.lines().map(str::to_owned).collect())
     }
 
-    /// Runs the daemon's garbage collector, which closes unused connections. Otherwise it may run only
-    /// every two minutes.
+    /// Makes dockerd run Go's garbage collector, which closes unused connections. Without this request,
+    /// dockerd may run its garbage collector only every two minutes.
     pub(crate) async fn collect_garbage(&self) -> Outcome {
         let mut stream = UnixStream::connect(&self.world.docker).await?;
         stream.write_all(b"GET /debug/pprof/heap?gc=1 HTTP/1.0\r\nHost: docker\r\n\r\n").await?;
@@ -68,22 +68,22 @@ impl Engine {
         Ok(())
     }
 
-    /// The daemon's pid.
+    /// The process id of dockerd.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn pid(&self) -> Outcome<i32> {
         Ok(std::fs::read_to_string(self.world.root.join("pids/dockerd"))?.trim().parse()?)
     }
 
-    /// The pid of the daemon's containerd.
+    /// The process id of the containerd that dockerd uses.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn containerd(&self) -> Outcome<Pid> {
         let file = self.world.root.join("docker/exec/containerd/containerd.pid");
         Ok(Pid::from_raw(std::fs::read_to_string(file)?.trim().parse()?))
     }
 
-    /// `start`, `stop`, `kill` or `restart`, with flags for the daemon.
+    /// Runs the control script with `start`, `stop`, `kill` or `restart` and flags for dockerd.
     pub(crate) async fn control(&self, arguments: &[&str]) -> Outcome {
-        // The daemon keeps everything that it inherits, so it must not get a pipe.
+        // dockerd keeps its inherited output open, so the output must be a file and not a pipe.
         let log = std::fs::File::create(self.world.root.join("log/control.log"))?;
         let status = Command::new(&self.world.control)
             .args(arguments)

@@ -1,4 +1,4 @@
-//! How a story fails: with a message.
+//! Lets a story fail with a message.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ macro_rules! fail {
     };
 }
 
-/// Ends the story unless the condition holds.
+/// Fails the story if the condition is false.
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -37,7 +37,7 @@ macro_rules! ensure {
     };
 }
 
-/// Ends the story unless both sides are equal. Further text says what was compared.
+/// Fails the story if the two values are not equal. Further arguments are a text about the values.
 macro_rules! ensure_eq {
     ($left:expr, $right:expr) => {
         $crate::support::failure::ensure_eq!($left, $right, "")

@@ -1,4 +1,4 @@
-//! Port-forward for users: connections to ports, over any protocol.
+//! A port-forward client for stories: connections to ports, over any protocol.
 
 use super::{
     channel::{Reader, Writer},
@@ -9,20 +9,20 @@ use super::{
     websocket::{self, Socket},
 };
 
-/// The protocol.
+/// The protocol of a port-forward client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// SPDY with pairs of streams that have a request id.
+    /// SPDY whose pairs of streams have a request id.
     Spdy,
-    /// SPDY of old clients: pairs are identified by their stream ids.
+    /// SPDY of old clients, whose pairs of streams are identified by their stream ids.
     SpdyWithoutIds,
     /// SPDY inside a WebSocket.
     Tunnel,
-    /// Channels of a WebSocket with this subprotocol.
+    /// WebSocket channels with this subprotocol.
     WebSocket(&'static str),
 }
 
-/// All protocols.
+/// All protocols of port-forward.
 pub(crate) const ROUTES: [Route; 6] = [
     Route::Spdy,
     Route::SpdyWithoutIds,
@@ -35,7 +35,7 @@ pub(crate) const ROUTES: [Route; 6] = [
 /// A port-forward session.
 #[derive(Debug)]
 pub(crate) struct Forward {
-    /// The SPDY connection, if there is one.
+    /// The client's SPDY connection, if it uses SPDY.
     spdy: Option<Spdy>,
     socket: Option<Socket>,
     channels: Vec<Option<Reader>>,
@@ -44,19 +44,19 @@ pub(crate) struct Forward {
     made: u32,
 }
 
-/// One connection to a port.
+/// One forwarded connection to a port.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Receives from the port.
+    /// Receives data from the port.
     pub(crate) reader: Reader,
-    /// Sends to the port.
+    /// Sends data to the port.
     pub(crate) writer: Writer,
-    /// Receives errors.
+    /// Receives the errors of the forwarded connection.
     pub(crate) error: Reader,
 }
 
 impl Forward {
-    /// Forwards ports of a sandbox.
+    /// Calls PortForward for a pod and connects to the URL in the answer.
     pub(crate) async fn to(cri: &Cri, route: Route, sandbox: &str, ports: &[u16]) -> Outcome<Self> {
         let url = cri.port_forward(sandbox, ports).await?;
         Self::open(route, &Place::of(&url)?, ports).await
@@ -88,7 +88,7 @@ impl Forward {
         Ok(forward)
     }
 
-    /// Connects to a port. With a WebSocket, only once for each port.
+    /// Opens a forwarded connection to a port. With a WebSocket, this is possible only once for each port.
     pub(crate) async fn connect(&mut self, port: u16) -> Outcome<Line> {
         match &self.spdy {
             Some(spdy) => {
@@ -99,7 +99,7 @@ impl Forward {
         }
     }
 
-    /// The SPDY connection, if there is one.
+    /// The client's SPDY connection, if it uses SPDY.
     pub(crate) const fn spdy(&self) -> Option<&Spdy> {
         self.spdy.as_ref()
     }
@@ -122,8 +122,8 @@ impl Forward {
     }
 }
 
-/// Opens the two streams of a connection as kubelet's client does: first the error stream, which is closed
-/// at once on this side.
+/// Opens the two streams of a forwarded connection like kubectl: first the error stream, whose sending side
+/// is closed at once.
 async fn pair(spdy: &Spdy, port: u16, id: Option<u32>) -> Outcome<Line> {
     let (port, id) = (port.to_string(), id.map(|id| id.to_string()));
     let headers = |kind: &'static str| {

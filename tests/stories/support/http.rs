@@ -31,8 +31,8 @@ pub(crate) async fn get(address: &str) -> Outcome<String> {
     }
 }
 
-/// Whether nobody listens at the address: a refused connection, or one without an answer. A connection on
-/// which nothing happens proves nothing.
+/// Whether no server listens at the address: the connection is refused, or closed without an answer. If a
+/// connection stays open and nothing happens, the result is unknown.
 pub(crate) async fn is_silent(address: &str) -> Outcome<bool> {
     let answer = timeout(patient(Duration::from_secs(60)), once(address)).await?;
     Ok(answer.map_or(true, |text| text.is_empty()))

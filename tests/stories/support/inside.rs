@@ -1,5 +1,5 @@
-//! TCP servers of the story inside a pod's network. A socket stays in the network namespace of the thread
-//! that created it.
+//! TCP servers that a story runs inside a pod's network. A socket stays in the network namespace of the
+//! thread that created it.
 
 use std::{
     fs::{self, File},
@@ -23,14 +23,14 @@ use super::{
     failure::{Failure, Outcome},
 };
 
-/// What a server does with each connection.
+/// The way in which a server handles each connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Sends back what it receives, and ends after the other side.
+    /// Sends back the received bytes, and closes its side after the client.
     Echo,
-    /// Reads to the end, then sends the number of bytes.
+    /// Reads to the end, then sends the number of received bytes.
     Count,
-    /// Sends a word and ends its own side, then counts bytes without sending the number.
+    /// Sends a word and closes its side, then counts received bytes and sends nothing.
     Hello,
     /// Accepts connections and reads nothing.
     Deaf,
@@ -38,7 +38,7 @@ pub(crate) enum Manner {
     Flood,
 }
 
-/// A server, which ends when this is dropped.
+/// A server, which ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -49,14 +49,14 @@ pub(crate) struct Server {
 /// The state of a server's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Bytes written by [`Manner::Flood`].
+    /// The number of bytes that [`Manner::Flood`] has written.
     pub(crate) written: AtomicU64,
-    /// Connections that are open.
+    /// The number of open connections.
     pub(crate) open: AtomicU64,
 }
 
 impl Server {
-    /// Serves in the network namespace of the container's process, or in the story's own.
+    /// Starts a server in the network namespace of the container's process, or in the story's own namespace.
     pub(crate) async fn start(
         engine: &Engine,
         container: Option<&str>,
@@ -99,7 +99,8 @@ impl Drop for Server {
 fn listen(process: Option<&str>, address: SocketAddr) -> Outcome<TcpListener> {
     if let Some(process) = process {
         setns(File::open(format!("/proc/{process}/ns/net"))?, CloneFlags::CLONE_NEWNET)?;
-        // Engines disable IPv6 if they do not connect the container. Loopback has it by default.
+        // Engines disable IPv6 in a container that they do not connect. By default, loopback has IPv6, so it
+        // is enabled here.
         for scope in ["all", "lo"] {
             let switch = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
             fs::write(switch, "0").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A container's values in the kernel, read as an operator would: from the files of its process's cgroup.
+//! Reads a container's values from the kernel, in the files of its process's cgroup.
 
 use std::{
     fs,
@@ -13,25 +13,25 @@ use super::{
 /// The main process of a container and its cgroups.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// Host pid.
+    /// The process id of the main process on the host.
     pub(crate) pid: String,
     memberships: String,
 }
 
 impl Kernel {
-    /// For a running container.
+    /// Finds the main process and the cgroups of a running container.
     pub(crate) async fn of(engine: &Engine, id: &str) -> Outcome<Self> {
         let pid = engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
         let memberships = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
         Ok(Self { pid, memberships })
     }
 
-    /// Whether all controllers are in one hierarchy.
+    /// Whether all controllers are in one hierarchy (cgroup v2).
     pub(crate) fn is_unified(&self) -> bool {
         Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
     }
 
-    /// The cgroup's directory, on cgroup v1 in the hierarchy of this controller.
+    /// The directory of the container's cgroup, on cgroup v1 in the hierarchy of this controller.
     pub(crate) fn group(&self, controller: &str) -> Outcome<PathBuf> {
         let (mark, root) = match self.is_unified() {
             true => ("0::/".to_owned(), PathBuf::from("/sys/fs/cgroup")),
@@ -41,18 +41,18 @@ impl Kernel {
         line.map(|path| root.join(path)).ok_or_else(|| Failure(format!("no group of {controller}")))
     }
 
-    /// Processes in the cgroup that the OOM killer killed.
+    /// The number of processes in the cgroup that the OOM killer killed.
     pub(crate) fn kills(&self) -> Outcome<u64> {
         let file = if self.is_unified() { "memory.events" } else { "memory.oom_control" };
         Ok(line(&fs::read_to_string(self.group("memory")?.join(file))?, "oom_kill"))
     }
 
-    /// The pid's own directory.
+    /// Reads a file in `/proc/<pid>` of the container's main process.
     pub(crate) fn process(&self, file: &str) -> Outcome<String> {
         Ok(fs::read_to_string(format!("/proc/{}/{file}", self.pid))?)
     }
 
-    /// The upper directory of its root's overlay.
+    /// The upper directory of the overlay at the container's root.
     pub(crate) fn upper(&self) -> Outcome<String> {
         let mounts = self.process("mountinfo")?;
         let root = mounts.lines().find(|line| line.contains(" / / ") && line.contains("overlay"));
@@ -61,30 +61,30 @@ impl Kernel {
     }
 }
 
-/// Figures of a cgroup: the container's, or the one above it.
+/// Usage values of a cgroup: the container's cgroup, or the cgroup above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     /// Processor time in nanoseconds.
     pub(crate) cpu: u64,
-    /// Memory with the whole page cache.
+    /// The memory usage including the whole page cache.
     pub(crate) usage: u64,
-    /// Inactive page cache.
+    /// The memory of the inactive page cache.
     pub(crate) inactive_file: u64,
-    /// Anonymous memory.
+    /// The size of anonymous memory.
     pub(crate) rss: u64,
-    /// Page faults.
+    /// The number of page faults.
     pub(crate) faults: u64,
-    /// Tasks.
+    /// The number of tasks in the cgroup.
     pub(crate) tasks: u64,
 }
 
 impl Figures {
-    /// Figures of a container's own cgroup.
+    /// Usage values of the container's own cgroup.
     pub(crate) fn of(kernel: &Kernel) -> Outcome<Self> {
         Self::read(kernel, |place| place)
     }
 
-    /// Figures of the cgroup above it.
+    /// Usage values of the cgroup above the container's cgroup.
     pub(crate) fn around(kernel: &Kernel) -> Outcome<Self> {
         Self::read(kernel, |mut place| {
             place.pop();

@@ -1,4 +1,4 @@
-//! Searches for leftovers of a pod.
+//! Searches for leftovers of pods: files, processes, cgroups, namespaces and rules.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ use super::{
     world::World,
 };
 
-/// Everything that is left now. An empty list is success. The search is repeated for a while, because the
-/// kernel and the engine remove veths, shims and cgroups only after they have answered.
+/// Lists all leftovers of pods. If the list is empty, nothing is left. Repeats the search for a while,
+/// because the kernel and the engine remove veths, shims and cgroups only after the engine has answered.
 pub(crate) async fn search(
     world: &World,
     engine: &Engine,
@@ -67,14 +67,15 @@ fn veths() -> Vec<String> {
         .collect()
 }
 
-/// host-local's lease files are named like their addresses. It also keeps a lock and the last address.
+/// The lease files of the CNI plugin host-local, which are named like their addresses. host-local's lock and
+/// its file with the last address do not count as leftovers.
 fn leases(folder: &Path) -> Vec<String> {
     let is_address = |name: &String| name.parse::<std::net::IpAddr>().is_ok();
     names_in(folder).into_iter().filter(is_address).collect()
 }
 
-/// Files that outlive pods are ignored: the pod CIDRs and the list of pulled images. A quarantined file
-/// counts as a leftover.
+/// The files of pods in the state directory. Files that outlive pods are ignored: the pod CIDRs and the list
+/// of pulled images. A file in quarantine counts as a leftover.
 fn state_files(folder: &Path) -> Vec<String> {
     const KEPT: [&str; 3] = ["cidrs.json", "/pulled-images.json", "lock"];
     let keeps = |path: &String| KEPT.iter().any(|end| path.ends_with(end));
@@ -86,8 +87,8 @@ fn run_files(folder: &Path) -> Vec<String> {
     files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
 }
 
-/// Containers' cgroups are named with 64 digits, with systemd inside `docker-….scope`. The pod cgroups
-/// above them are removed by their creator.
+/// The cgroups of containers, whose names are 64 digits, with systemd inside `docker-….scope`. The pods'
+/// cgroups above them do not count, because their creator removes them.
 pub(crate) fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {
@@ -109,7 +110,8 @@ fn is_container(path: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// portmap creates one chain per pod and a jump to it. Both must be gone.
+/// The rules of the CNI plugin portmap, which creates one iptables chain per pod and a jump to the chain.
+/// The chain and the jump must both be gone.
 async fn port_rules() -> Outcome<Vec<String>> {
     let output = Command::new("iptables").args(["-w", "-t", "nat", "-S"]).output().await?;
     ensure!(output.status.success(), "iptables: {}", String::from_utf8_lossy(&output.stderr));
@@ -122,7 +124,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Everything below a folder, without folders.
+/// All files below a directory, without directories.
 pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     walk(folder, |path| !path.is_dir())
 }

@@ -1,4 +1,4 @@
-//! A hundred megabytes in which every position can be recognised. They are checked on arrival.
+//! A hundred megabytes of data in which every position can be recognised, so that a receiver can check them.
 
 use std::process::Stdio;
 
@@ -10,8 +10,8 @@ use super::{
     failure::{Outcome, ensure, ensure_eq},
 };
 
-/// Bytes to send and recognise. They repeat after a length that no buffer has, so that a lost, repeated or
-/// swapped piece is noticed at once.
+/// The data that a story sends and checks. The bytes repeat after a length that no buffer has, so that a
+/// lost, repeated or swapped piece is noticed at once.
 #[derive(Debug)]
 pub(crate) struct Mass {
     block: Vec<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct Mass {
 }
 
 impl Mass {
-    /// This many bytes. The same seed gives the same bytes.
+    /// Creates `length` bytes. The same seed gives the same bytes.
     pub(crate) fn new(seed: u64, length: usize) -> Self {
         let mut block = vec![0; 1_048_583];
         StdRng::seed_from_u64(seed).fill_bytes(&mut block);
@@ -33,7 +33,7 @@ impl Mass {
         Ok(())
     }
 
-    /// Receives all of it, and nothing more if the other side ends then.
+    /// Receives all the data and checks it. With `ends`, the stream must end after the data.
     pub(crate) async fn receive(&self, from: &mut Reader, ends: bool) -> Outcome {
         let mut place = 0;
         while ends || place < self.length {
@@ -45,7 +45,7 @@ impl Mass {
         Ok(())
     }
 
-    /// Its SHA-256, calculated with `sha256sum`, which is faster than a debug build.
+    /// The data's SHA-256, calculated with the program `sha256sum`, which is faster than a debug build.
     pub(crate) async fn sum(&self) -> Outcome<String> {
         let mut command = Command::new("sha256sum");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

@@ -1,4 +1,4 @@
-//! Support for all stories: data about the world, dockbridge as a child process, a CRI client, access to
+//! Code that all stories share: data about the world, dockbridge as a child process, a CRI client, access to
 //! the engine, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::stated::stated;
 
-/// `usual`, multiplied for slow machines.
+/// The time `usual`, multiplied for slow machines.
 pub(crate) fn patient(usual: Duration) -> Duration {
     usual * *FACTOR
 }
@@ -30,12 +30,12 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Until something happens that must happen. The limit only ends a test that would wait forever.
+    /// Checks until an event that must happen. The time limit only ends a test that would wait forever.
     pub(crate) fn every(pause: Duration) -> Self {
         Self::within(LIMIT, pause)
     }
 
-    /// For the time `usual`, multiplied for slow machines, with a pause between two checks.
+    /// Checks for the time `usual`, multiplied for slow machines, with a pause between two checks.
     pub(crate) fn within(usual: Duration, pause: Duration) -> Self {
         Self { deadline: Instant::now() + patient(usual), pause, first: true, late: false }
     }

@@ -1,4 +1,4 @@
-//! Pod and container configurations in the form that kubelet sends.
+//! Creates the configurations of pods and containers in the form that kubelet sends.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use dockbridge::wire::cri;
 
 use super::{bridge::Folders, world::World};
 
-/// Makes the configurations of one story.
+/// Creates the configurations of pods and containers for one story.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipes {
     world: World,
@@ -19,11 +19,11 @@ impl Recipes {
         Self { world: world.clone(), folders: folders.clone(), story: story.replace('_', "-") }
     }
 
-    /// A pod with its own network namespace. `name` must be unique in the story.
+    /// The configuration of a pod with its own network namespace. `name` must be unique in the story.
     pub(crate) fn pod(&self, name: &str) -> cri::PodSandboxConfig {
         let uid = format!("{}-{name}-uid", self.story);
         let log_directory = self.folders.logs.join(&uid);
-        // kubelet creates it before the call.
+        // kubelet creates the pod's log directory before RunPodSandbox.
         std::fs::create_dir_all(&log_directory).unwrap_or_default();
         let identity = [
             ("io.kubernetes.pod.name", name),
@@ -54,7 +54,7 @@ impl Recipes {
         }
     }
 
-    /// A container of the test image that runs a shell line.
+    /// The configuration of a container of the test image that runs a shell line.
     pub(crate) fn container(&self, name: &str, line: &str) -> cri::ContainerConfig {
         cri::ContainerConfig {
             metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
@@ -79,18 +79,18 @@ impl Recipes {
         }
     }
 
-    /// A container that waits, and stops at once when asked.
+    /// The configuration of a container that only waits, and ends at once at SIGTERM.
     pub(crate) fn sleeper(&self, name: &str) -> cri::ContainerConfig {
         self.container(name, "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done")
     }
 
-    /// A container that serves HTTP on a port of the pod.
+    /// The configuration of a container that serves HTTP on a port of the pod.
     pub(crate) fn web(&self, name: &str, port: u16) -> cri::ContainerConfig {
         self.container(name, &format!("exec httpd -f -h /www -p {port}"))
     }
 }
 
-/// A TCP port of the pod on the host.
+/// The mapping of a host's TCP port to a port of the pod.
 pub(crate) fn port(host: u16, container: u16) -> cri::PortMapping {
     cri::PortMapping {
         protocol: cri::Protocol::Tcp.into(),
@@ -121,7 +121,7 @@ pub(crate) fn namespaces_in(container: &mut cri::ContainerConfig) -> &mut cri::N
         .get_or_insert_default()
 }
 
-/// kubelet's default: each container has its own PID namespace.
+/// The namespace options that kubelet sends by default: each container has its own PID namespace.
 fn namespaces(network: cri::NamespaceMode) -> cri::NamespaceOption {
     cri::NamespaceOption {
         network: network.into(),

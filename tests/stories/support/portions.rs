@@ -1,4 +1,4 @@
-//! The streamed lists, read to their ends.
+//! Calls the CRI's streaming list calls and reads all their messages.
 
 use dockbridge::wire::cri::{self, items};
 use tonic::{Response, Status, Streaming};
@@ -6,7 +6,7 @@ use tonic::{Response, Status, Streaming};
 use super::cri::{Answer, Cri, Refused};
 
 impl Cri {
-    /// StreamPodSandboxMetrics, one entry per message.
+    /// Calls StreamPodSandboxMetrics, and returns the items of each message.
     pub(crate) async fn streamed_metrics(&self) -> Answer<Vec<Vec<cri::PodSandboxMetrics>>> {
         let request = cri::StreamPodSandboxMetricsRequest {};
         let stream = self.runtime.clone().stream_pod_sandbox_metrics(request).await;
@@ -15,7 +15,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandbox_metrics"))
     }
 
-    /// StreamPodSandboxes, one entry per message.
+    /// Calls StreamPodSandboxes, and returns the items of each message.
     pub(crate) async fn streamed_sandboxes(
         &self,
         filter: Option<cri::PodSandboxFilter>,
@@ -27,7 +27,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandboxes"))
     }
 
-    /// StreamContainers, one entry per message.
+    /// Calls StreamContainers, and returns the items of each message.
     pub(crate) async fn streamed_containers(
         &self,
         filter: Option<cri::ContainerFilter>,
@@ -39,7 +39,7 @@ impl Cri {
             .map_err(Refused::of("stream_containers"))
     }
 
-    /// StreamContainerStats, one entry per message.
+    /// Calls StreamContainerStats, and returns the items of each message.
     pub(crate) async fn streamed_stats(
         &self,
         filter: Option<cri::ContainerStatsFilter>,
@@ -51,7 +51,7 @@ impl Cri {
             .map_err(Refused::of("stream_container_stats"))
     }
 
-    /// StreamPodSandboxStats, one entry per message.
+    /// Calls StreamPodSandboxStats, and returns the items of each message.
     pub(crate) async fn streamed_pod_stats(
         &self,
         filter: Option<cri::PodSandboxStatsFilter>,
@@ -63,7 +63,7 @@ impl Cri {
             .map_err(Refused::of("stream_pod_sandbox_stats"))
     }
 
-    /// StreamImages, one entry per message.
+    /// Calls StreamImages, and returns the items of each message.
     pub(crate) async fn streamed_images(
         &self,
         filter: Option<cri::ImageFilter>,
@@ -73,7 +73,7 @@ impl Cri {
     }
 }
 
-/// All messages, or the error that ended the stream.
+/// Reads all messages of a stream, or returns the error that ended it.
 async fn portions<R, T>(
     answer: Result<Response<Streaming<R>>, Status>,
     items: fn(R) -> Vec<T>,

@@ -1,4 +1,4 @@
-//! A process's resources, as in `/proc`.
+//! Reads the resources of a process from `/proc`.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     patience::{Looks, patient},
 };
 
-/// A process that is frozen until this is dropped, also by a test that fails or is late.
+/// A process that is frozen until the value is dropped, also by a test that fails or exceeds its time.
 #[allow(dead_code, reason = "tests ask for it, measurements do not")]
 #[derive(Debug)]
 pub(crate) struct Stopped(Pid);
@@ -31,22 +31,22 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = kill(self.0, Signal::SIGCONT);
     }
 }
 
-/// A process seen from outside.
+/// A process whose resources are read from `/proc`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process(pub(crate) u32);
 
 impl Process {
-    /// The number of its open file descriptors.
+    /// The number of the process's open file descriptors.
     pub(crate) fn descriptors(self) -> Outcome<usize> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.0))?.count())
     }
 
-    /// The targets of its file descriptors.
+    /// The targets of the process's file descriptors.
     pub(crate) fn holds(self) -> Outcome<Vec<String>> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.0))?.flatten();
         let mut held: Vec<String> = entries
@@ -57,7 +57,7 @@ impl Process {
         Ok(held)
     }
 
-    /// The number that its next file descriptor gets.
+    /// The number that the process's next file descriptor gets.
     pub(crate) fn first_free_descriptor(self) -> Outcome<usize> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.0))?.flatten();
         let taken: BTreeSet<usize> =
@@ -65,7 +65,7 @@ impl Process {
         Ok((0..).zip(&taken).find(|(number, held)| number != *held).map_or(taken.len(), |it| it.0))
     }
 
-    /// Prevents it from opening a file descriptor with this number or a higher one.
+    /// Prevents the process from opening file descriptors with this number or a higher one.
     pub(crate) async fn may_open(self, below: usize) -> Outcome {
         let (pid, limit) = (format!("--pid={}", self.0), format!("--nofile={below}:"));
         let set = Command::new("prlimit").args([pid, limit]).status().await?;
@@ -73,29 +73,29 @@ impl Process {
         Ok(())
     }
 
-    /// Its memory in KiB.
+    /// The resident memory of the process in KiB.
     pub(crate) fn resident(self) -> Outcome<u64> {
         self.status("VmRSS:")
     }
 
-    /// How many threads it has.
+    /// The number of threads of the process.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn threads(self) -> Outcome<u64> {
         self.status("Threads:")
     }
 
-    /// How many files and directories it watches through inotify.
+    /// The number of files and directories that the process watches through inotify.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn watches(self) -> Outcome<usize> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
-        // A descriptor may be closed between the two reads.
+        // The process may close a descriptor after the directory was read.
         let infos = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         let watches =
             |info: String| info.lines().filter(|line| line.starts_with("inotify ")).count();
         Ok(infos.map(watches).sum())
     }
 
-    /// Whether this process has a pidfd of a process with these words in its command line.
+    /// Whether this process has a pidfd of a process whose command line has `words`.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn watches_process(self, words: &str) -> Outcome<bool> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
@@ -108,8 +108,8 @@ impl Process {
         Ok(infos.any(is_of_words))
     }
 
-    /// Whether it handles the signal. The kernel does not let an unhandled signal end the first process of
-    /// a container.
+    /// Whether the process has a handler for the signal. The kernel does not let a signal without a handler
+    /// end the first process of a container.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn catches(self, signal: Signal) -> Outcome<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
@@ -118,7 +118,7 @@ impl Process {
         Ok(caught & (1 << (signal as i32 - 1)) != 0)
     }
 
-    /// A number in its status.
+    /// A number in the process's `/proc/<pid>/status`.
     fn status(self, name: &str) -> Outcome<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -126,8 +126,8 @@ impl Process {
             .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
     }
 
-    /// The number of its file descriptors after those of ended calls are closed: the lowest within two
-    /// seconds.
+    /// The lowest number of the process's file descriptors within two seconds, so that descriptors of ended
+    /// calls do not count.
     pub(crate) async fn fewest_descriptors(self) -> Outcome<usize> {
         let mut fewest = self.descriptors()?;
         let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(20));
@@ -137,9 +137,9 @@ impl Process {
         Ok(fewest)
     }
 
-    /// Waits until it has at most this many file descriptors. A busy moment leaves one more unused
-    /// connection to the engine. The pool searches for such connections every 30 s and keeps each for up
-    /// to a minute, so this waits longer.
+    /// Waits until the process has at most this many file descriptors. When it is busy, dockbridge may open
+    /// one more connection to the engine. dockbridge's connection pool searches for unused connections every
+    /// 30 s and keeps each for up to a minute, so this function waits longer.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(90));
         while self.descriptors()? > most {

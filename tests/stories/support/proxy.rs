@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{failure::Outcome, patience::Looks};
 
-/// The running proxy, which ends when this is dropped.
+/// The running proxy, which ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     socket: PathBuf,
@@ -26,10 +26,10 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
-/// Changes a request without changing its length, which the request states.
+/// A function that changes a request but not its length, because the request's header has the length.
 pub(crate) type Change = fn(&mut [u8]);
 
-/// Bytes that a client sent at once.
+/// Bytes of a client that the proxy read at once.
 #[derive(Debug)]
 struct Chunk {
     connection: usize,
@@ -42,7 +42,7 @@ impl Proxy {
         Self::changing(socket, engine, |_| {})
     }
 
-    /// The same, and changes requests.
+    /// Listens at `socket` for the engine at `engine`, and changes requests.
     pub(crate) fn changing(socket: &Path, engine: &Path, change: Change) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -50,20 +50,20 @@ impl Proxy {
         Ok(Self { socket: socket.to_owned(), seen, task })
     }
 
-    /// Where it listens.
+    /// The path of the socket at which the proxy listens.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The request lines since the last call. Every byte that a client sends belongs to a request. Bytes
-    /// without a request line also show that there was a request, so their length is returned.
+    /// The request lines that the proxy has received since the last call of this method. Bytes without a
+    /// request line also belong to a request, so the result has their length.
     pub(crate) fn take(&self) -> Vec<String> {
         self.drain().iter().map(|chunk| describe(&chunk.bytes)).collect()
     }
 
-    /// The requests since the last call, without those that dockbridge makes on its own: pings, disk usage
-    /// of images and layers, and some time after its start a search for containers of an earlier
-    /// dockbridge.
+    /// The requests since the last call of this method, without requests that dockbridge makes in the
+    /// background: pings, disk usage of images and layers, and some time after its start a search for
+    /// inspection containers of an ended dockbridge.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) fn asked(&self) -> Vec<String> {
         let own = ["GET /_ping ", "/system/df", "io.dockbridge.image-inspection"];
@@ -72,7 +72,7 @@ impl Proxy {
         seen
     }
 
-    /// Waits until there was no request for two seconds. Returns those of the time before.
+    /// Waits until there was no request for two seconds, and returns the requests before that.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) async fn until_quiet(&self) -> Vec<String> {
         let (mut seen, mut quiet) = (Vec::new(), 0);
@@ -85,7 +85,7 @@ impl Proxy {
         seen
     }
 
-    /// All bytes since the last call, joined for each connection.
+    /// All bytes that clients sent since the last call of this method, joined for each connection.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn take_bytes(&self) -> Vec<Vec<u8>> {
         let mut connections = BTreeMap::<usize, Vec<u8>>::new();

@@ -1,5 +1,5 @@
-//! A registry of the test, which can misbehave on demand: slow, stuck, unavailable, or asking for tokens.
-//! It has images of one layer, which are generated when they are offered.
+//! An image registry for tests, which can be slow, stuck or unavailable, or require tokens. An image has one
+//! layer, which the registry generates when a test offers the image.
 
 use std::{
     collections::HashMap,
@@ -18,36 +18,36 @@ use tokio::{
 
 use super::failure::Outcome;
 
-/// The running registry, which ends when this is dropped.
+/// The running registry, which ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// `127.0.0.1:port`.
+    /// The registry's address, `127.0.0.1:port`.
     pub(crate) address: String,
     shared: Arc<Mutex<Shared>>,
     task: JoinHandle<()>,
 }
 
-/// How layers, or all requests, are answered.
+/// How the registry answers requests for layers, or all requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// At once.
+    /// The registry answers at once.
     #[default]
     Prompt,
-    /// Layers are sent in forty pieces with a pause before each.
+    /// The registry sends layers in forty pieces with a pause before each.
     Slow(Duration),
-    /// Half of a layer is sent, then nothing.
+    /// The registry sends half of a layer, then nothing.
     Stuck,
-    /// 503 for everything.
+    /// The registry answers all requests with status 503.
     Unavailable,
 }
 
-/// Which clients get answers.
+/// Which clients the registry serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// All clients.
+    /// The registry serves all clients.
     #[default]
     Open,
-    /// Clients with this bearer token, which they get for this refresh token.
+    /// The registry serves only clients with this bearer token, which they get for this refresh token.
     Token { bearer: String, refresh: String },
 }
 
@@ -55,7 +55,7 @@ pub(crate) enum Guard {
 struct Shared {
     manner: Manner,
     guard: Guard,
-    /// Bodies with their media types, by path.
+    /// The bodies of answers with their media types, by path.
     things: HashMap<String, (String, Vec<u8>)>,
     requests: Vec<String>,
     abandoned: usize,
@@ -65,7 +65,7 @@ struct Request {
     method: String,
     path: String,
     authorization: String,
-    /// The offset of a resumed transfer.
+    /// The offset at which a client resumes a transfer.
     from: usize,
     body: String,
 }
@@ -85,8 +85,8 @@ impl Registry {
         Ok(Self { address, shared, task })
     }
 
-    /// Offers an image with these tags: one layer of `size` bytes that no other image has, and `config` as
-    /// the configuration of its containers. Returns the manifest's digest.
+    /// Offers an image with these tags. The image has one layer of `size` bytes that no other image has, and
+    /// `config` as the configuration of its containers. Returns the manifest's digest.
     pub(crate) fn offer(&self, name: &str, tags: &[&str], size: usize, config: &Value) -> String {
         let layer = layer(name, size);
         let image = json!({
@@ -116,17 +116,17 @@ impl Registry {
         whole
     }
 
-    /// Changes how requests are answered from now on.
+    /// Changes how the registry answers requests from now on.
     pub(crate) fn behave(&self, manner: Manner) {
         lock(&self.shared).manner = manner;
     }
 
-    /// Changes which clients get answers from now on.
+    /// Changes which clients the registry serves from now on.
     pub(crate) fn admit(&self, guard: Guard) {
         lock(&self.shared).guard = guard;
     }
 
-    /// How many layers were requested.
+    /// The number of requests for layers.
     pub(crate) fn layers_asked(&self) -> usize {
         let shared = lock(&self.shared);
         let layer = |line: &&String| {
@@ -136,7 +136,7 @@ impl Registry {
         shared.requests.iter().filter(layer).count()
     }
 
-    /// How many layers were not received completely because the client disconnected.
+    /// The number of layers that clients did not receive completely because they disconnected.
     pub(crate) fn abandoned(&self) -> usize {
         lock(&self.shared).abandoned
     }
@@ -150,7 +150,7 @@ impl Drop for Registry {
 
 async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String) {
     let mut stream = BufReader::new(stream);
-    // Some engines try TLS first, and use plain HTTP after a plain answer.
+    // Some engines try TLS first, and use plain HTTP after an answer without TLS.
     if stream.fill_buf().await.is_ok_and(|bytes| bytes.first() == Some(&TLS_HANDSHAKE)) {
         drop(stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await);
         return;
@@ -179,7 +179,7 @@ async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String
     }
 }
 
-/// Whether the request is allowed, otherwise the answer to it.
+/// Checks whether the request is allowed. The error is the answer to a request that is not.
 fn admitted(
     guard: &Guard,
     request: &Request,
@@ -228,7 +228,7 @@ async fn serve(
     told
 }
 
-/// Sends a layer slowly. Returns nothing if the client disconnects.
+/// Sends a layer slowly. Returns None if the client disconnects.
 async fn drip(
     stream: &mut BufReader<TcpStream>,
     head: &str,
@@ -296,12 +296,12 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
-    // For a manifest only the path counts, for a token only the body.
+    // The query is removed: for a manifest only the path counts, for a token only the body.
     let path = path.split('?').next()?.to_owned();
     Some(Request { method, path, authorization, from, body: String::from_utf8(body).ok()? })
 }
 
-/// A tar archive of one file. The start of the file is unique to the image.
+/// A layer as a tar archive of one file, whose start is different for each image.
 fn layer(name: &str, size: usize) -> Vec<u8> {
     let mut content = name.as_bytes().to_vec();
     content.resize(size.max(name.len()), b'.');

@@ -1,4 +1,4 @@
-//! Exec and attach for users: named streams, over either protocol.
+//! A client of exec and attach for stories, with named streams, over SPDY or WebSocket.
 
 use dockbridge::wire::cri;
 use serde_json::Value;
@@ -12,35 +12,35 @@ use super::{
     websocket::Socket,
 };
 
-/// The protocol.
+/// The protocol of an exec or attach client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// SPDY/3.1 with this version of the remote command protocol.
+    /// SPDY/3.1 with this version of Kubernetes' remote command protocol.
     Spdy(&'static str),
     /// WebSocket with this subprotocol.
     WebSocket(&'static str),
 }
 
 impl Way {
-    /// Whether one stream can be closed while the others continue.
+    /// Whether the protocol can close stdin while the other streams continue.
     pub(crate) fn closes_stdin(self) -> bool {
         !matches!(self, Self::WebSocket(protocol) if !protocol.starts_with("v5"))
     }
 
-    /// Whether the result is a JSON status.
+    /// Whether the error stream has a JSON status with the exit code.
     pub(crate) fn tells_codes(self) -> bool {
         let (Self::Spdy(protocol) | Self::WebSocket(protocol)) = self;
         protocol.starts_with("v4") || protocol.starts_with("v5")
     }
 }
 
-/// The protocols that kubelet and crictl use now.
+/// The protocols that kubelet and crictl use.
 pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
-/// kubelet's protocol.
+/// The SPDY version that kubelet uses.
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
 /// The protocol of crictl and of future kubelets.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
-/// All protocols.
+/// All protocols of exec and attach.
 pub(crate) const ALL: [Way; 10] = [
     SPDY,
     Way::Spdy("v3.channel.k8s.io"),
@@ -54,14 +54,14 @@ pub(crate) const ALL: [Way; 10] = [
     Way::WebSocket(""),
 ];
 
-/// Which streams to connect.
+/// The streams that a session connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// stdin, stdout and stderr.
+    /// Connects stdin, stdout and stderr.
     Pipes,
-    /// stdout and stderr.
+    /// Connects stdout and stderr.
     Output,
-    /// stdin and stdout of a terminal.
+    /// Connects stdin and stdout of a terminal.
     Terminal,
 }
 
@@ -80,9 +80,9 @@ impl Wish {
 pub(crate) struct Session {
     stdin: Option<Writer>,
     pub(crate) stdout: Reader,
-    /// Standard error; ends at once if it was not requested.
+    /// Standard error, which ends at once if the session did not request it.
     pub(crate) stderr: Reader,
-    /// Receives the result.
+    /// Receives the result of the session from the error stream.
     pub(crate) error: Reader,
     resize: Option<Writer>,
     connection: Connection,
@@ -130,7 +130,7 @@ impl Session {
         Self::open(way, &Place::of(&cri.attach(&request).await?)?, wish).await
     }
 
-    /// Connects to the URL of an exec or attach.
+    /// Connects to the URL that the CRI returned for an exec or attach.
     pub(crate) async fn open(way: Way, place: &Place, wish: Wish) -> Outcome<Self> {
         match way {
             Way::Spdy(protocol) => Self::over_spdy(place, protocol, wish).await,
@@ -165,19 +165,19 @@ impl Session {
         })
     }
 
-    /// Sends to stdin.
+    /// Sends text to the session's stdin.
     pub(crate) async fn send(&self, text: impl AsRef<[u8]> + Send) -> Outcome {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         stdin.send(text.as_ref()).await
     }
 
-    /// Closes stdin.
+    /// Closes the session's stdin.
     pub(crate) async fn finish(&self) -> Outcome {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         stdin.finish().await
     }
 
-    /// Returns stdin for a task that writes on its own.
+    /// Takes stdin out of the session, for a task that writes to it.
     pub(crate) fn take_stdin(&mut self) -> Option<Writer> {
         self.stdin.take()
     }
@@ -190,7 +190,7 @@ impl Session {
         resize.send(text.as_bytes()).await
     }
 
-    /// Checks that the server still answers.
+    /// Checks that dockbridge still answers on the connection.
     pub(crate) async fn ping(&self) -> Outcome {
         match &self.connection {
             Connection::Spdy(spdy) => spdy.ping(1).await,
@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// The WebSocket, if there is one.
+    /// The session's WebSocket, if it uses WebSocket.
     pub(crate) const fn socket(&self) -> Option<&Socket> {
         match &self.connection {
             Connection::Spdy(_) => None,
@@ -214,12 +214,12 @@ impl Session {
     }
 }
 
-/// The complete output and result of a session.
+/// The complete output and the result of an ended session.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// The content of the error stream.
+    /// The content of the session's error stream.
     pub(crate) error: String,
 }
 

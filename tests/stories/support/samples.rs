@@ -7,31 +7,33 @@ use super::{
     stage::Stage,
 };
 
-/// The samples of the only running pod.
+/// The samples of the pod in a story with one pod.
 pub(crate) async fn samples(stage: &Stage) -> Outcome<Told> {
     let mut all = stage.cri.pod_metrics().await?;
     let pod = all.pop().filter(|_| all.is_empty());
     pod.map(|pod| Told { pod }).ok_or_else(|| Failure("not just one pod".to_owned()))
 }
 
-/// Samples of a pod.
+/// The samples of a pod in ListPodSandboxMetrics.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) pod: cri::PodSandboxMetrics,
 }
 
 impl Told {
-    /// A figure of the first container, by the values of the labels that only this metric has.
+    /// The value of a metric of the first container. `labels` are the values of the labels that only this
+    /// metric has.
     pub(crate) fn own(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
         figure(&self.pod.container_metrics[0].metrics, name, labels)
     }
 
-    /// A figure of the whole pod.
+    /// The value of a metric of the whole pod.
     pub(crate) fn whole(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
         figure(&self.pod.metrics, name, labels)
     }
 
-    /// A figure of the file system with the first container's layer, whatever its name is.
+    /// The value of a metric of the file system with the first container's layer, whatever the name of the
+    /// device is.
     pub(crate) fn of_device(&self, name: &str) -> Outcome<u64> {
         let name = format!("container_{name}");
         let all = &self.pod.container_metrics[0].metrics;
@@ -39,14 +41,14 @@ impl Told {
         Ok(found.ok_or_else(|| Failure(format!("no {name}")))?.value)
     }
 
-    /// The figures of one of several containers.
+    /// The metrics of one of several containers.
     pub(crate) fn container(&self, id: &str) -> Outcome<&[cri::Metric]> {
         let found = self.pod.container_metrics.iter().find(|one| one.container_id == id);
         Ok(&found.ok_or_else(|| Failure(format!("no metrics of {id}")))?.metrics)
     }
 }
 
-/// A figure by the values of the labels that only this metric has.
+/// The value of a metric. `labels` are the values of the labels that only this metric has.
 pub(crate) fn figure(metrics: &[cri::Metric], name: &str, labels: &[&str]) -> Outcome<u64> {
     let name = format!("container_{name}");
     let mut found = metrics
@@ -61,5 +63,5 @@ fn owned(labels: &[&str]) -> Vec<String> {
     labels.iter().map(|label| (*label).to_owned()).collect()
 }
 
-/// The number of labels that identify the subject.
+/// The number of labels that identify the container or pod, which come first.
 const BASE: usize = 6;

@@ -1,11 +1,11 @@
-//! A proxy in front of the engine's socket. On request it delays, holds or fails inspects, and holds or
-//! loses the answers to changing requests. Other requests pass unchanged.
+//! A proxy in front of the engine's socket. On request, the proxy delays, holds or fails inspects, and holds
+//! or loses the answers to changing requests. Other requests pass unchanged.
 //!
-//! Each client connection has its own connection to the engine, so a held answer delays no other client.
-//! The answer is held, not the request, so it contains the state at the time of the request. Requests are
-//! parsed only so far that the next one can be found: bodies are skipped by their length. From a protocol
-//! upgrade or a body without a length on, a connection is passed on unchanged. Clients send no request
-//! before the answer to the one before.
+//! Each client connection has its own connection to the engine, so a held answer does not delay other
+//! clients. The proxy holds the engine's answer and not the request, so the answer contains the state at the
+//! time of the request. The proxy parses only the heads of requests, and skips bodies by their length. After
+//! a protocol upgrade or a body without a length, it passes a connection on unchanged. The proxy expects that
+//! clients send a request only after the answer to the request before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,8 @@ use super::{
     patience::patient,
 };
 
-/// The running proxy, which ends when this is dropped. Until [`Self::slow`] it delays nothing.
+/// The running proxy, which ends when the value is dropped. Before [`Self::slow`], the proxy delays no
+/// answer.
 #[derive(Debug)]
 pub(crate) struct SlowProxy {
     socket: PathBuf,
@@ -41,48 +42,48 @@ pub(crate) struct SlowProxy {
     task: JoinHandle<()>,
 }
 
-/// How inspects of containers are answered.
+/// How the proxy answers inspects of containers and changing requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mood {
-    /// The delay of an inspect of each container. Others are answered at once.
+    /// The delay of inspects, by container. Inspects of other containers are answered at once.
     pub(crate) delays: BTreeMap<String, Duration>,
-    /// Containers whose inspect is never answered.
+    /// Containers whose inspects are never answered.
     pub(crate) hanging: BTreeSet<String>,
-    /// Containers whose inspect fails, after the same delay.
+    /// Containers whose inspects fail, after the delay in `delays`.
     pub(crate) failing: BTreeSet<String>,
-    /// What happens to the answers to changing requests. Only the first answer for each method and target
-    /// is affected, so that a repeated request is answered.
+    /// What the proxy does with answers to changing requests. The proxy does this only with the first answer
+    /// for each method and target, so that a repeated request is answered.
     pub(crate) changes: Option<ChangeAnswer>,
 }
 
-/// What happens to an answer after the engine has acted.
+/// What the proxy does with an answer after the engine has executed the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChangeAnswer {
-    /// The answer is delayed by this time.
+    /// The proxy delays the answer by this time.
     Held(Duration),
-    /// The connection is closed instead of the answer.
+    /// The proxy closes the connection instead of sending the answer.
     Lost,
 }
 
-/// The results of one container's inspects since the last change of the mood.
+/// The results of one container's inspects since the last [`SlowProxy::slow`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inspects {
-    /// How many there were.
+    /// The number of inspects.
     pub(crate) asked: u32,
-    /// How often the engine's answer was passed on.
+    /// The number of inspects whose answer was passed on.
     pub(crate) answered: u32,
-    /// How often the answer was a failure.
+    /// The number of inspects that the proxy answered with a failure.
     pub(crate) failed: u32,
-    /// How often the client disconnected.
+    /// The number of inspects whose client disconnected before the answer.
     pub(crate) given_up: u32,
 }
 
-/// The results for all containers.
+/// The results of inspects, by container.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(BTreeMap<String, Inspects>);
 
 impl Seen {
-    /// The results for the container with this id.
+    /// The results of inspects of the container `id`.
     pub(crate) fn of(&self, id: &str) -> Inspects {
         self.0.get(id).copied().unwrap_or_default()
     }
@@ -102,7 +103,7 @@ impl Seen {
 
 #[derive(Debug)]
 struct Shared {
-    /// None while nothing is delayed.
+    /// How the proxy answers now; none while it delays no answer.
     mood: watch::Sender<Option<Arc<Mood>>>,
     seen: watch::Sender<Seen>,
 }
@@ -117,23 +118,23 @@ impl SlowProxy {
         Ok(Self { socket: socket.to_owned(), shared, task })
     }
 
-    /// Where it listens.
+    /// The path of the socket at which the proxy listens.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// From now on, answers inspects in this way, and counts from 0.
+    /// From now on, the proxy answers as `mood` says, and counts results from 0.
     pub(crate) fn slow(&self, mood: Mood) {
         self.shared.seen.send_replace(Seen::default());
         self.shared.mood.send_replace(Some(Arc::new(mood)));
     }
 
-    /// From now on, answers as the engine does. Held answers are sent.
+    /// From now on, the proxy passes answers on at once. The proxy also sends the answers that it holds.
     pub(crate) fn quick(&self) {
         self.shared.mood.send_replace(None);
     }
 
-    /// Waits until the results of the inspects are as wanted.
+    /// Waits until the results of the inspects fulfil `wanted`.
     pub(crate) async fn until(&self, usual: Duration, wanted: impl Fn(&Seen) -> bool) -> Outcome {
         let mut seen = self.shared.seen.subscribe();
         let reached = timeout(patient(usual), seen.wait_for(|seen| wanted(seen))).await;
@@ -152,9 +153,9 @@ impl Drop for SlowProxy {
 }
 
 impl Shared {
-    /// Counts a request. Returns what to do with its answer.
+    /// Counts a request, and returns what the proxy does with its answer.
     fn fate(&self, head: &Head) -> Fate {
-        // Only later changes count as changes of this receiver.
+        // This receiver only notices changes from now on.
         let mood = self.mood.subscribe();
         let Some(now) = mood.borrow().clone() else { return Fate::Pass };
         if let (Some(target), Some(answer)) = (&head.changes, now.changes) {
@@ -193,29 +194,30 @@ impl Shared {
     }
 }
 
-/// What to do with an answer.
+/// What the proxy does with an answer.
 enum Fate {
-    /// Pass it on.
+    /// The proxy passes the answer on at once.
     Pass,
-    /// Pass it on later.
+    /// The proxy passes the answer on later.
     Hold(Hold),
-    /// Send a failure, later.
+    /// The proxy sends a failure later.
     Fail(Hold),
 }
 
-/// An inspect without an answer yet.
+/// An answer that the proxy holds.
 struct Hold {
     id: String,
-    /// None for an inspect that hangs.
+    /// The time at which the answer is sent. The answer to a hanging inspect has no such time.
     until: Option<Instant>,
-    /// The connection is closed instead of the answer.
+    /// Whether the proxy closes the connection instead of sending the answer.
     is_lost: bool,
-    /// When the mood changes, the answer is sent.
+    /// If this value changes, the answer is sent at once.
     mood: watch::Receiver<Option<Arc<Mood>>>,
 }
 
 impl Hold {
-    /// Waits for the time, or for a change of the mood. Returns whether the client is still connected.
+    /// Waits for the time `until`, or for a change of `mood`, and returns whether the client is still
+    /// connected.
     async fn over(&mut self, left: &CancellationToken) -> bool {
         let time = async {
             match self.until {
@@ -231,13 +233,13 @@ impl Hold {
     }
 }
 
-/// State that both directions of a connection share.
+/// The state that both directions of a connection share.
 struct Line {
     shared: Arc<Shared>,
-    /// Applies to the next bytes from the engine.
+    /// How long the next bytes from the engine are held.
     held: Mutex<Option<Hold>>,
     to_client: AsyncMutex<OwnedWriteHalf>,
-    /// The client has closed its side.
+    /// This token is cancelled when the client has closed its side.
     left: CancellationToken,
 }
 
@@ -279,7 +281,7 @@ async fn serve(listener: UnixListener, engine: PathBuf, shared: Arc<Shared>) {
     }
 }
 
-/// Passes on one request after the other.
+/// Passes the client's requests on to the engine, one after the other.
 async fn upwards(
     mut client: OwnedReadHalf,
     server: &mut OwnedWriteHalf,
@@ -308,7 +310,7 @@ async fn upwards(
     io::copy(&mut client, server).await.map(drop)
 }
 
-/// Passes on each answer at its time.
+/// Passes each answer of the engine on to the client at its time.
 async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -333,19 +335,21 @@ async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
     }
 }
 
-/// A request without its body.
+/// The head of a request, without the body.
 struct Head {
     bytes: BytesMut,
-    /// The container to inspect.
+    /// The container whose inspect is requested, if this is an inspect.
     inspected: Option<String>,
-    /// Method and target of a request that changes something.
+    /// The method and target of a request that changes state in the engine.
     changes: Option<String>,
-    /// The length of its body. If it is unknown, the rest of the connection is not parsed.
+    /// The length of the request's body. If the length is unknown, the proxy parses no further requests of
+    /// the connection.
     body: Option<usize>,
 }
 
 impl Head {
-    /// The next request. None at the end. `pending` then has the start of an unfinished one.
+    /// Reads the head of the next request; none at the end of the connection. `pending` then has the start of
+    /// an unfinished request.
     async fn read(client: &mut OwnedReadHalf, pending: &mut BytesMut) -> io::Result<Option<Self>> {
         loop {
             if let Some(place) = pending.windows(END.len()).position(|found| found == END) {
@@ -376,7 +380,7 @@ impl Head {
     }
 }
 
-/// The container of `/containers/<id>/json`, with or without a version before it.
+/// The id in the target `/containers/<id>/json`, with or without an API version before it.
 fn inspected(target: &str) -> Option<&str> {
     let path = target.split('?').next().unwrap_or_default();
     match path.split('/').collect::<Vec<_>>()[..] {

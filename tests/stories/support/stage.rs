@@ -1,4 +1,4 @@
-//! The environment of one story: its directories, a dockbridge, the engine.
+//! The environment of one story: its directories, a dockbridge, and the world's engine.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,33 +26,33 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A dockbridge that connects pods by CNI.
+    /// Starts a dockbridge that connects pods by CNI.
     pub(crate) async fn cni(world: &World, story: &str) -> Outcome<Self> {
         Self::set(world, story, ("cni", &world.docker), &[]).await
     }
 
-    /// A dockbridge that uses the engine's own network.
+    /// Starts a dockbridge that uses the engine's own network.
     pub(crate) async fn docker(world: &World, story: &str) -> Outcome<Self> {
         Self::told(world, story, &[]).await
     }
 
-    /// A dockbridge that connects pods by CNI and reaches the engine through another socket.
+    /// Starts a dockbridge that connects pods by CNI and reaches the engine through another socket.
     pub(crate) async fn behind(world: &World, story: &str, docker: &Path) -> Outcome<Self> {
         Self::set(world, story, ("cni", docker), &[]).await
     }
 
-    /// A dockbridge that uses the engine's own network, with further flags.
+    /// Starts a dockbridge that uses the engine's own network, with further flags.
     pub(crate) async fn told(world: &World, story: &str, flags: &[&str]) -> Outcome<Self> {
         Self::set(world, story, ("docker", &world.docker), flags).await
     }
 
-    /// A dockbridge with CNI that serves NRI plugins, and their socket.
+    /// Starts a dockbridge with CNI that serves NRI plugins, and also returns the plugins' socket.
     pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
         Self::with_plugins_behind(world, story, &world.docker, "60s").await
     }
 
-    /// The same through another socket of the engine, with a time limit for the plugins' answers. Plugins in the
-    /// directory `plugins` are started.
+    /// Starts a dockbridge that serves NRI plugins and reaches the engine through another socket, with a time
+    /// limit for the plugins' answers. dockbridge starts the plugins in the directory `plugins`.
     pub(crate) async fn with_plugins_behind(
         world: &World,
         story: &str,
@@ -71,13 +71,13 @@ impl Stage {
         Ok((stage, socket))
     }
 
-    /// A dockbridge as on a node: it uses CNI, and logs at the usual level.
+    /// Starts a dockbridge as on a node: it uses CNI, and logs at the default level.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) async fn usual(world: &World, story: &str) -> Outcome<Self> {
         Self::set(world, story, ("cni", &world.docker), &["--log-level", "info"]).await
     }
 
-    /// A dockbridge with CNI that logs everything.
+    /// Starts a dockbridge with CNI that logs everything.
     pub(crate) async fn tracing(world: &World, story: &str) -> Outcome<Self> {
         Self::set(world, story, ("cni", &world.docker), &["--log-level", "trace"]).await
     }
@@ -100,7 +100,7 @@ impl Stage {
         })
     }
 
-    /// Creates and starts a pod's containers in order. Returns their ids.
+    /// Creates and starts a pod's containers in order, and returns their ids.
     pub(crate) async fn up(
         &self,
         sandbox: &str,
@@ -116,12 +116,13 @@ impl Stage {
         Ok(ids)
     }
 
-    /// Ends the story: dockbridge stops when told, and nothing is left.
+    /// Ends the story: stops dockbridge, and checks that nothing of any pod is left.
     pub(crate) async fn leaves_nothing(self) -> Outcome {
         self.leaves_nothing_but(|_| false).await
     }
 
-    /// The same, except for leftovers that dockbridge need not remove.
+    /// Ends the story like [`Self::leaves_nothing`], but ignores leftovers that dockbridge need not remove,
+    /// according to `others`.
     pub(crate) async fn leaves_nothing_but(mut self, others: impl Fn(&str) -> bool) -> Outcome {
         self.bridge.stop().await?;
         let mut left = leftovers::search(&self.world, &self.engine, &self.folders).await?;
@@ -152,5 +153,5 @@ pub(crate) async fn sweep(world: &World) {
     drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
 }
 
-/// How long a story may take. On an idle machine the longest takes two minutes.
+/// How long a story may take. On an idle machine, the longest story takes two minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1200);

@@ -1,9 +1,9 @@
-//! Numbers that the environment may set.
+//! Reads numbers from environment variables.
 
 use std::{env, str::FromStr};
 
-/// The number in a variable, if it is set. Invalid text ends the run, because a story with another seed or
-/// size than requested would prove something else.
+/// The number in an environment variable, if the variable is set. If its text is not a number, the run ends,
+/// because a story must not run with another seed or size than requested.
 pub(crate) fn stated<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     let Ok(number) = text.parse() else { panic!("{name}={text:?} is not a number, or too large") };

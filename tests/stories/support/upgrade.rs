@@ -11,17 +11,17 @@ use super::{
     failure::{Failure, Outcome, ensure, fail},
 };
 
-/// The target of a streaming URL.
+/// The host and the path of a streaming URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// `host:port`.
+    /// The host and the port of the URL, as `host:port`.
     pub(crate) authority: String,
-    /// `/cri/exec/token`, with the query if there is one.
+    /// The path, for example `/cri/exec/token`, with the query if there is one.
     pub(crate) path: String,
 }
 
 impl Place {
-    /// Splits an absolute `http://` URL. kubelet can use no other.
+    /// Splits an absolute `http://` URL. kubelet cannot use other kinds of URLs.
     pub(crate) fn of(url: &str) -> Outcome<Self> {
         let Some(rest) = url.strip_prefix("http://") else { fail!("not absolute: {url:?}") };
         let Some((authority, path)) = rest.split_once('/') else { fail!("no path: {url:?}") };
@@ -35,13 +35,13 @@ impl Place {
     }
 }
 
-/// The head of an answer, and its connection.
+/// The head of an HTTP answer, and its connection.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// `101`, `404` …
+    /// The status of the answer, for example `101` or `404`. …
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    /// The connection after the head.
+    /// The connection, from which the head of the answer has been read.
     pub(crate) stream: TcpStream,
 }
 
@@ -52,7 +52,7 @@ impl Answered {
         named.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The only value of a header.
+    /// The value of a header; none if the header is missing or has several values.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         match self.values(name)[..] {
             [value] => Some(value),
@@ -61,7 +61,7 @@ impl Answered {
     }
 }
 
-/// Sends the request and reads exactly the answer's head.
+/// Sends an upgrade request, and reads exactly the head of the answer.
 pub(crate) async fn ask(
     place: &Place,
     method: &str,

@@ -1,5 +1,5 @@
-//! A client of Kubernetes' channels over WebSocket: versions `v5` to `v1`, their base64 forms, the ports of
-//! port-forward, and SPDY in a tunnel.
+//! A client of Kubernetes' streaming protocols over WebSocket: channels in the versions `v5` to `v1` and
+//! their base64 forms, port-forward, and SPDY in a tunnel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ use super::{
     upgrade::Place,
 };
 
-/// A client's connection. The socket is closed when it is dropped.
+/// A client's WebSocket connection. The socket is closed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
     messages: mpsc::Sender<Message>,
@@ -38,27 +38,27 @@ pub(crate) struct Socket {
     tasks: [JoinHandle<()>; 2],
 }
 
-/// Observations apart from the channels' data.
+/// Facts about a connection that are not in the channels' data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Channel and length of the first message.
     pub(crate) first: Option<(u8, usize)>,
     /// The code in the server's close frame.
     pub(crate) close: Option<u16>,
-    /// Payloads of pongs.
+    /// The payloads of received pongs.
     pub(crate) pongs: Vec<Bytes>,
 }
 
-/// How a message contains its channel and data.
+/// The form in which a message contains its channel and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// The first byte is the channel.
+    /// The first byte of the message is the channel.
     Binary,
-    /// The first byte is the channel's digit, the rest base64.
+    /// The first byte of the message is the channel as a digit, and the data is base64.
     Base64,
 }
 
-/// Writes one channel.
+/// Writes data to one channel.
 #[derive(Debug)]
 pub(crate) struct SocketWriter {
     channel: u8,
@@ -68,7 +68,7 @@ pub(crate) struct SocketWriter {
 }
 
 impl Socket {
-    /// Requests the subprotocol, or none if it is empty, and reads this many channels.
+    /// Connects with this subprotocol, or without one if it is empty, and reads this many channels.
     pub(crate) async fn connect(
         place: &Place,
         protocol: &str,
@@ -88,18 +88,18 @@ impl Socket {
         Ok((Self { messages, form, closes, seen, tasks }, readers))
     }
 
-    /// Writes one of the channels.
+    /// A writer for the channel `channel`.
     pub(crate) fn writer(&self, channel: u8) -> Writer {
         let (form, closes, messages) = (self.form, self.closes, self.messages.clone());
         Writer::WebSocket(SocketWriter { channel, form, closes, messages })
     }
 
-    /// The observations so far.
+    /// The facts about the connection so far.
     pub(crate) fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends any message.
+    /// Sends a WebSocket message of any kind.
     pub(crate) async fn send(&self, message: Message) -> Outcome {
         Ok(self.messages.send(message).await?)
     }
@@ -138,14 +138,14 @@ impl SocketWriter {
         Ok(())
     }
 
-    /// Sends `v5`'s close signal. Older protocols have none.
+    /// Closes the channel with the close signal of `v5`. Older versions have no such signal.
     pub(crate) async fn finish(&self) -> Outcome {
         ensure!(self.closes, "this protocol cannot close one channel");
         Ok(self.messages.send(Message::binary(vec![CLOSE, self.channel])).await?)
     }
 }
 
-/// SPDY in the binary messages of a WebSocket, which kubectl's port-forward requests.
+/// Connects SPDY through the binary messages of a WebSocket, as kubectl's port-forward does.
 pub(crate) async fn tunnel(place: &Place) -> Outcome<Spdy> {
     let socket = shake_hands(place, TUNNEL).await?;
     let (near, far) = duplex(64 << 10);
@@ -256,7 +256,7 @@ async fn carry(socket: WebSocketStream<TcpStream>, pipe: DuplexStream) {
             }
         }
     };
-    // The side that ends first ends the connection for both.
+    // When one side has ended, the whole connection is closed.
     tokio::select! {
         () = up => {}
         () = down => {}

@@ -5,33 +5,34 @@ use std::{env, path::PathBuf};
 /// A running test world.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
-    /// Its folder, on a shared mount.
+    /// The world's directory, on a shared mount.
     pub(crate) root: PathBuf,
-    /// The engine's socket.
+    /// The path of the engine's socket.
     pub(crate) docker: PathBuf,
-    /// `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or version and store of another engine.
+    /// The name of the engine: `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or the version and
+    /// image store of another engine.
     pub(crate) engine: String,
     /// The first number of the engine's version: 20, 26, …
     pub(crate) docker_major: u32,
-    /// The engine keeps images in containerd's store.
+    /// Whether the engine uses containerd's image store.
     pub(crate) has_containerd_store: bool,
     /// The script that starts and stops the engine.
     pub(crate) control: PathBuf,
     /// The cgroup parent below which pods must be.
     pub(crate) cgroup: String,
-    /// The engine has `dockbridge-runtime`.
+    /// Whether the engine has `dockbridge-runtime`.
     pub(crate) has_oci_runtime: bool,
-    /// CNI configurations.
+    /// The directory of CNI configurations.
     pub(crate) cni_conf: PathBuf,
-    /// CNI plugins.
+    /// The directory of CNI plugins.
     pub(crate) cni_bin: PathBuf,
-    /// CNI results.
+    /// The directory of libcni's result cache.
     pub(crate) cni_cache: PathBuf,
-    /// host-local's leases, one file per address.
+    /// The directory of host-local's leases, which has one file per address.
     pub(crate) cni_leases: PathBuf,
-    /// A busybox image in the engine.
+    /// The name of a busybox image in the engine.
     pub(crate) image: String,
-    /// A registry without a password.
+    /// The address of a registry without a password.
     pub(crate) registry: String,
     /// A registry with a password.
     pub(crate) private: PrivateRegistry,
@@ -40,11 +41,11 @@ pub(crate) struct World {
 /// A registry with a password.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivateRegistry {
-    /// `host:port`.
+    /// The registry's address, as `host:port`.
     pub(crate) address: String,
-    /// The only user.
+    /// The name of the registry's only user.
     pub(crate) user: String,
-    /// Its password.
+    /// The password of the registry.
     pub(crate) password: String,
 }
 
@@ -76,8 +77,8 @@ impl World {
         })
     }
 
-    /// The pod's cgroup parent in the form that kubelet sends for the engine's cgroup driver: a path, or
-    /// the path of a slice whose name repeats those above it.
+    /// The pod's cgroup parent in the form that kubelet sends for the engine's cgroup driver: a path, or the
+    /// path of a slice whose name contains the names of the slices above it.
     pub(crate) fn pod_cgroup(&self, uid: &str) -> String {
         let above = self.cgroup.rsplit('/').next().unwrap_or_default();
         match above.strip_suffix(SLICE) {

@@ -1,4 +1,4 @@
-//! Exec processes in the fake's containers: create, start over a hijacked connection, inspect.
+//! Exec processes in the containers of the fake dockerd: create, start over a hijacked connection, inspect.
 
 use std::{io, sync::Mutex, time::Duration};
 
@@ -14,43 +14,43 @@ use super::{
     world::World,
 };
 
-/// The steps of a process.
+/// A step of a fake process.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Writes to standard output, in a frame unless there is a terminal.
+    /// Writes to standard output. Without a terminal, the bytes are in a frame.
     Out(Vec<u8>),
     /// Writes to standard error.
     Err(Vec<u8>),
-    /// Puts these bytes on the connection unchanged.
+    /// Sends these bytes on the connection unchanged, without a frame.
     Raw(Vec<u8>),
-    /// Waits.
+    /// The process waits for this time.
     Pause(Duration),
-    /// Writes back its input until the input ends.
+    /// Writes the process's input to its output until the input ends.
     Echo,
-    /// Ends with this code. The following steps are those of its children.
+    /// The process ends with this code. The steps after this one are those of the process's children.
     End(i64),
 }
 
-/// A process: its steps, and how the engine reports it.
+/// A fake process: its steps, and how the engine reports the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
-    /// Its exit code after the last step without [`Step::End`]. None for a process that never started.
+    /// The exit code after the last step, if no step is [`Step::End`]; none for a process that never started.
     pub(crate) exit_code: Option<i64>,
-    /// How long after its output an inspect shows its end.
+    /// How long after the process's last output an inspect shows its end.
     pub(crate) lag: Duration,
-    /// Its pid in an inspect. A pid that does not exist cannot be found.
+    /// The process's pid in an inspect. dockbridge finds no process if the pid does not exist.
     pub(crate) pid: i64,
 }
 
 impl Script {
-    /// Does these steps and exits with 0.
+    /// A process that does these steps and exits with 0.
     pub(crate) fn of(steps: impl Into<Vec<Step>>) -> Self {
         let (steps, lag) = (steps.into(), Duration::ZERO);
         Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX) }
     }
 
-    /// Never ends.
+    /// A process that does these steps and never ends.
     pub(crate) fn endless(steps: impl Into<Vec<Step>>) -> Self {
         let mut script = Self::of(steps);
         script.steps.push(Step::Pause(Duration::from_secs(3600)));
@@ -58,24 +58,24 @@ impl Script {
     }
 }
 
-/// A process created in a container.
+/// An exec that was created in a container.
 #[derive(Clone, Debug)]
 pub(crate) struct Exec {
     pub(crate) id: String,
     pub(crate) container: String,
-    /// The body of its create call.
+    /// The body of the exec's create request.
     pub(crate) body: Value,
     pub(crate) script: Script,
     pub(crate) begun: bool,
     pub(crate) running: bool,
     pub(crate) exit_code: Option<i64>,
-    /// Columns and lines of the last resize.
+    /// The columns and lines of the terminal's last resize.
     pub(crate) size: Option<(String, String)>,
 }
 
-/// A connection to hijack.
+/// A process whose streams use a hijacked connection.
 pub(super) struct Takeover {
-    /// The exec that ends with the last step. None for a container's main process.
+    /// The id of the exec that ends with the last step; none for a container's main process.
     exec: Option<String>,
     script: Script,
     tty: bool,
@@ -148,7 +148,7 @@ pub(super) fn attach(world: &mut World, container: &str) -> Answer {
     Answer::Hijack(Takeover { exec: None, script: world.attached.clone(), tty })
 }
 
-/// Runs a script on a connection. It continues after the client has disconnected.
+/// Runs the script of a process on a connection. The process continues after the client has disconnected.
 pub(super) async fn play(
     world: &Mutex<World>,
     stream: &mut UnixStream,
@@ -182,7 +182,7 @@ pub(super) async fn play(
     Ok(())
 }
 
-/// One frame of output. With a terminal, only the bytes, because then there are no frames.
+/// One frame of output without a terminal, or only the bytes with a terminal.
 pub(crate) fn framed(tty: bool, stream: u8, bytes: &[u8]) -> Vec<u8> {
     if tty {
         return bytes.to_vec();

@@ -1,34 +1,34 @@
-//! Failures on demand, for each endpoint.
+//! Failures of the fake dockerd that a test requests for an endpoint.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// How a call fails, or how it is answered.
+/// How an engine call fails, or how the fake dockerd answers it.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// This status with Docker's error body.
+    /// Answers with this HTTP status and Docker's error body.
     Status(u16, String),
-    /// This status with this body, for any endpoint.
+    /// Answers with this HTTP status and this JSON body.
     Answer(u16, Value),
-    /// This status with this text, which might not be JSON.
+    /// Answers with this HTTP status and this text, which is perhaps not JSON.
     Text(u16, String),
-    /// Closes the connection instead of answering, without an effect.
+    /// Closes the connection instead of answering, and does not execute the request.
     Reset,
     /// Executes the request, then closes the connection instead of answering.
     LostAnswer,
     /// Answers with bytes that are not HTTP.
     Garbage,
-    /// Announces a body and closes after half of it.
+    /// Announces the length of a body and closes the connection after half of the body.
     CutBody,
-    /// Valid HTTP with half of the JSON.
+    /// Answers with a valid HTTP body that contains only half of the JSON.
     CutJson,
-    /// Never answers.
+    /// The fake dockerd never answers the request.
     StalledHeaders,
-    /// Half of the body, then nothing.
+    /// Sends half of the body, then nothing.
     StalledBody,
-    /// Executes and answers the request after this time.
+    /// Executes and answers the request only after this time.
     Late(Duration),
     /// Executes and answers the request after the test has cancelled the token.
     Held(CancellationToken),
@@ -38,17 +38,17 @@ pub(crate) enum Fault {
     HeldAnswer(CancellationToken),
     /// Executes the request after this time, even if the client has disconnected.
     LateUnasked(Duration),
-    /// Answers, then closes the connection without announcing it.
+    /// Answers, then closes the connection, which the answer's headers do not announce.
     CloseAfter,
-    /// 200 and these chunks, each flushed.
+    /// Answers with status 200 and these chunks, and flushes each chunk.
     Stream(Vec<Vec<u8>>),
-    /// 200 and these chunks, then nothing.
+    /// Answers with status 200 and these chunks, and then sends nothing.
     StreamThenStall(Vec<Vec<u8>>),
-    /// 200 and this many bytes of `x` between two texts.
+    /// Answers with status 200 and this many bytes of `x` between two texts.
     Huge(&'static str, u64, String),
 }
 
-/// A fault and when it applies.
+/// A fault and the calls to which it applies.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pattern: String,
@@ -58,24 +58,24 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// The fault for every matching call from now on.
+    /// A rule that applies the fault to every call that matches the pattern, from now on.
     pub(crate) fn new(pattern: &str, fault: Fault) -> Self {
         Self { pattern: pattern.to_owned(), fault, skip: 0, left: usize::MAX }
     }
 
-    /// Only this many times.
+    /// The rule applies only this many times.
     pub(crate) fn times(mut self, count: usize) -> Self {
         self.left = count;
         self
     }
 
-    /// Only after this many matching calls.
+    /// The rule applies only after this many matching calls.
     pub(crate) fn after(mut self, count: usize) -> Self {
         self.skip = count;
         self
     }
 
-    /// The fault for this call, if the rule applies now.
+    /// The fault of the rule, if the rule applies to this call.
     pub(super) fn strike(&mut self, call: &str) -> Option<Fault> {
         if self.left == 0 || !matches(&self.pattern, call) {
             return None;

@@ -1,5 +1,5 @@
-//! A fake dockerd: a real HTTP server on a temporary unix socket with a small model of containers,
-//! images and events, and faults on request.
+//! A fake dockerd: a real HTTP server on a temporary unix socket with a small model of containers, images and
+//! events. Tests can inject faults.
 //!
 //! ```ignore
 //! let docker = FakeDockerd::start().await;
@@ -9,7 +9,7 @@
 //! assert_eq!(docker.count("POST /containers/*/start"), 2);
 //! ```
 //!
-//! Patterns are `METHOD /path` without the version prefix; `*` stands for one or more characters.
+//! Patterns of calls are `METHOD /path` without the version prefix; `*` stands for one or more characters.
 
 #![allow(dead_code, reason = "offers what stories need, whether or not one needs it today")]
 

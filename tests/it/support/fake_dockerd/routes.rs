@@ -1,4 +1,4 @@
-//! The effect of each endpoint, with Docker's messages.
+//! The effects of the engine's endpoints in the fake dockerd, with Docker's error messages.
 
 use std::{
     sync::{Mutex, MutexGuard},
@@ -15,19 +15,19 @@ use super::{
     world::{Container, Image, World, familiar},
 };
 
-/// The answer to a request.
+/// The fake dockerd's answer to a request.
 pub(super) enum Answer {
     Ping {
         newest: String,
     },
     Json(u16, Value),
-    /// A path in a container: its type, and its archive unless only the type was requested.
+    /// The type of a path in a container, and an archive of the path unless only the type was requested.
     Archive(String, Vec<u8>),
-    /// The connection is hijacked for a process.
+    /// The connection is hijacked for the streams of a process.
     Hijack(Takeover),
-    /// JSON messages of a pull or load.
+    /// A stream of the JSON messages of a pull or a load.
     Stream(Vec<Value>),
-    /// Events of these types and actions; an empty list means all.
+    /// A stream of events of these types and actions. An empty list means all.
     Events(broadcast::Receiver<(Value, Vec<u8>)>, Vec<String>, Vec<String>),
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn answer(world: &Mutex<World>, speaks: Speaks, request: &Recor
         return refusal;
     }
     if request.path.contains("//") || request.path.split('/').any(|step| step == "..") {
-        // As Docker's router, which cleans the decoded path and redirects.
+        // Docker's router also redirects a request whose decoded path is not clean.
         return Answer::Json(301, Value::Null);
     }
     let steps: Vec<&str> = request.path.trim_start_matches('/').split('/').collect();
@@ -291,7 +291,7 @@ fn begin_removal(world: &mut World, container: &Container) {
     }
 }
 
-/// Sets the fields of the body. The others stay.
+/// Sets the limits in the request's body. Other limits of the container stay unchanged.
 fn update(world: &mut World, container: &Container, request: &Recorded) -> Answer {
     let stated = request.json();
     if let Some(one) = world.container_mut(&container.id) {
@@ -336,7 +336,7 @@ fn inspect(world: &World, container: &Container) -> Value {
     })
 }
 
-/// Adds what the image has and the request does not: its command, and its variables after those of the
+/// Adds the image's command if the request has none, and the image's environment variables after those of the
 /// request.
 fn add_of_image(config: &mut Value, image: Option<&Image>) {
     let Some(image) = image.map(|image| &image.config) else { return };
@@ -394,7 +394,7 @@ fn pull(world: &mut World, request: &Recorded) -> Answer {
     ])
 }
 
-/// As with Docker, an image pulled by digest gets no tag.
+/// Adds a pulled image. An image that was pulled by digest gets no tag, as with Docker.
 fn receive(world: &mut World, offered: &Image, name: &str) {
     let by_digest = name.contains('@');
     let held = world.images.iter_mut().find(|image| image.id == offered.id);
@@ -411,8 +411,8 @@ fn receive(world: &mut World, offered: &Image, name: &str) {
     world.image_event("pull", name);
 }
 
-/// Any archive becomes the image whose reference it contains as `"RepoTags":["…"]`. If the archive names
-/// the configuration's digest, it is the image's id. An image that had the name loses it.
+/// Loads an archive: the image gets the name that the archive contains as `"RepoTags":["…"]`, and the digest
+/// of the configuration as its id if the archive contains it. An image that had this name loses the name.
 fn load(world: &mut World, request: &Recorded) -> Answer {
     let text = String::from_utf8_lossy(&request.body);
     let after = |key: &str| Some(text.split_once(key)?.1.split_once('"')?.0);
@@ -511,7 +511,7 @@ fn no_image(name: &str) -> Answer {
 }
 
 fn words(value: &Value) -> Vec<String> {
-    // Filters are lists of words, or objects with words as keys.
+    // Clients send filters as lists of words, or as objects with words as keys.
     match value {
         Value::Array(list) => {
             list.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect()

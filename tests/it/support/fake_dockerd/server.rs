@@ -31,12 +31,12 @@ use super::{
 };
 use crate::support::bridge::LONG;
 
-/// The fake. Dropping it closes everything.
+/// The fake dockerd. If the value is dropped, the socket and all connections are closed.
 pub(crate) struct FakeDockerd {
     shared: Arc<Shared>,
     listening: Mutex<CancellationToken>,
     socket: PathBuf,
-    // Removed after the connections when this is dropped.
+    // The temporary directory is declared after the connections, so it is removed after them.
     directory: TempDir,
 }
 
@@ -49,11 +49,11 @@ struct Shared {
     open: AtomicUsize,
     abandoned: AtomicUsize,
     silent: AtomicUsize,
-    /// Cancelled to close every connection, and then replaced.
+    /// This token is cancelled to close every connection, and then replaced.
     connections: Mutex<CancellationToken>,
 }
 
-/// API versions of the fake, both as minor numbers.
+/// The oldest and the newest API version of the fake, as minor numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speaks {
     pub(crate) newest: u16,
@@ -61,12 +61,12 @@ pub(crate) struct Speaks {
 }
 
 impl FakeDockerd {
-    /// A fake with API 1.24 to 1.45 and an empty world.
+    /// Starts a fake dockerd with API 1.24 to 1.45 and an empty world.
     pub(crate) async fn start() -> Self {
         Self::start_speaking(45, 24).await
     }
 
-    /// A fake with API 1.`oldest` to 1.`newest`.
+    /// Starts a fake dockerd with API 1.`oldest` to 1.`newest`.
     pub(crate) async fn start_speaking(newest: u16, oldest: u16) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("docker.sock");
@@ -94,7 +94,7 @@ impl FakeDockerd {
         &self.socket
     }
 
-    /// A directory for the test, which is removed with the fake.
+    /// A directory for the test, which is removed together with the fake dockerd.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -104,14 +104,14 @@ impl FakeDockerd {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// From now on, such calls wait until the token is cancelled, and are then executed.
+    /// From now on, calls that match `call` wait until the token is cancelled, and are then executed.
     pub(crate) fn hold(&self, call: &str) -> CancellationToken {
         let until = CancellationToken::new();
         self.inject(Rule::new(call, Fault::Held(until.clone())));
         until
     }
 
-    /// From now on, such calls are executed, and answered when the token is cancelled.
+    /// From now on, calls that match `call` are executed at once, and answered when the token is cancelled.
     pub(crate) fn hold_answer(&self, call: &str) -> CancellationToken {
         let until = CancellationToken::new();
         self.inject(Rule::new(call, Fault::HeldAnswer(until.clone())));
@@ -122,12 +122,12 @@ impl FakeDockerd {
         lock(&self.shared.rules).clear();
     }
 
-    /// Reads or changes the world. Changes through its methods send events.
+    /// Reads or changes the state of the fake engine. The methods of [`World`] send the engine's events.
     pub(crate) fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
         work(&mut lock(&self.shared.world))
     }
 
-    /// Every request since the start or the last [`Self::forget_requests`], in order.
+    /// Every request that the fake got since its start or the last [`Self::forget_requests`], in order.
     pub(crate) fn requests(&self) -> Vec<Recorded> {
         lock(&self.shared.requests).clone()
     }
@@ -145,22 +145,22 @@ impl FakeDockerd {
         lock(&self.shared.requests).clear();
     }
 
-    /// Connections accepted so far.
+    /// The number of connections that the fake has accepted so far.
     pub(crate) fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// Connections open now.
+    /// The number of connections that are open now.
     pub(crate) fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// Calls whose client disconnected before the answer was complete.
+    /// The number of calls whose client disconnected before the answer was complete.
     pub(crate) fn abandoned(&self) -> usize {
         self.shared.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Whether a client waits for an answer that comes late or never.
+    /// Whether a client waits for an answer that a fault delays or prevents.
     pub(crate) fn is_silent(&self) -> bool {
         self.shared.silent.load(Ordering::SeqCst) > 0
     }
@@ -175,7 +175,7 @@ impl FakeDockerd {
         std::mem::take(&mut *lock(&self.shared.connections)).cancel();
     }
 
-    /// Stops: closes everything and removes the socket. The world stays.
+    /// Stops the fake: closes all connections and removes the socket. Containers and images stay.
     pub(crate) async fn stop(&self) {
         lock(&self.listening).cancel();
         let _ = std::fs::remove_file(&self.socket);
@@ -183,13 +183,13 @@ impl FakeDockerd {
         eventually(|| self.open() == 0).await;
     }
 
-    /// Starts again after [`Self::stop`], perhaps as another version of Docker.
+    /// Starts the fake again after [`Self::stop`], with these API versions.
     pub(crate) fn start_again(&self, newest: u16, oldest: u16) {
         self.speak(newest, oldest);
         self.listen();
     }
 
-    /// Uses other versions from the next request on, as after a quick upgrade.
+    /// From the next request on, the fake has these API versions, as after a quick upgrade.
     pub(crate) fn speak(&self, newest: u16, oldest: u16) {
         *lock(&self.shared.speaks) = Speaks { newest, oldest };
     }
@@ -258,7 +258,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The world's answer. While it takes time, a client that disconnects is noticed.
+    /// The answer of [`World`] to a request. While the answer takes time, a client that disconnects is
+    /// noticed.
     async fn decide(&mut self, request: &Recorded) -> io::Result<Answer> {
         let speaks = *lock(&self.shared.speaks);
         let work = routes::answer(&self.shared.world, speaks, request);
@@ -403,7 +404,7 @@ impl Connection {
         wire::begin_chunks(&mut self.stream).await?;
         for chunk in chunks {
             wire::write_chunk(&mut self.stream, &chunk).await?;
-            // So that the other side reads them one by one.
+            // After a pause, the other side reads each chunk separately.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(())
@@ -446,7 +447,7 @@ impl Connection {
                     Ok(message) => message,
                     Err(_) => return Ok(()),
                 },
-                // The client disconnected.
+                // If this read returns, the client has disconnected.
                 _ = self.stream.read(&mut byte) => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             let wanted = |key: &str, list: &[String]| {
@@ -460,7 +461,7 @@ impl Connection {
     }
 }
 
-/// Counts one more unanswered call until this is dropped.
+/// Counts one more unanswered call until the value is dropped.
 struct Silence(Arc<Shared>);
 
 impl Silence {

@@ -1,4 +1,4 @@
-//! Hand-written HTTP/1.1, so that it can be made invalid on purpose.
+//! Reads and writes HTTP/1.1 without a library, so that answers can be invalid on purpose.
 
 use std::{collections::BTreeMap, io};
 
@@ -8,27 +8,27 @@ use tokio::{
     net::UnixStream,
 };
 
-/// A request as received.
+/// A request as the fake dockerd received it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) method: String,
-    /// Path and query exactly as received.
+    /// The path and query of the request, exactly as received.
     pub(crate) target: String,
-    /// `1.45` of a leading `/v1.45`.
+    /// The API version in the path, for example `1.45` for a path that begins with `/v1.45`.
     pub(crate) version: Option<String>,
-    /// Decoded path without the version.
+    /// The decoded path without the API version.
     pub(crate) path: String,
-    /// Decoded query.
+    /// The decoded query of the request.
     pub(crate) query: BTreeMap<String, String>,
-    /// Header names in lower case.
+    /// The request's headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
-    /// Number of its connection, from 1.
+    /// The number of the request's connection. The first connection is 1.
     pub(crate) connection: usize,
 }
 
 impl Recorded {
-    /// `METHOD /path`, which patterns are compared with.
+    /// The call as `METHOD /path`, which is compared with patterns.
     pub(crate) fn call(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -42,7 +42,7 @@ impl Recorded {
     }
 }
 
-/// The next request of a connection. None at its end.
+/// Reads the next request of a connection; none if the client has closed the connection.
 pub(super) async fn read(stream: &mut UnixStream) -> io::Result<Option<Recorded>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -74,7 +74,7 @@ pub(super) async fn write_json(
 }
 
 pub(super) async fn write_text(stream: &mut UnixStream, status: u16, body: &str) -> io::Result<()> {
-    // These statuses never have a body, and a length would announce one.
+    // Answers with these statuses never have a body, so they must not have a length.
     let head = match status {
         204 | 304 => format!("HTTP/1.1 {status} x\r\n\r\n"),
         _ => head_of(status, body.len()),

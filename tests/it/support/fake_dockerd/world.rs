@@ -1,4 +1,4 @@
-//! The containers and images of the fake, and the events that they cause.
+//! The containers and images of the fake dockerd, and the events that their changes cause.
 
 use std::{
     collections::BTreeMap,
@@ -13,47 +13,49 @@ use tokio::sync::broadcast;
 
 use super::exec::{Exec, Script};
 
-/// The state of the fake.
+/// The state of the fake dockerd.
 pub(crate) struct World {
     pub(crate) containers: Vec<Container>,
     pub(crate) images: Vec<Image>,
-    /// Images that can be pulled.
+    /// Images that clients can pull.
     pub(crate) registry: Vec<Image>,
     /// Exec processes in containers.
     pub(crate) execs: Vec<Exec>,
-    /// The scripts of processes, by program. Others end at once with success.
+    /// The scripts of exec processes, by program. Other programs end at once with success.
     pub(crate) scripts: BTreeMap<String, Script>,
-    /// The script of a container's main process for attached clients.
+    /// The script of a container's main process, which attached clients see.
     pub(crate) attached: Script,
-    /// `/info`, which tests may change.
+    /// The answer to `/info`, which tests may change.
     pub(crate) info: Value,
     /// The daemon has the default log option `max-buffer-size`.
     pub(crate) buffers_logs: bool,
-    /// Release, for `/version`.
+    /// The engine's version in the answer to `/version`.
     pub(crate) release: String,
-    /// Pid of every container started from now on. By default this process, so that it exists.
+    /// The pid of every container that is started from now on. By default, it is the pid of the test, so that
+    /// the process exists.
     pub(crate) pid: u32,
-    /// Holds `containers/<id>/<id>-json.log`.
+    /// The engine's data root, which has the logs `containers/<id>/<id>-json.log`.
     pub(crate) root: PathBuf,
-    /// Times of the events of the next change instead of the true one. None if the event is lost.
+    /// The times of the next change's events, in place of the true time. If the list is empty, the events are
+    /// lost.
     pub(crate) event_times: Option<Vec<i64>>,
     serial: u64,
     feed: broadcast::Sender<(Value, Vec<u8>)>,
 }
 
-/// A container.
+/// A container of the fake dockerd.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) id: String,
-    /// Without the leading slash.
+    /// The container's name without the leading slash.
     pub(crate) name: String,
-    /// The body of its create call.
+    /// The body of the container's create request.
     pub(crate) body: Value,
-    /// Id of its image.
+    /// The id of the container's image.
     pub(crate) image: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) created: String,
-    /// `created`, `running`, `exited`, `removing`, …
+    /// The container's state: `created`, `running`, `exited`, `removing`, …
     pub(crate) status: String,
     pub(crate) pid: u32,
     pub(crate) exit_code: i64,
@@ -61,30 +63,31 @@ pub(crate) struct Container {
     pub(crate) error: String,
     pub(crate) started: String,
     pub(crate) finished: String,
-    /// How long its process takes to end when asked. It is killed if the grace period is shorter.
+    /// How long the container's process takes to end after SIGTERM. The process is killed if the grace period
+    /// is shorter.
     pub(crate) takes_to_stop: Duration,
-    /// How long its removal takes.
+    /// How long the removal of the container takes.
     pub(crate) takes_to_remove: Duration,
-    /// The log path in an inspect. None for the real one.
+    /// The log path that an inspect of the container shows; none for the real path.
     pub(crate) stated_log: Option<String>,
 }
 
-/// An image.
+/// An image of the fake dockerd.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pub(crate) id: String,
     pub(crate) tags: Vec<String>,
     pub(crate) digests: Vec<String>,
     pub(crate) size: u64,
-    /// Its `Config`.
+    /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
-    /// Regular files in it. Text that starts with `-> ` makes a link to an absolute path.
+    /// The files in the image by path. If the text starts with `-> `, the file is a link to an absolute path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
 impl World {
     pub(super) fn new(root: PathBuf) -> Self {
-        // Each fake is another engine.
+        // Each fake dockerd has its own engine id.
         let id = format!("FAKE:{:016X}", rand::random::<u64>());
         let info = json!({
             "ID": id, "ServerVersion": "26.1.5", "CgroupDriver": "cgroupfs",
@@ -113,12 +116,12 @@ impl World {
         }
     }
 
-    /// Adds an image to the engine's store. Returns its id.
+    /// Adds an image to the engine's store, and returns its id.
     pub(crate) fn add_image(&mut self, reference: &str) -> String {
         self.add_image_of(reference, None)
     }
 
-    /// The same with this id, if given.
+    /// Adds an image with this id, or with a new id.
     pub(crate) fn add_image_of(&mut self, reference: &str, id: Option<String>) -> String {
         let mut image = self.make_image(reference);
         image.id = id.unwrap_or(image.id);
@@ -128,7 +131,7 @@ impl World {
         id
     }
 
-    /// Adds an image to the registry, so that a pull of this reference succeeds. Returns its id.
+    /// Adds an image to the registry, so that a pull of this reference succeeds, and returns its id.
     pub(crate) fn offer_image(&mut self, reference: &str) -> String {
         let image = self.make_image(reference);
         let id = image.id.clone();
@@ -169,7 +172,7 @@ impl World {
         id
     }
 
-    /// Its main process starts.
+    /// Starts the container's main process.
     pub(crate) fn start(&mut self, id: &str) {
         let pid = self.pid;
         let container = self.container_mut(id).unwrap();
@@ -179,7 +182,7 @@ impl World {
         self.container_event("start", id);
     }
 
-    /// Its main process ends on its own, or is killed.
+    /// Ends the container's main process with this code, as if it had exited or was killed.
     pub(crate) fn exit(&mut self, id: &str, code: i64) {
         let container = self.container_mut(id).unwrap();
         let (status, finished) = ("exited".to_owned(), now());
@@ -188,46 +191,47 @@ impl World {
         self.container_event("die", id);
     }
 
-    /// Its main process ends, and the engine is about to start it again.
+    /// Ends the container's main process, which the engine is about to start again.
     pub(crate) fn restart(&mut self, id: &str) {
         self.exit(id, 137);
         self.container_mut(id).unwrap().status = "restarting".to_owned();
     }
 
-    /// The OOM killer kills it.
+    /// Ends the container's main process by an OOM kill.
     pub(crate) fn oom(&mut self, id: &str) {
         self.learns_of_oom(id);
         self.exit(id, 137);
     }
 
-    /// The engine learns of an OOM kill.
+    /// Makes the engine notice an OOM kill: it sends an event and remembers the kill.
     pub(crate) fn learns_of_oom(&mut self, id: &str) {
         self.container_mut(id).unwrap().oom_killed = true;
         self.container_event("oom", id);
     }
 
-    /// The engine learns of an OOM kill after the end. It sends an event and does not remember it.
+    /// Makes the engine notice an OOM kill after the container's end: it sends an event and does not remember
+    /// the kill.
     pub(crate) fn learns_of_oom_too_late(&self, id: &str) {
         self.container_event("oom", id);
     }
 
-    /// The engine sends a signal.
+    /// Sends the engine's event of a signal to a container.
     pub(super) fn signal(&self, id: &str, number: &str) {
         self.event_with("kill", id, |attributes| attributes["signal"] = json!(number));
     }
 
-    /// It is removed, as with `docker rm -f`.
+    /// Removes the container, as with `docker rm -f`.
     pub(crate) fn remove(&mut self, id: &str) {
         self.containers.retain(|container| container.id != id);
         self.container_event("destroy", id);
     }
 
-    /// A line on its standard output, as json-file stores it.
+    /// Writes a line of the container's standard output to its json-file log.
     pub(crate) fn log(&self, id: &str, text: &str) {
         self.log_entry(id, "stdout", &format!("{text}\n"));
     }
 
-    /// What json-file stores for one read of a container's output.
+    /// Writes the entry that json-file stores for one read of the container's output.
     pub(crate) fn log_entry(&self, id: &str, stream: &str, text: &str) {
         let line = json!({ "log": text, "stream": stream, "time": now() });
         let mut file = fs::OpenOptions::new().append(true).open(self.log_path(id)).unwrap();
@@ -245,19 +249,19 @@ impl World {
         self.root.join(format!("containers/{id}/{id}-json.log"))
     }
 
-    /// By id, unique prefix or name.
+    /// Finds a container by id, unique prefix or name.
     pub(crate) fn container(&self, name: &str) -> Option<&Container> {
         let id = self.id_of(name)?;
         self.containers.iter().find(|container| container.id == id)
     }
 
-    /// By id, unique prefix or name.
+    /// Finds a container by id, unique prefix or name.
     pub(crate) fn container_mut(&mut self, name: &str) -> Option<&mut Container> {
         let id = self.id_of(name)?;
         self.containers.iter_mut().find(|container| container.id == id)
     }
 
-    /// By id, prefix of the hexadecimal part, tag or digest, in short or full spelling.
+    /// Finds an image by id, prefix of the id's hexadecimal part, tag or digest, in short or full spelling.
     pub(crate) fn image(&self, name: &str) -> Option<&Image> {
         let name = familiar(name);
         let hex = name.strip_prefix("sha256:").unwrap_or(&name).to_owned();
@@ -273,7 +277,7 @@ impl World {
         self.execs.iter_mut().find(|exec| exec.id == id)
     }
 
-    /// Sends any event.
+    /// Sends an event to all clients of the event stream.
     pub(crate) fn emit(&self, kind: &str, action: &str, id: &str, attributes: &Value) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let now = vec![i64::try_from(since.as_nanos()).unwrap()];
@@ -292,7 +296,7 @@ impl World {
         let _ = self.feed.send((Value::Null, bytes.to_vec()));
     }
 
-    /// Renames a container. Returns its old name.
+    /// Renames a container, and returns its old name.
     pub(crate) fn rename(&mut self, id: &str, name: &str) -> String {
         let container = self.container_mut(id).unwrap();
         let before = std::mem::replace(&mut container.name, name.to_owned());
@@ -347,13 +351,13 @@ impl World {
 
     pub(super) fn fresh_id(&mut self) -> String {
         self.serial += 1;
-        // Spread, so that prefixes differ.
+        // The numbers of ids are spread, so that the prefixes of ids differ.
         let spread = self.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         format!("{spread:016x}{:048x}", self.serial)
     }
 }
 
-/// Docker's short form of the name, with a tag.
+/// Docker's short form of an image name, with a tag.
 pub(super) fn familiar(name: &str) -> String {
     let name = name.strip_prefix("docker.io/").unwrap_or(name);
     let name = name.strip_prefix("library/").unwrap_or(name);

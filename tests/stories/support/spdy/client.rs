@@ -1,4 +1,4 @@
-//! A SPDY connection: opens, reads and writes streams, and answers pings.
+//! A client's SPDY connection, which opens, reads and writes streams, and answers pings.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use crate::support::{
     upgrade::{self, Place},
 };
 
-/// A client's connection. The socket is closed when it is dropped.
+/// A client's SPDY connection. The socket is closed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Spdy {
     frames: mpsc::Sender<Vec<u8>>,
@@ -47,7 +47,7 @@ struct Entry {
     bytes: mpsc::Sender<Bytes>,
 }
 
-/// Both directions of a stream.
+/// Both directions of a SPDY stream.
 #[derive(Debug)]
 pub(crate) struct SpdyStream {
     pub(crate) reader: Reader,
@@ -61,8 +61,8 @@ pub(crate) struct SpdyWriter {
 }
 
 impl Spdy {
-    /// Requests SPDY at a URL as kubelet does, with one header line for each protocol. Also returns the
-    /// protocol that the server selected.
+    /// Requests SPDY at a URL like kubectl, with one header line for each protocol. Also returns the protocol
+    /// that the server selected.
     pub(crate) async fn connect(place: &Place, protocols: &[&str]) -> Outcome<(Self, String)> {
         let mut headers = vec![("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")];
         headers.extend(protocols.iter().map(|protocol| (PROTOCOL, *protocol)));
@@ -76,7 +76,7 @@ impl Spdy {
         Ok((Self::over(answered.stream)?, chosen))
     }
 
-    /// Starts SPDY on a connection without an HTTP upgrade.
+    /// Starts SPDY on an existing connection, without an HTTP upgrade.
     pub(crate) fn over<I>(io: I) -> Outcome<Self>
     where
         I: AsyncRead + AsyncWrite + Send + 'static,
@@ -99,12 +99,13 @@ impl Spdy {
         }
     }
 
-    /// Opens a stream. The second result resolves when the server accepts the stream.
+    /// Opens a stream. The second result is a future that resolves when the server accepts the stream.
     pub(crate) async fn open_unanswered(
         &self,
         headers: &[(&str, &str)],
     ) -> Outcome<(SpdyStream, oneshot::Receiver<()>)> {
-        // Blocks must be sent in the order in which they were compressed.
+        // The lock is held until the frame is sent, because header blocks must be sent in the order in which
+        // they were compressed.
         let mut deflater = self.deflater.lock().await;
         let block = deflater.block(headers)?;
         let (replied, reply) = oneshot::channel();
@@ -155,7 +156,7 @@ impl Drop for Spdy {
 }
 
 impl SpdyWriter {
-    /// Sends bytes in frames of kubelet's size.
+    /// Sends bytes in frames of the same size as kubectl's client.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
         for piece in bytes.chunks(32 << 10) {
             self.frames.send(frame::data(self.stream, false, piece)).await?;
@@ -163,12 +164,12 @@ impl SpdyWriter {
         Ok(())
     }
 
-    /// Sends an empty last frame.
+    /// Ends the sending direction with an empty last frame.
     pub(crate) async fn finish(&self) -> Outcome {
         Ok(self.frames.send(frame::data(self.stream, true, &[])).await?)
     }
 
-    /// Ends both directions at once.
+    /// Ends both directions of the stream at once.
     pub(crate) async fn reset(&self) -> Outcome {
         Ok(self.frames.send(frame::reset(self.stream, CANCEL)).await?)
     }
@@ -210,7 +211,7 @@ async fn take(
         Frame::Data { stream, last, bytes } => {
             let reader = lock(streams).open.get(&stream).map(|entry| entry.bytes.clone());
             if let Some(reader) = reader.filter(|_| !bytes.is_empty()) {
-                // If nobody reads it any more, the bytes are discarded, as in kubelet's client.
+                // If no reader of the stream is left, the bytes are discarded, as in kubectl's client.
                 reader.send(bytes).await.unwrap_or_default();
             }
             if last {
@@ -244,5 +245,5 @@ fn lock(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
 }
 
 const PROTOCOL: &str = "X-Stream-Protocol-Version";
-/// The status for a stream that its opener no longer needs.
+/// The status code of a reset for a stream that its opener no longer needs.
 const CANCEL: u32 = 5;

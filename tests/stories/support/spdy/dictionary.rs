@@ -1,5 +1,6 @@
-//! The dictionary with which both sides initialise zlib, built from the words in the specification (section
-//! 2.6.10.1). Its Adler-32 proves that it is complete.
+//! SPDY's dictionary, with which both sides initialise zlib. The dictionary is built from the words in the
+//! specification (section 2.6.10.1). A check of the dictionary's Adler-32 shows that the dictionary is
+//! complete.
 
 use std::sync::LazyLock;
 
@@ -18,7 +19,7 @@ pub(crate) static DICTIONARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes
 });
 
-/// The Adler-32, by which zlib identifies the dictionary.
+/// The Adler-32 checksum, by which zlib identifies the dictionary.
 pub(crate) const ID: u32 = 0xe3c6_a7c2;
 
 fn adler32(bytes: &[u8]) -> u32 {

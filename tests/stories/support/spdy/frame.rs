@@ -1,28 +1,28 @@
-//! SPDY frames and their bytes.
+//! Encodes and decodes SPDY frames.
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::support::failure::{Outcome, ensure_eq, fail};
 
-/// A frame from the other side.
+/// A SPDY frame from the other side.
 #[derive(Debug)]
 pub(crate) enum Frame {
-    /// Bytes of a stream.
+    /// A frame with data of a stream.
     Data { stream: u32, last: bool, bytes: Bytes },
-    /// A stream is accepted. The header block is still compressed.
+    /// A frame that accepts a stream. The frame's header block is still compressed.
     Reply { stream: u32, last: bool, block: Vec<u8> },
-    /// A stream is reset.
+    /// A frame that resets a stream.
     Reset { stream: u32 },
-    /// A ping, or the answer to one.
+    /// A ping, or the answer to a ping.
     Ping(u32),
-    /// The other side accepts no more streams.
+    /// A frame that says that the other side accepts no more streams.
     GoAway,
-    /// SETTINGS, WINDOW_UPDATE.
+    /// A frame that the client ignores: SETTINGS or WINDOW_UPDATE.
     Other,
 }
 
-/// The next frame. None at the end of the connection.
+/// Reads the next frame; none at the end of the connection.
 pub(crate) async fn read<R: AsyncRead + Unpin>(from: &mut R) -> Outcome<Option<Frame>> {
     let mut head = [0; 8];
     if from.read(&mut head[..1]).await? == 0 {
@@ -54,36 +54,36 @@ fn number(body: &[u8], place: usize) -> Outcome<u32> {
     }
 }
 
-/// Opens a stream.
+/// A frame that opens a stream.
 pub(crate) fn open(stream: u32, block: &[u8]) -> Vec<u8> {
     let mut body = stream.to_be_bytes().to_vec();
-    // No associated stream, highest priority, no slot.
+    // These fields say: no associated stream, highest priority, no credential slot.
     body.extend([0; 6]);
     body.extend(block);
     control(1, 0, &body)
 }
 
-/// Resets a stream.
+/// A frame that resets a stream.
 pub(crate) fn reset(stream: u32, status: u32) -> Vec<u8> {
     control(3, 0, &[stream.to_be_bytes(), status.to_be_bytes()].concat())
 }
 
-/// A ping, or the answer to one.
+/// A ping, or the answer to a ping.
 pub(crate) fn ping(id: u32) -> Vec<u8> {
     control(6, 0, &id.to_be_bytes())
 }
 
-/// Announces that this side opens no more streams.
+/// A frame that says that this side opens no more streams.
 pub(crate) fn go_away() -> Vec<u8> {
     control(7, 0, &[0; 8])
 }
 
-/// Data of a stream, and whether it is the last.
+/// A frame with data of a stream. `last` says whether it is the stream's last frame.
 pub(crate) fn data(stream: u32, last: bool, bytes: &[u8]) -> Vec<u8> {
     frame(stream, if last { FIN } else { 0 }, bytes)
 }
 
-/// Any control frame.
+/// A control frame of any kind.
 pub(crate) fn control(kind: u32, flags: u8, body: &[u8]) -> Vec<u8> {
     frame(CONTROL | 3 << 16 | kind, flags, body)
 }

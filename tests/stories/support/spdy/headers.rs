@@ -1,4 +1,5 @@
-//! Name and value blocks, with one compression state for each direction of a connection.
+//! Compresses and decompresses SPDY's header blocks of names and values. Each direction of a connection has
+//! one compression state.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
@@ -10,14 +11,14 @@ use crate::support::failure::{Outcome, ensure_eq, fail};
 pub(crate) struct Deflater(Compress);
 
 impl Deflater {
-    /// A compressor with the dictionary, before the first block.
+    /// A compressor that has the dictionary and has compressed no block yet.
     pub(crate) fn new() -> Outcome<Self> {
         let mut compress = Compress::new(Compression::best(), true);
         compress.set_dictionary(&DICTIONARY)?;
         Ok(Self(compress))
     }
 
-    /// The next block.
+    /// Compresses names and values as the next block.
     pub(crate) fn block(&mut self, headers: &[(&str, &str)]) -> Outcome<Vec<u8>> {
         let mut plain = length(headers.len())?;
         for text in headers.iter().flat_map(|(name, value)| [name, value]) {
@@ -51,7 +52,7 @@ impl Inflater {
         Self(Decompress::new(true))
     }
 
-    /// The pairs of the next block.
+    /// Decompresses the next block, and returns its names and values.
     pub(crate) fn block(&mut self, packed: &[u8]) -> Outcome<Vec<(String, String)>> {
         let plain = self.inflate(packed)?;
         let mut rest = &plain[..];

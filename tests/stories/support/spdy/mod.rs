@@ -1,5 +1,5 @@
-//! A SPDY/3.1 client, written from the SPDY specification (drafts 3 and 3.1) and from observing what
-//! kubelet's client sends. It uses none of the server's code.
+//! A SPDY/3.1 client for stories. We wrote it from the SPDY specification (drafts 3 and 3.1) and by observing
+//! what kubectl's client sends. The client uses no code of dockbridge.
 
 pub(crate) mod client;
 pub(crate) mod dictionary;
