@@ -49,7 +49,7 @@ impl Recording {
 }
 
 /// Runs one pod through a dockbridge whose engine socket is the proxy. The pod stays, because the recorded
-/// requests name its files. The dockbridge ends.
+/// requests name its files. The recording dockbridge then ends.
 pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recording> {
     let pod = stage.recipes.pod("recorded");
     let sandbox_id = stage.cri.run(&pod).await?;

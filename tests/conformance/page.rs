@@ -142,7 +142,7 @@ fn title(run: &Run) -> String {
     format!("{} on {}, cgroup {}", run.fact("suite"), run.engine(), run.fact("cgroup"))
 }
 
-/// The text as code, so that nothing in it is markup. A bar would end a cell.
+/// The text as code, so that nothing in it is markup. In a Markdown table, a bar would end a cell.
 fn code(text: &str) -> String {
     format!("`{}`", text.replace('`', "'").replace('|', "\\|"))
 }

@@ -17,9 +17,9 @@ pub(crate) struct Run {
 /// How a run ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// The suite did not run. The text is the reason.
+    /// The suite did not run, for this reason.
     NotRun(String),
-    /// The run began, but has no complete result. The text is the reason.
+    /// The run began, but has no complete result, for this reason.
     Broken(String),
     Ended(Results),
 }

@@ -10,7 +10,7 @@ use std::{env, fs::OpenOptions, io::Write as _};
 /// A known fault of an engine or of a CNI plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownFault {
-    /// The beginning of the version of engines with the fault. Empty for a CNI plugin.
+    /// The beginning of the version of engines with the fault; empty for a CNI plugin.
     release: &'static str,
     /// The engine's image store, if the fault occurs only with this store.
     store: Option<&'static str>,

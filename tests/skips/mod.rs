@@ -21,7 +21,8 @@ pub(crate) enum Lack {
     /// The machine has no real engine for the test. `make test` runs tests with this reason again in
     /// `tests/env/world.sh`, which has an engine.
     World,
-    /// The test is not permitted to create namespaces and mounts. Only root is, and not in every container.
+    /// The test is not permitted to create namespaces and mounts. Only root may create them, and not in every
+    /// container.
     SysAdmin,
     /// The devices for FUSE and tunnels are missing.
     Devices,

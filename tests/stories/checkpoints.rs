@@ -278,8 +278,8 @@ pub(crate) fn data(stage: &Stage) -> PathBuf {
     stage.folders.shared.join("data")
 }
 
-/// Waits until the counting container has continued to count. Fails if it has left out a number or begun
-/// again.
+/// Waits until the counting container has continued to count. Fails if the container has left out a number or
+/// begun again.
 async fn goes_on(stage: &Stage) -> Outcome {
     let file = data(stage).join("count");
     let count = || fs::read_to_string(&file).unwrap_or_default();

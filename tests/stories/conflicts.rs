@@ -12,7 +12,8 @@ use crate::support::{
     world::World,
 };
 
-/// The container that has the name has exited. dockbridge removes it and creates the new container.
+/// The container that has the name has exited. dockbridge removes the exited container and creates the new
+/// container.
 pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_exited").await?;
     let cri = &stage.cri;

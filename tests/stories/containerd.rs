@@ -92,9 +92,9 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     if let Some(shim) = shims_of(&id).pop() {
         kill(shim, Signal::SIGKILL)?;
     }
-    // A shim that loses containerd kills its `runc create`, which leaves its cgroups. kubelet removes them
-    // with the pod's cgroup. A cgroup that still has a process cannot be removed, so the search for leftovers
-    // below finds it.
+    // A shim that loses containerd kills its `runc create`, which leaves the container's cgroups. kubelet
+    // removes these cgroups with the pod's cgroup. A cgroup that still has a process cannot be removed, so
+    // the search for leftovers below finds it.
     for cgroup in leftovers::container_cgroups(&world.cgroup) {
         let id = cgroup.rsplit('/').next().unwrap_or_default();
         let is_cut_off = refused.iter().any(|refused| refused.message.contains(id));

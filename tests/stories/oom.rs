@@ -40,7 +40,7 @@ pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A child process is killed. Its container ends only if the main process then ends.
+/// A child process is killed. The child's container ends only if the main process then ends.
 pub(crate) async fn of_a_child(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_child").await?;
     let pod = stage.recipes.pod("parents");

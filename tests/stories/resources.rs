@@ -281,8 +281,8 @@ async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     look()
 }
 
-/// dockbridge is killed while it changes limits. After its restart, the status shows the kernel's limits, and
-/// the same change succeeds.
+/// dockbridge is killed while it changes limits. After dockbridge's restart, the status shows the kernel's
+/// limits, and the same change succeeds.
 pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "crash_resized").await?;
     let pod = stage.recipes.pod("web");

@@ -79,8 +79,8 @@ pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The engine is down when two dockbridges start. When the engine starts, one of them gets the lock, and the
-/// other exits.
+/// The engine is down when two dockbridges start. When the engine starts, one of the two dockbridges gets the
+/// lock, and the other exits.
 pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     let stage = Stage::docker(&world, "patient_server").await?;
     stage.engine.control(&["stop"]).await?;
@@ -149,7 +149,7 @@ impl Other {
         self.folders.run.join("cri.sock")
     }
 
-    /// The flags of the second dockbridge. Those in `shared` replace its own.
+    /// The flags of the second dockbridge. Flags in `shared` replace the second dockbridge's own flags.
     fn flags(&self, shared: &[(&str, String)]) -> Vec<String> {
         let own = [
             ("--listen", self.socket().display().to_string()),

@@ -59,9 +59,10 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     cri.clear().await
 }
 
-/// An upgrade of `dockbridge-runtime` does not affect running containers. If its program is removed, the
-/// engine stops containers by a kill and leaves their shims, and dockbridge removes its own files. After the
-/// program is installed again, a restart of the engine removes the shims.
+/// An upgrade of `dockbridge-runtime` does not affect running containers. If the program of
+/// `dockbridge-runtime` is removed, the engine stops containers by a kill and leaves their shims, and
+/// dockbridge removes its own files. After the program is installed again, a restart of the engine removes
+/// the shims.
 pub(crate) async fn without_its_program(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "no_program").await? else { return Ok(()) };
     let outcome = program_missing(&stage, &setup).await;
@@ -100,7 +101,7 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     while looks.again().await && cri.stop(sandbox).await.is_err() {}
     cri.end(sandbox).await?;
     // Sometimes the CNI plugin bridge cannot undo a failed ADD, because iptables does not find the pod's
-    // chain. kubelet removes such a pod later.
+    // chain. Later, kubelet removes a pod whose ADD was not undone.
     if refused.message.contains("cleanup failed") {
         println!("  the network of the refused pod could not be undone: {refused}");
         cri.clear().await?;

@@ -87,7 +87,7 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     crash_while_it_begins(&mut set).await?;
     drop(stopped);
     set.nothing_is_left().await?;
-    // The restarted dockbridge logs this after it has killed the command.
+    // The restarted dockbridge logs "killed a command" after it has killed the command.
     let log = set.stage.bridge.log();
     until(|| Ok(fs::read_to_string(log)?.contains("killed a command"))).await?;
     set.clear().await
@@ -127,9 +127,9 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 }
 
 impl Set {
-    /// Runs an ExecSync, a stream of each kind and an attached container. Their processes end while the
-    /// engine is frozen, after dockbridge has found them. Returns the first output that the attached client
-    /// received.
+    /// Runs an ExecSync, a stream of each kind and an attached container. The processes of these commands and
+    /// of the container end while the engine is frozen, after dockbridge has found them. Returns the first
+    /// output that the attached client received.
     async fn ends_in_a_stall(
         &self,
         who: Pid,

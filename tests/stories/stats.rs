@@ -271,8 +271,8 @@ pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome 
     stage.leaves_nothing().await
 }
 
-/// Containers end while dockbridge reads their statistics. The lists do not have these containers, and no
-/// call fails.
+/// Containers end while dockbridge reads their statistics. The lists of statistics do not have containers
+/// that have ended, and no call fails.
 pub(crate) async fn while_they_end(world: World) -> Outcome {
     let stage = Stage::cni(&world, "ending").await?;
     let pod = stage.recipes.pod("ending");

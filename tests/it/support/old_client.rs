@@ -1,6 +1,6 @@
 //! Sends the same bytes as old gRPC clients, which send the socket's path as `:authority`: the start of a
-//! connection, and the encoding of headers. We wrote it by observing what these clients send, without their
-//! code.
+//! connection, and the encoding of headers. We wrote this client by observing what these clients send,
+//! without their code.
 
 use std::path::Path;
 

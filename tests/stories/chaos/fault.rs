@@ -32,7 +32,6 @@ use crate::{
     },
 };
 
-/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// dockbridge is killed and started again.

@@ -151,7 +151,7 @@ impl Recorded {
         }
     }
 
-    /// Lists repeatedly, forever.
+    /// Lists pods and containers repeatedly until the task is aborted.
     pub(super) async fn watch(&self, socket: &Path) {
         loop {
             let (calm, before) = (self.weather.moment(), self.promises());

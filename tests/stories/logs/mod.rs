@@ -50,7 +50,7 @@ impl Scene {
     }
 }
 
-/// Waits until dockbridge shows the container's exit. Its log must then be complete.
+/// Waits until dockbridge shows the container's exit. The container's log must then be complete.
 async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {

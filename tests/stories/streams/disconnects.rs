@@ -138,7 +138,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
         drop(sessions);
         // dockbridge's descriptors are counted while the engine is down, so that idle connections to the
         // engine are closed. The first round has opened all descriptors that are opened only once. A leak
-        // would add one in each round.
+        // would add a descriptor in each round.
         match held {
             None => held = Some(bridge.fewest_descriptors().await?),
             Some(held) => bridge.lets_go(held).await?,

@@ -157,7 +157,7 @@ async fn harmless(scene: &Scene) -> Outcome {
     spdy.ping(7).await
 }
 
-/// Opens far more streams than a client needs. dockbridge may refuse them or close the connection.
+/// Opens far more streams than a client needs. dockbridge may refuse the streams or close the connection.
 async fn crowd(scene: &Scene) -> Outcome {
     let spdy = upgraded(scene).await?;
     for _ in 0..5000 {

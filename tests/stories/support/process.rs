@@ -137,9 +137,9 @@ impl Process {
         Ok(fewest)
     }
 
-    /// Waits until the process has at most this many file descriptors. When it is busy, dockbridge may open
-    /// one more connection to the engine. dockbridge's connection pool searches for unused connections every
-    /// 30 s and keeps each for up to a minute, so this function waits longer.
+    /// Waits until the process has at most this many file descriptors. A busy dockbridge may open one more
+    /// connection to the engine. dockbridge's connection pool searches for unused connections every 30 s and
+    /// keeps each for up to a minute, so this function waits longer.
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(90));
         while self.descriptors()? > most {

@@ -179,7 +179,7 @@ async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String
     }
 }
 
-/// Checks whether the request is allowed. The error is the answer to a request that is not.
+/// Checks whether the request is allowed. The error is the answer to a request that is not allowed.
 fn admitted(
     guard: &Guard,
     request: &Request,
@@ -228,7 +228,7 @@ async fn serve(
     told
 }
 
-/// Sends a layer slowly. Returns None if the client disconnects.
+/// Sends a layer slowly and returns None if the client disconnects.
 async fn drip(
     stream: &mut BufReader<TcpStream>,
     head: &str,

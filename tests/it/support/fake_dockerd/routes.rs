@@ -27,7 +27,7 @@ pub(super) enum Answer {
     Hijack(Takeover),
     /// A stream of the JSON messages of a pull or a load.
     Stream(Vec<Value>),
-    /// A stream of events of these types and actions. An empty list means all.
+    /// A stream of events of these types and actions. An empty list means all types or all actions.
     Events(broadcast::Receiver<(Value, Vec<u8>)>, Vec<String>, Vec<String>),
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Recorded {
     /// The request's headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
-    /// The number of the request's connection. The first connection is 1.
+    /// The number of the request's connection; the first connection's number is 1.
     pub(crate) connection: usize,
 }
 
