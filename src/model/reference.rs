@@ -1,5 +1,4 @@
-//! Image references, parsed and normalised as the engine does it. Names can be compared, and only valid
-//! references are put into Engine API paths.
+//! Image references, parsed and normalised as the engine does it, so that names can be compared.
 //!
 //! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain if it contains a `.`, a
 //! `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a
@@ -16,7 +15,6 @@ mod tests;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an image reference: {text:?}: {reason}")]
 pub struct InvalidReference {
-    /// The text; only its beginning if it is very long.
     pub text: String,
     pub reason: &'static str,
 }
@@ -41,9 +39,7 @@ fn looks_like_digest(text: &str) -> bool {
     matches!(algorithm, "sha256" | "sha384" | "sha512") && !hex.contains('/')
 }
 
-/// A normalised image reference: `domain/path[:tag][@digest]`.
-///
-/// Two references are equal if they name the same image, whatever their spelling.
+/// A normalised image reference: `domain/path[:tag][@digest]`. Two references to the same image are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageReference {
     domain: String,
@@ -136,8 +132,7 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// The registry of a credential's address, which is a host name or `https://host/v1/`. The default registry
-/// has three host names.
+/// The registry of a credential's address, which is a host name or `https://host/v1/`.
 pub fn registry_of(address: &str) -> &str {
     let place = address.split_once("://").map_or(address, |(_, rest)| rest);
     match place.split('/').next().unwrap_or(place) {
@@ -146,8 +141,7 @@ pub fn registry_of(address: &str) -> &str {
     }
 }
 
-/// Whether the text is a whole image id (a digest, or only 64 hexadecimal digits). The grammar would also
-/// accept it as a name.
+/// Whether the text is a whole image id: a digest, or only 64 hexadecimal digits.
 pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }
@@ -158,8 +152,7 @@ pub fn can_move(name: &str) -> bool {
     !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
 }
 
-/// Whether the text is a digest of a known algorithm with the right number of digits. Any other `word:hex`
-/// is a repository with a tag.
+/// Whether the text is a digest of a known algorithm with the right number of digits.
 pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }
@@ -265,5 +258,5 @@ const DEFAULT_TAG: &str = "latest";
 const MAX_DOMAIN: usize = 262;
 const MAX_PATH: usize = 255;
 const MAX_TAG: usize = 128;
-/// How many characters of a refused text an error repeats.
+/// An error quotes at most this many characters of an image name that it refuses.
 const SHOWN_CHARS: usize = 128;

@@ -1,10 +1,10 @@
-//! Limits of a container, as CRI states them.
+//! Limits of a container in the units of CRI.
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// `LinuxContainerResources` of CRI, and limits that only NRI plugins set: zero and empty mean "not set".
+/// `LinuxContainerResources` of CRI, and limits that only NRI plugins set. Zero and empty mean "not set".
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
@@ -14,35 +14,32 @@ pub struct Resources {
     pub cpu_quota: i64,
     /// Relative CPU weight (cgroup v1 scale).
     pub cpu_shares: i64,
-    /// Bytes; -1 is unlimited.
+    /// Memory limit in bytes; -1 is unlimited.
     pub memory_limit: i64,
-    /// Memory plus swap limit in bytes; -1 is unlimited.
+    /// Limit for memory and swap together, in bytes; -1 is unlimited.
     pub memory_swap_limit: i64,
     /// -1000 to 1000.
     pub oom_score_adj: i64,
-    /// CPUs, in the kernel's list format.
+    /// CPUs that the container may use, in the kernel's list format (`0-3,8`).
     pub cpuset_cpus: String,
-    /// Memory nodes, in the kernel's list format.
     pub cpuset_mems: String,
-    /// Huge page limits: page size as the kernel names it → bytes.
     pub hugepage_limits: Vec<HugepageLimit>,
-    /// cgroup v2 keys the caller wants verbatim.
+    /// cgroup v2 files and values, which the OCI runtime writes as the caller sent them.
     pub unified: BTreeMap<String, String>,
-    /// Processes and threads; -1 is unlimited. Not in CRI.
+    /// Limit for processes and threads together; -1 is unlimited. Not in CRI.
     #[serde(skip_serializing_if = "is_unset")]
     pub pids_limit: i64,
-    /// Bytes of memory that are reclaimed last. Not in CRI.
+    /// The kernel reclaims this many bytes of the container's memory last. Not in CRI.
     #[serde(skip_serializing_if = "is_unset")]
     pub memory_reservation: i64,
 }
 
-/// The pod-level resources that kubelet sent last; it manages the pod's cgroup itself.
+/// The pod-level resources that kubelet sent last. kubelet manages the pod's cgroup itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodResources {
-    /// What the pod costs beyond its containers.
+    /// Overhead of the pod, in addition to its containers.
     pub overhead: Option<Resources>,
-    /// Sum of the containers' resources.
     pub resources: Option<Resources>,
 }
 
@@ -50,22 +47,20 @@ pub struct PodResources {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HugepageLimit {
-    /// As the kernel names it, e.g. `2MB`.
     pub page_size: String,
-    /// Bytes.
     pub limit: u64,
 }
 
 impl fmt::Debug for Resources {
-    /// In the form of labels. A limit that is left out while it is unset changes no recorded text.
+    /// Prints the JSON that labels store. JSON leaves out unset newer fields, so old text stays the same.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Resources {}", serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
 }
 
 impl Resources {
-    /// These limits, changed by newer ones: a limit that those do not set stays. If only memory is set, the
-    /// amount of swap in addition to it stays.
+    /// `self` with every limit that `newer` sets. If `newer` sets the memory limit but no swap limit, the
+    /// container keeps its amount of swap.
     pub fn updated(&self, newer: &Self) -> Self {
         let mut unified = self.unified.clone();
         if newer.memory_swap_limit != 0 {
@@ -88,7 +83,7 @@ impl Resources {
         }
     }
 
-    /// The limits of the engine, with those from `self` that the engine does not store.
+    /// The limits that the engine reports, and from `self` the limits that the engine does not store.
     pub fn beside(&self, engine: &Self) -> Self {
         Self {
             oom_score_adj: self.oom_score_adj,
@@ -98,18 +93,17 @@ impl Resources {
         }
     }
 
-    /// Memory and swap together under newer limits.
+    /// The limit for memory and swap together once `newer` applies.
     fn swap_beside(&self, newer: &Self) -> i64 {
         let (before, together) = (self.memory_limit, self.memory_swap_limit);
         match (newer.memory_swap_limit, newer.memory_limit) {
-            // The key is swap alone, without memory.
             (0, _) if newer.unified.contains_key(SWAP_MAX) => 0,
             (0, 0) => together,
             (0, UNLIMITED) => UNLIMITED,
             (0, memory) if before > 0 && together >= before => {
                 memory.saturating_add(together.saturating_sub(before))
             }
-            // If memory was unlimited as well, swap was unlimited only because of that.
+            // If the memory limit was also unlimited, swap was unlimited only because memory was.
             (0, _) if together == UNLIMITED && before != UNLIMITED => UNLIMITED,
             (stated, _) => stated,
         }
@@ -122,7 +116,7 @@ impl Resources {
     }
 }
 
-/// Zero means "not set".
+/// None if `value` is zero, which means "not set".
 pub fn stated(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
@@ -138,8 +132,8 @@ fn longer(newer: &str, older: &str) -> String {
 
 /// No limit.
 pub const UNLIMITED: i64 = -1;
-/// Unlimited memory as a number, for the engine, which refuses a negative one as too small: the largest
-/// that the kernel counts.
+/// The largest memory limit that the kernel counts. dockbridge sends this limit to the engine for
+/// "unlimited", because the engine refuses -1 as too small.
 pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
-/// The cgroup v2 key for swap alone.
+/// The cgroup v2 file that limits swap without memory.
 pub const SWAP_MAX: &str = "memory.swap.max";

@@ -1,4 +1,4 @@
-//! Containers that start from a checkpoint, and the files in its archive.
+//! Containers that start from a checkpoint, and the files in a checkpoint archive.
 
 use std::path::PathBuf;
 
@@ -16,21 +16,19 @@ pub enum Restore {
     /// An archive in the directory of the setting `restore-dir`.
     Archive {
         path: PathBuf,
-        /// The SHA-256 digest of the documents in it that the request was compared with.
+        /// SHA-256 digest of those documents in the archive that dockbridge compared with the request.
         documents: String,
     },
-    /// An image that has the files of an archive.
+    /// An image that contains the files of a checkpoint archive.
     Image(ImageId),
 }
 
-/// The file [`POD_INDEX`] of a dumped pod, written after the archives of its containers.
+/// Content of the file [`POD_INDEX`] of a dumped pod, which dockbridge writes after the containers' archives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodIndex {
-    /// [`POD_VERSION`].
     pub version: u32,
-    /// The configuration of the pod.
     pub sandbox: SandboxSpec,
-    /// Names of the containers: see [`archive_name`].
+    /// Names of the dumped containers; [`archive_name`] turns each into the name of its archive.
     pub containers: Vec<String>,
 }
 
@@ -40,7 +38,6 @@ pub struct PodRestoreSpec {
     /// Absolute path of the directory that CheckpointPod wrote.
     pub checkpoint: PathBuf,
     pub sandbox: SandboxSpec,
-    /// All containers of the checkpoint, each with its archive.
     pub containers: Vec<ContainerSpec>,
 }
 
@@ -48,7 +45,6 @@ pub struct PodRestoreSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoredPod {
     pub sandbox: SandboxId,
-    /// Names and ids.
     pub containers: Vec<(String, ContainerId)>,
 }
 
@@ -57,13 +53,13 @@ pub fn archive_name(container: &str) -> String {
     format!("{container}.tar")
 }
 
-/// The index in the directory of a dumped pod.
+/// Name of the file that describes a dumped pod, in the directory of the dump.
 pub const POD_INDEX: &str = "pod.json";
-/// The version of the index that is written. No other is read.
+/// The version of [`POD_INDEX`] that dockbridge writes. dockbridge reads no other version.
 pub const POD_VERSION: u32 = 1;
-/// The directory of CRIU's images, in an archive and where one is made.
+/// Name of the directory with CRIU's images, in an archive and where dockbridge makes an archive.
 pub const IMAGES: &str = "checkpoint";
-/// The files that the container added or changed.
+/// Name of the tar file with the files that the container added or changed.
 pub const ROOTFS_DIFF: &str = "rootfs-diff.tar";
-/// The files of the image that the container deleted.
+/// Name of the file that lists the image's files that the container deleted.
 pub const DELETED_FILES: &str = "deleted.files";

@@ -1,4 +1,4 @@
-//! `PodSandboxConfig` of CRI, checked and free of wire types.
+//! `PodSandboxConfig` of CRI, validated and in our own types.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -11,20 +11,18 @@ use super::{
     user_namespace::IdMappings,
 };
 
-/// `PodSandboxMetadata` of CRI: the identity kubelet gives a sandbox.
-///
-/// Name, namespace and uid are never empty.
+/// `PodSandboxMetadata` of CRI: a sandbox's identity from kubelet. Name, namespace and uid are never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodMetadata {
     pub name: String,
     pub namespace: String,
     pub uid: String,
-    /// Which attempt at a sandbox for this pod, from 0.
+    /// kubelet's number of the attempt to create a sandbox for this pod; the first attempt is 0.
     pub attempt: u32,
 }
 
 /// The request of RunPodSandbox. The whole request is stored in a label of the pause container and in the
-/// checkpoint. Its serde form is a durable format: add fields with defaults only.
+/// checkpoint. The JSON of this type is a durable format: a new field must have a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSpec {
@@ -33,12 +31,12 @@ pub struct SandboxSpec {
     pub hostname: String,
     /// Directory of the pod's container logs, absolute.
     pub log_directory: Option<PathBuf>,
-    /// DNS settings; none keeps the host's.
+    /// DNS settings of the pod; `None` means the host's settings.
     pub dns: Option<DnsConfig>,
     pub ports: Vec<PortMapping>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    /// The pod's cgroup as in the request; empty means the engine's default.
+    /// The pod's cgroup, as the request names it. Empty means the engine's default cgroup.
     pub cgroup_parent: String,
     pub namespaces: SandboxNamespaces,
     pub sysctls: BTreeMap<String, String>,
@@ -47,53 +45,50 @@ pub struct SandboxSpec {
     pub overhead: Option<Resources>,
     /// Sum of the containers' resources (informational).
     pub resources: Option<Resources>,
-    /// The requested runtime handler; empty means default.
+    /// The requested runtime handler; empty means the engine's default runtime.
     pub handler: String,
 }
 
-/// Which namespaces the sandbox shares with the host, and the default modes of its containers.
+/// The namespaces that the pod shares with the host or among its containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxNamespaces {
-    /// The pod uses the host's network namespace.
     pub host_network: bool,
     pub pid: PidMode,
-    /// The pod uses the host's IPC namespace.
     pub host_ipc: bool,
-    /// The pod's user namespace; none means the host's users.
+    /// The pod's user namespace. `None` means that the pod has the same user ids as the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
 }
 
-/// Whose processes a container can see.
+/// The processes that a container can see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PidMode {
-    /// The processes of all containers in the pod.
+    /// The container sees the processes of all containers in the pod.
     #[default]
     Pod,
-    /// Only its own.
     Container,
     Node,
-    /// The processes of another container (only in a container's spec).
+    /// The container sees the processes of one other container. Only a container's spec has this mode.
     Target,
 }
 
-/// Confinement of the pause container.
+/// Security settings of the pause container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSecurity {
     pub identity: Identity,
-    /// Some container of the pod is privileged.
+    /// At least one container of the pod is privileged.
     pub privileged: bool,
     pub readonly_rootfs: bool,
     pub seccomp: Option<Profile>,
     pub apparmor: Option<Profile>,
     pub selinux: Option<SelinuxLabel>,
-    /// The request is unknown, because another program created the pod or its label is damaged.
+    /// The requested settings are unknown: another program created the pod, or the pod's label is damaged.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
 }
 
-/// A runtime handler name that means the default, as the empty name does. RuntimeClasses for cri-dockerd
-/// use it.
+/// The name of a runtime handler that means the engine's default runtime, as the empty name does.
+/// RuntimeClasses for cri-dockerd use this name.
 pub const DEFAULT_HANDLER: &str = "docker";

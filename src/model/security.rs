@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Identity {
     pub user: RunAs,
-    /// Primary group. Only valid with a user (CRI refuses it alone).
+    /// Primary group. A group without a user is invalid in CRI.
     pub group: Option<i64>,
     pub supplemental_groups: Vec<i64>,
-    /// Whether the groups that the image's `/etc/group` lists for the user are added.
+    /// Whether the process also gets the groups that the image's `/etc/group` lists for the user.
     pub groups_policy: GroupsPolicy,
 }
 
@@ -20,17 +20,16 @@ pub enum RunAs {
     #[default]
     Image,
     Uid(i64),
-    /// A user name that must exist in the image.
     Name(String),
 }
 
 /// `SupplementalGroupsPolicy` of CRI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupsPolicy {
-    /// The user's groups in the image are added.
+    /// The process has the requested groups, and the groups that the image lists for the user.
     #[default]
     Merge,
-    /// Only the requested groups.
+    /// The process has only the requested groups.
     Strict,
 }
 
@@ -43,7 +42,7 @@ pub enum Profile {
     Localhost(String),
 }
 
-/// `SELinuxOption` of CRI; empty means "not set".
+/// `SELinuxOption` of CRI. An empty field means "not set".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SelinuxLabel {
@@ -57,9 +56,9 @@ pub struct SelinuxLabel {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
-    /// Added to the engine's default set.
+    /// Capabilities in addition to the engine's default set.
     pub add: Vec<String>,
-    /// Removed from the engine's default set.
+    /// Capabilities of the engine's default set that the container does not get.
     pub drop: Vec<String>,
     /// Ambient capabilities, which programs of a non-root user keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,22 +70,22 @@ pub struct Capabilities {
 #[serde(default)]
 pub struct ContainerSecurity {
     pub identity: Identity,
-    /// All capabilities and all devices, without confinement.
+    /// The container gets all capabilities and all devices, and no confinement.
     pub privileged: bool,
     pub readonly_rootfs: bool,
-    /// Set-uid programs do not give the process more privileges.
+    /// The process gets no more privileges when it executes a set-uid program.
     pub no_new_privs: bool,
     pub capabilities: Capabilities,
-    /// Paths hidden from the container. CRI's list is complete: an empty list hides nothing.
+    /// Paths hidden from the container. CRI sends all paths, so an empty list hides nothing.
     pub masked_paths: Vec<String>,
-    /// Paths made read-only. This list is also complete.
+    /// Paths made read-only. CRI sends all paths, so an empty list protects nothing.
     pub readonly_paths: Vec<String>,
-    /// Seccomp profile; none means unconfined.
+    /// Seccomp profile; `None` means unconfined.
     pub seccomp: Option<Profile>,
-    /// AppArmor profile; none means the engine's default.
+    /// AppArmor profile; `None` means the engine's default profile.
     pub apparmor: Option<Profile>,
-    /// SELinux label; none lets the engine choose.
+    /// SELinux label; `None` lets the engine choose a label.
     pub selinux: Option<SelinuxLabel>,
-    /// Whether the request had a security context.
+    /// Whether the request to create the container had a security context.
     pub stated: bool,
 }

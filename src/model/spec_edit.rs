@@ -1,25 +1,24 @@
-//! Changes of a container, described as in the OCI runtime specification. CRI, CDI devices and NRI plugins
-//! all use this form to request what the Engine API has no field for.
+//! Changes of a container's `config.json` (OCI runtime specification). dockbridge describes in this form what
+//! CRI, CDI devices and NRI plugins request and the Engine API has no field for.
 //!
-//! This is a durable format: it is stored in a label, in the state directory, and in the file for our OCI
-//! runtime.
+//! The JSON of a [`SpecEdit`] is a durable format: dockbridge stores it in a label, in the state directory,
+//! and in the file that `dockbridge-runtime` reads.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One change of a container's `config.json`. `at` is the path of keys from the top. In a list whose
-/// entries have a key, that key is the next step: `["mounts", "/data"]`, `["linux", "namespaces",
-/// "ipc"]`, `["process", "env", "PATH"]`.
+/// One change of a container's `config.json`. `at` has the keys from the top of the document to the field. A
+/// list entry is found by its key, for example `["mounts", "/data"]` or `["process", "env", "PATH"]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecEdit {
-    /// Replaces the current value, if any. A list entry is written without its key, and an environment
-    /// variable as its value only. A device also has `access` (of `rwm`), and `hostPath` if the engine has
-    /// to copy it.
+    /// Sets the field to `value`. A list entry in `value` has no key, and an environment variable is only its
+    /// value. A device also has `access` (of `rwm`), and `hostPath` if the engine has to copy the host's
+    /// device.
     Set { at: Vec<String>, value: Value },
-    /// Removes the value, if there is one.
+    /// Removes the field, if it is set.
     Remove { at: Vec<String> },
-    /// Appends to a list. Groups and capabilities that the process already has are not added again.
+    /// Appends `values` to a list. Groups and capabilities that are already in the list are not added again.
     Add { at: Vec<String>, values: Vec<Value> },
 }
 
@@ -39,23 +38,23 @@ impl SpecEdit {
         Self::Add { at: owned(at), values: values.into_iter().map(Into::into).collect() }
     }
 
-    /// The path of the field.
+    /// The path of the changed field, as keys.
     pub fn keys(&self) -> Vec<&str> {
         let (Self::Set { at, .. } | Self::Remove { at } | Self::Add { at, .. }) = self;
         at.iter().map(String::as_str).collect()
     }
 
-    /// The path as text, for errors.
+    /// The path of the changed field as text, for error messages.
     pub fn name(&self) -> String {
         self.keys().join(".")
     }
 
-    /// Whether the change also applies to exec commands in the running container.
+    /// Whether the change also applies to exec commands in the container.
     pub fn is_for_commands(&self) -> bool {
         matches!(self.keys().as_slice(), ["process", "env" | "user" | "capabilities", ..])
     }
 
-    /// Whether a CDI device or an NRI plugin may request it.
+    /// Whether a CDI device or an NRI plugin may request this change.
     pub fn is_for_plugins(&self) -> bool {
         let keys = self.keys();
         let places = if let Self::Add { .. } = self { ADDED_BY_PLUGINS } else { SET_BY_PLUGINS };
@@ -67,7 +66,7 @@ impl SpecEdit {
     }
 }
 
-/// The object without members that mean nothing: null, an empty text, an empty list.
+/// Removes the members of a JSON object that are null, an empty text or an empty list.
 pub fn stated(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, member| match member {
@@ -84,12 +83,11 @@ fn owned(at: &[&str]) -> Vec<String> {
     at.iter().map(|key| (*key).to_owned()).collect()
 }
 
-/// Mount options that every vendor writes and the Engine API has no field for. A bind mount keeps the
-/// options of its source on the host.
+/// Mount options that CDI specs of all vendors have and that the Engine API has no field for. Leaving them
+/// out is safe: a bind mount keeps these options of its source on the host.
 pub const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
-/// In [`SET_BY_PLUGINS`]: any key.
+/// Stands for any key in [`SET_BY_PLUGINS`].
 const ANY: &str = "*";
-/// What plugins and devices may set and remove.
 const SET_BY_PLUGINS: &[&str] = &[
     "annotations/*",
     "linux/cgroupsPath",
@@ -116,7 +114,6 @@ const SET_BY_PLUGINS: &[&str] = &[
     "process/rlimits/*",
     "process/scheduler",
 ];
-/// The lists that plugins and devices may add to.
 const ADDED_BY_PLUGINS: &[&str] = &[
     "hooks/createContainer",
     "hooks/createRuntime",

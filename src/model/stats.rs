@@ -1,7 +1,7 @@
 //! Resource usage of containers and pods, as the kernel counts it.
 //!
-//! A figure is none if the kernel does not keep it, or if this detail was not requested ([`Detail`]).
-//! Figures are read and never estimated.
+//! A figure is `None` if the kernel does not keep it, or if the reader did not request it ([`Detail`]).
+//! dockbridge reads all figures and estimates none.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -10,36 +10,37 @@ use super::{
     time::Nanos,
 };
 
-/// How much is read from a cgroup.
+/// Which figures dockbridge reads from a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The figures in the CRI statistics.
+    /// Only the figures in the CRI statistics.
     Usage,
-    /// The figures in the CRI statistics, and all other figures of the metrics.
+    /// The figures in the CRI statistics, and all other figures that the metrics have.
     Everything,
 }
 
-/// Usage of a container.
+/// Resource usage of a container.
 #[derive(Clone, Debug)]
 pub struct ContainerReading {
     pub record: Arc<ContainerRecord>,
-    /// Usage of its cgroup. All figures are none while it has no cgroup.
+    /// Usage of the container's cgroup. All figures are `None` while the container has no cgroup.
     pub group: GroupReading,
-    /// Usage of its processes; only with [`Detail::Everything`].
+    /// Only with [`Detail::Everything`].
     pub processes: Option<ProcessReading>,
-    /// What it wrote outside of mounts. None until it was measured, and if it cannot be measured.
+    /// Size of what the container wrote outside of mounts. `None` before the first measurement, and if
+    /// dockbridge cannot measure the size.
     pub layer: Option<LayerReading>,
 }
 
-/// Usage of a pod.
+/// Resource usage of a pod.
 #[derive(Clone, Debug)]
 pub struct PodReading {
     pub record: Arc<SandboxRecord>,
     /// Usage of the pod's cgroup, or the sum over the cgroups of its pause container and its containers.
     pub group: GroupReading,
-    /// Usage of its network; none in the host's network.
+    /// `None` if the pod uses the host's network.
     pub network: Option<NetworkReading>,
-    /// Its running containers, newest first.
+    /// Newest first.
     pub containers: Vec<ContainerReading>,
 }
 
@@ -63,7 +64,6 @@ pub struct GroupReading {
     pub swap: Option<SwapReading>,
     pub io: Option<IoReading>,
     pub pids: Option<PidsReading>,
-    /// Huge pages, one entry for each size; only with [`Detail::Everything`].
     pub hugepages: Vec<HugepageReading>,
 }
 
@@ -71,25 +71,23 @@ pub struct GroupReading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuReading {
     pub at: Nanos,
-    /// Used since the cgroup was created, over all processors.
+    /// Processor time since the cgroup was created, as the sum over all processors.
     pub usage: u64,
-    /// Recent usage per second: 1,000,000,000 is one processor in full use. None until there are two
-    /// readings.
+    /// Processor time per second between the last two readings: 1,000,000,000 is one processor in full use.
+    /// `None` before the second reading.
     pub nano_cores: Option<u64>,
-    /// The part of the usage in user mode.
     pub user: Option<u64>,
-    /// The part of the usage in the kernel.
     pub system: Option<u64>,
-    /// Quota periods in which it had processes that wanted to run.
+    /// Number of quota periods in which a process of the cgroup wanted to run.
     pub periods: Option<u64>,
-    /// Quota periods in which it was throttled.
+    /// Number of quota periods in which the kernel throttled the cgroup.
     pub throttled_periods: Option<u64>,
     pub throttled: Option<u64>,
-    /// How long it may run in each period, in microseconds; only with [`Detail::Everything`].
+    /// Processor time per quota period, in microseconds; only with [`Detail::Everything`].
     pub quota: Option<Limit>,
-    /// Length of a period in microseconds; only with [`Detail::Everything`].
+    /// Length of a quota period in microseconds; only with [`Detail::Everything`].
     pub period: Option<u64>,
-    /// Its weight on the cgroup v1 scale, usually 1024; only with [`Detail::Everything`].
+    /// The cgroup's CPU weight on the cgroup v1 scale, usually 1024; only with [`Detail::Everything`].
     pub shares: Option<u64>,
     pub pressure: Option<Pressure>,
 }
@@ -98,11 +96,11 @@ pub struct CpuReading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryReading {
     pub at: Nanos,
-    /// All memory, including the page cache.
+    /// All memory of the cgroup, including the page cache.
     pub usage: u64,
-    /// Memory without the inactive page cache, which is what cannot be reclaimed cheaply.
+    /// Memory without the inactive page cache. The kernel cannot reclaim this memory cheaply.
     pub working_set: u64,
-    /// What is left up to the limit. None if there is no limit below the machine's memory.
+    /// Memory limit minus working set. `None` if no limit is lower than the machine's memory.
     pub available: Option<u64>,
     pub rss: Option<u64>,
     pub cache: Option<u64>,
@@ -110,30 +108,29 @@ pub struct MemoryReading {
     /// Page cache that was not used recently.
     pub inactive_file: Option<u64>,
     pub mapped_file: Option<u64>,
-    /// Memory that the kernel uses for the cgroup.
     pub kernel: Option<u64>,
     pub peak: Option<u64>,
-    /// How often the limit was reached.
+    /// How often the cgroup reached its memory limit.
     pub limit_hits: Option<u64>,
     pub oom_kills: Option<u64>,
-    /// Page faults, including those of cgroups below it.
+    /// Page faults of the cgroup and of the cgroups below it.
     pub faults: Option<u64>,
-    /// Page faults that needed the disk, including those of cgroups below it.
+    /// Page faults that needed the disk, of the cgroup and of the cgroups below it.
     pub major_faults: Option<u64>,
-    /// Page faults of the cgroup itself. Only cgroup v1 counts them separately.
+    /// Page faults of the cgroup itself, without the cgroups below it. Only cgroup v1 counts them separately.
     pub own_faults: Option<u64>,
     /// Page faults of the cgroup itself that needed the disk.
     pub own_major_faults: Option<u64>,
     pub limit: Option<Limit>,
     /// The limit for memory and swap together.
     pub swap_limit: Option<Limit>,
-    /// Memory that is kept when memory is short: the soft limit of cgroup v1, `memory.min` of cgroup v2.
-    /// Only with [`Detail::Everything`].
+    /// Memory that the kernel leaves to the cgroup when the machine is short of memory: the soft limit of
+    /// cgroup v1, `memory.min` of cgroup v2. Only with [`Detail::Everything`].
     pub reserved: Option<Limit>,
     pub pressure: Option<Pressure>,
 }
 
-/// A limit of a cgroup.
+/// A limit that is set on a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Unlimited,
@@ -141,7 +138,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The number; none without a limit.
+    /// The limit as a number; `None` if unlimited.
     pub const fn value(self) -> Option<u64> {
         match self {
             Self::Unlimited => None,
@@ -155,7 +152,7 @@ impl Limit {
 pub struct SwapReading {
     pub at: Nanos,
     pub usage: u64,
-    /// What is left up to the limit; none if there is no limit.
+    /// Swap limit minus swap usage; `None` if there is no swap limit.
     pub available: Option<u64>,
 }
 
@@ -164,11 +161,11 @@ pub struct SwapReading {
 pub struct IoReading {
     pub at: Nanos,
     pub pressure: Option<Pressure>,
-    /// By device; only with [`Detail::Everything`].
+    /// Only with [`Detail::Everything`].
     pub devices: Vec<DeviceReading>,
 }
 
-/// Bytes and operations on a block device.
+/// Bytes and operations of a cgroup on one block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
     pub major: u32,
@@ -180,22 +177,22 @@ pub struct DeviceReading {
     pub writes: u64,
 }
 
-/// Tasks (threads) of a cgroup.
+/// Number of tasks (threads) in a cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidsReading {
     pub at: Nanos,
     pub tasks: u64,
-    /// The limit of tasks; only with [`Detail::Everything`].
+    /// Only with [`Detail::Everything`].
     pub limit: Option<Limit>,
 }
 
-/// Huge pages of one size, in bytes.
+/// Usage of huge pages of one size, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HugepageReading {
-    /// The size as the kernel names it, e.g. `2MB`.
+    /// Size of one huge page as the kernel names it, e.g. `2MB`.
     pub size: String,
     pub usage: u64,
-    /// The highest usage so far; cgroup v1 only.
+    /// The highest usage so far; only cgroup v1 has it.
     pub peak: Option<u64>,
 }
 
@@ -204,21 +201,21 @@ pub struct HugepageReading {
 pub struct Pressure {
     /// Time in which at least one task waited.
     pub some: Stall,
-    /// Time in which all tasks waited. Older kernels do not report it for processors; it is then 0.
+    /// Time in which all tasks waited. Older kernels do not report this time for processors; it is 0 there.
     pub full: Stall,
 }
 
-/// One line of the pressure file.
+/// One line (`some` or `full`) of a cgroup's pressure file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stall {
-    /// Since the cgroup was created, in microseconds.
+    /// Waiting time since the cgroup was created, in microseconds.
     pub total: u64,
     pub avg10: f64,
     pub avg60: f64,
     pub avg300: f64,
 }
 
-/// The interfaces of a network namespace.
+/// Counters of all interfaces in a pod's network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     pub at: Nanos,
@@ -227,7 +224,7 @@ pub struct NetworkReading {
     pub others: Vec<InterfaceReading>,
 }
 
-/// Counters of an interface.
+/// Traffic counters of a network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceReading {
     pub name: String,
@@ -235,7 +232,7 @@ pub struct InterfaceReading {
     pub sent: TrafficReading,
 }
 
-/// Traffic in one direction.
+/// Traffic of a network interface in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficReading {
     pub bytes: u64,
@@ -244,36 +241,35 @@ pub struct TrafficReading {
     pub dropped: u64,
 }
 
-/// The processes of a container.
+/// Counts over all processes of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     pub processes: u64,
-    /// Their threads, if the cgroup does not count tasks.
+    /// Number of threads of all processes, for a cgroup that does not count tasks.
     pub threads: u64,
-    /// Their open file descriptors; none if there are too many to count.
+    /// Number of open file descriptors of all processes; `None` if there are too many to count.
     pub descriptors: Option<u64>,
     pub sockets: Option<u64>,
-    /// Soft limit of open files of the main process.
+    /// Soft limit for open files of the container's main process.
     pub open_files_limit: Option<u64>,
 }
 
-/// What a container wrote outside of mounts.
+/// Size of what a container wrote outside of mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerReading {
-    /// When the measurement ended.
     pub at: Nanos,
-    /// The engine's directory of layers, as ImageFsInfo names it.
+    /// The directory in which the engine keeps layers: the same path as in ImageFsInfo.
     pub mountpoint: PathBuf,
     pub bytes: u64,
     pub inodes: u64,
 }
 
-/// The disks of this machine that figures of containers refer to.
+/// The disks of this machine to which figures of containers refer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// Names of block devices by device number, e.g. `/dev/sda`.
+    /// By device number, e.g. `/dev/sda`.
     pub names: BTreeMap<(u32, u32), String>,
-    /// The file system of the writable layers; none while it cannot be read.
+    /// The file system with the containers' writable layers; `None` while dockbridge cannot read its size.
     pub layers: Option<DiskReading>,
 }
 
@@ -282,7 +278,7 @@ pub struct Disks {
 pub struct DiskReading {
     pub device: String,
     pub bytes: u64,
-    /// Total number of inodes; 0 if there is no limit.
+    /// Total number of inodes; 0 if the file system has no limit for inodes.
     pub inodes: u64,
     pub free_inodes: u64,
 }

@@ -1,5 +1,5 @@
-//! The data types: valid ids and names, which state follows from which facts, and the durable
-//! format of documents.
+//! Tests of the data types: valid ids and names, how facts determine a state, and the durable format of
+//! documents.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -204,8 +204,7 @@ fn zero_is_no_instant() {
     assert_eq!(serde_json::to_value(Nanos(5)).unwrap(), json!(5));
 }
 
-/// Documents of the first release must always stay readable. New fields may be added, but must not be
-/// required.
+/// Documents of the first release must always stay readable. A new field in a document must be optional.
 #[test]
 fn the_smallest_documents_are_read() {
     let sandbox: SandboxDocument = read(&json!({

@@ -1,4 +1,4 @@
-//! An image mounted into a container: the source of the mount, and what is stored about it.
+//! Image volumes: images that are mounted into a container.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::ImageId;
 
-/// One image volume, ready to be mounted.
+/// An image volume that the container's create request can mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageVolume {
     pub image: ImageId,
@@ -18,29 +18,28 @@ pub struct ImageVolume {
 pub enum VolumeSource {
     /// The engine mounts the image itself.
     Engine {
-        /// Relative path in the image without links; empty means the whole image.
+        /// Relative path in the image, with all links resolved. Empty means the whole image.
         sub_path: String,
     },
-    /// The image is unpacked on this host, and this path in it is bind-mounted.
+    /// dockbridge has unpacked the image into a directory, and the container gets a bind mount of `path`.
     Directory {
-        /// Absolute, without links below the image's root.
+        /// Absolute path on this host. Links below the image's root are resolved.
         path: PathBuf,
     },
 }
 
-/// An image volume in a container's document. A durable format: add fields with
-/// defaults only.
+/// An image volume as a container's document stores it: a durable format, so a new field must have a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountedImage {
-    /// The image that the name in the mount referred to.
     pub image: ImageId,
-    /// Whether its source is a directory of dockbridge instead of the engine's own mount.
+    /// Whether dockbridge unpacked the image, so that the mount's source is its directory. If false, the
+    /// engine itself mounts the image.
     #[serde(default)]
     pub unpacked: bool,
 }
 
 impl ImageVolume {
-    /// What is stored about it.
+    /// The part of this volume that dockbridge stores.
     pub fn mounted(&self) -> MountedImage {
         let unpacked = matches!(self.source, VolumeSource::Directory { .. });
         MountedImage { image: self.image.clone(), unpacked }

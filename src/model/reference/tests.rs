@@ -1,4 +1,4 @@
-//! The reference grammar, case by case, and properties of any text.
+//! Tests of the grammar of image references: examples, and properties that hold for any text.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
