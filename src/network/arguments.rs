@@ -1,6 +1,6 @@
-//! The plugins' arguments for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
+//! Arguments of CNI plugins for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
 //!
-//! No I/O. Everything is derived from the recorded intent, so DEL gets the same as ADD.
+//! All arguments follow from the recorded intent, so DEL gets the same arguments as ADD.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::{
     model::network::PortMapping,
 };
 
-/// `CNI_ARGS` as pairs, in the order every Kubernetes runtime uses.
+/// `CNI_ARGS` as pairs of key and value, in the order that every Kubernetes runtime uses.
 ///
 /// # Errors
-/// A value with `;`, `=` or a control character.
+/// Fails if a value contains `;`, `=` or a control character.
 pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
     let args = [
         ("IgnoreUnknown", "1"),
@@ -28,7 +28,7 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
     args.into_iter()
         .map(|(key, value)| {
             if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
-                // There is no way to quote.
+                // `CNI_ARGS` has no syntax to quote these characters.
                 let reason =
                     format!("the pod's {key} {value:?} cannot be passed to network plugins");
                 return Err(Failure::invalid(reason));
@@ -38,13 +38,13 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
         .collect()
 }
 
-/// The whole text of `CNI_ARGS`.
+/// The pairs as the text of `CNI_ARGS`.
 pub fn joined(pairs: &[(String, String)]) -> String {
     let texts: Vec<String> = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     texts.join(";")
 }
 
-/// The values of all capabilities that the pod has a value for. Fails if a bandwidth annotation is not a rate.
+/// All CNI capabilities with a value for the pod. Fails if a bandwidth annotation is not a rate.
 pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Failure> {
     let pod = &intent.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
@@ -63,7 +63,7 @@ pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Fai
     Ok(all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect())
 }
 
-/// The pod CIDRs in the capabilities of a cached ADD.
+/// Reads the pod CIDRs from the capabilities of a cached ADD.
 pub fn pod_cidrs(capabilities: &Map<String, Value>) -> Vec<String> {
     let lists = capabilities.get(IP_RANGES).and_then(Value::as_array).into_iter().flatten();
     let ranges = lists.filter_map(Value::as_array).flatten();
@@ -76,9 +76,9 @@ pub fn wants_host_ports(pod: &PodNetwork) -> bool {
     pod.ports.iter().any(|port| port.host_port != 0)
 }
 
-/// The capability that makes host ports work.
+/// Name of the CNI capability for host ports.
 pub const PORT_MAPPINGS: &str = "portMappings";
-/// The capability that passes the node's pod CIDRs.
+/// Name of the CNI capability that passes the node's pod CIDRs to plugins.
 pub const IP_RANGES: &str = "ipRanges";
 
 fn port_mappings(ports: &[PortMapping]) -> Option<Value> {
@@ -99,8 +99,8 @@ fn port_mapping(port: &PortMapping) -> Value {
     entry
 }
 
-/// A direction without annotation is left out. Plugins read a rate of zero as no limit, but refuse a burst
-/// without a rate.
+/// The `bandwidth` capability without the directions that have no annotation. dockbridge does not send a rate
+/// of zero for them: plugins read zero as unlimited, but then refuse a burst.
 fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Failure> {
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {
@@ -113,7 +113,7 @@ fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Fa
     Ok((!limits.is_empty()).then_some(Value::Object(limits)))
 }
 
-/// One address is assigned per inner list, so there is one inner list per family.
+/// Plugins assign one address for each inner list, so dockbridge sends one inner list for each IP family.
 fn ip_ranges(cidrs: &[String]) -> Option<Value> {
     let (v6, v4): (Vec<&String>, Vec<&String>) = cidrs.iter().partition(|cidr| cidr.contains(':'));
     let families =

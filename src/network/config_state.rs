@@ -1,4 +1,4 @@
-//! The last read of the configuration directory, and the messages about it for the operator.
+//! The result of the last read of the CNI configuration directory, and its messages for the operator.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,23 @@ use super::{
 };
 use crate::model::attachment::NetworkStatus;
 
-/// The state of the configuration directory at one time.
+/// The state of the CNI configuration directory at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigState {
-    /// The number of reads so far; 0 before the first.
+    /// How many times dockbridge has read the directory; 0 before the first read.
     pub serial: u64,
     pub directory: PathBuf,
-    /// The selected configuration, and the refused files.
     pub selection: Selection,
-    /// The error of the plugins' STATUS, if any.
     pub status_error: Option<String>,
 }
 
 impl ConfigState {
-    /// The network pods are connected to.
+    /// The network to which dockbridge connects pods.
     pub fn selected(&self) -> Option<&SelectedConfig> {
         self.selection.selected.as_ref()
     }
 
-    /// Why there is no network, in one sentence with the directory and every refused file.
+    /// Explains in one sentence why there is no usable network. Names the directory and every refused file.
     pub fn reason(&self) -> String {
         let directory = self.directory.display();
         if self.serial == 0 {
@@ -41,7 +39,7 @@ impl ConfigState {
         format!("no usable configuration in {directory}: {}", refusals(&self.selection.refused))
     }
 
-    /// Whether pods can be connected.
+    /// Whether dockbridge can connect pods to the network.
     pub fn status(&self, pod_cidrs: &[String]) -> NetworkStatus {
         let Some(selected) = self.selected() else {
             return not_ready("NetworkPluginNotReady", self.reason());

@@ -1,7 +1,6 @@
-//! Keeps the state of the network configuration up to date: reads it when a file changes, and
-//! periodically.
+//! Keeps the network configuration's state up to date: reads the files periodically and after each change.
 //!
-//! Both the configuration directory and the plugins' directories are listed, because a configuration
+//! dockbridge lists both the configuration directory and the plugins' directories, because a configuration
 //! becomes usable when its last plugin is installed.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -22,11 +21,11 @@ use super::{
 };
 use crate::{concurrency::blocking::blocking, config::live::LiveSettings, host::file};
 
-/// Paths with the versions of their files. None if a file cannot be examined.
+/// Paths with the versions of their files. A version is `None` if dockbridge cannot read the file's metadata.
 #[derive(Clone, Debug, PartialEq)]
 struct Listing(Vec<(PathBuf, Option<FileVersion>)>);
 
-/// The state of the configuration, and what is needed to refresh it.
+/// Watches the network configuration and holds its current state.
 #[derive(Debug)]
 pub(super) struct ConfigWatcher {
     live: LiveSettings,
@@ -37,7 +36,7 @@ pub(super) struct ConfigWatcher {
 }
 
 impl ConfigWatcher {
-    /// Reads nothing yet. `timeout` applies to each VERSION or STATUS call of a plugin.
+    /// Does not read the configuration yet. `timeout` applies to each VERSION or STATUS call of a plugin.
     pub(super) fn new(live: LiveSettings, plugins: Arc<Plugins>, timeout: Duration) -> Self {
         let directory = live.current().cni.conf_dir.clone();
         let state = watch::Sender::new(Arc::new(ConfigState { directory, ..Default::default() }));
@@ -48,13 +47,12 @@ impl ConfigWatcher {
         Arc::clone(&self.state.borrow())
     }
 
-    /// Reads the configuration again, and returns a state read after this call began. Concurrent
-    /// callers share one read.
+    /// Reads the configuration again. The read begins after this call, and concurrent callers share one read.
     pub(super) async fn refresh(&self) -> Arc<ConfigState> {
         let before = self.state().serial;
         let _refreshing = self.refreshing.lock().await;
         let last = self.state();
-        // The first read after `before` may have begun before this call. The second one did not.
+        // The first read after `before` may have begun before this call, the second began after the call.
         if last.serial > before.saturating_add(1) {
             return last;
         }
@@ -69,11 +67,11 @@ impl ConfigWatcher {
         next
     }
 
-    /// Refreshes when a file or the directories change, and periodically; never returns.
+    /// Reads the configuration when a file or a directory setting changes, and periodically. Never returns.
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
-            // The files are listed before they are read, so that no later change is missed.
+            // The watcher lists the files before it reads them, so that it notices every later change.
             let listed = self.list().await;
             let state = self.refresh().await;
             let pause = if state.selected().is_none() || state.status_error.is_some() {
@@ -91,8 +89,7 @@ impl ConfigWatcher {
         }
     }
 
-    /// Returns when files differ from `listed` and have not changed for one more interval. Installers write
-    /// several files, and not all of them at once.
+    /// Returns once the files differ from `listed`, and no installer has changed a file for one interval.
     async fn changed(&self, listed: Listing) {
         let mut last = listed.clone();
         loop {
@@ -105,13 +102,12 @@ impl ConfigWatcher {
         }
     }
 
-    /// Lists the files of the configuration and the plugins. Reads none of them.
     async fn list(&self) -> Listing {
         let cni = self.live.current().cni.clone();
         let list = move || {
             let entries = |directory: &PathBuf| file::entries(directory).unwrap_or_default();
             let files = entries(&cni.conf_dir);
-            // A network may have plugins in a folder with its name.
+            // A folder with the network's name may contain more plugins.
             let folders = files.iter().filter(|path| path.is_dir());
             let others: Vec<PathBuf> = folders.chain(&cni.bin_dirs).flat_map(entries).collect();
             let paths = std::iter::once(cni.conf_dir.clone()).chain(files).chain(others);
@@ -154,7 +150,7 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
     }
 }
 
-/// A new file is used after at most two intervals.
+/// Pause between two listings of the files. dockbridge uses a new file after at most two pauses.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);

@@ -1,4 +1,5 @@
-//! A node for tests: directories, plugins as shell scripts, and a network namespace if permitted.
+//! A node for tests: directories, CNI plugins that are shell scripts, and a network namespace if the test may
+//! create one.
 
 use std::{
     fs,
@@ -21,7 +22,7 @@ use crate::{
     model::{attachment::PodNetwork, sandbox::PodMetadata},
 };
 
-/// A node that lives in a temporary directory.
+/// A node whose files are in a temporary directory.
 pub(super) struct TestNode {
     dir: tempfile::TempDir,
 }
@@ -57,7 +58,8 @@ impl TestNode {
         );
     }
 
-    /// Installs any script as a plugin, by a rename, so that no reader sees half of it.
+    /// Installs any script as a plugin. Renames the finished file, so that no reader sees an incomplete
+    /// script.
     pub(super) fn script(&self, name: &str, body: &str) {
         let (draft, path) =
             (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
@@ -66,7 +68,7 @@ impl TestNode {
         fs::rename(draft, path).unwrap();
     }
 
-    /// Writes a configuration list of plugins by name.
+    /// Writes a network configuration with the named plugins.
     pub(super) fn list(&self, file: &str, version: &str, plugins: &[&str]) {
         let plugins: Vec<Value> = plugins.iter().map(|kind| json!({"type": kind})).collect();
         self.conf(file, &json!({"name": "pods", "cniVersion": version, "plugins": plugins}));
@@ -78,13 +80,13 @@ impl TestNode {
         fs::rename(draft, self.path("conf").join(file)).unwrap();
     }
 
-    /// The calls in order, without VERSION.
+    /// The calls of plugins in order, without calls of VERSION.
     pub(super) fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
         text.lines().filter(|line| !line.ends_with("VERSION")).map(str::to_owned).collect()
     }
 
-    /// The number of VERSION calls.
+    /// How often plugins were called with VERSION.
     pub(super) fn version_calls(&self) -> usize {
         let text = fs::read_to_string(self.path("log/calls")).unwrap_or_default();
         text.lines().filter(|line| line.ends_with("VERSION")).count()
@@ -94,13 +96,13 @@ impl TestNode {
         let _ = fs::remove_file(self.path("log/calls"));
     }
 
-    /// The input that a plugin read at its last call of a command.
+    /// The standard input of a plugin in its last call with `command`.
     pub(super) fn input(&self, plugin: &str, command: &str) -> Value {
         let text = fs::read(self.path("log").join(format!("{plugin}.{command}"))).unwrap();
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// The variables of a plugin at its last call of a command.
+    /// The environment variables of a plugin in its last call with `command`.
     pub(super) fn environment(&self, plugin: &str, command: &str) -> String {
         fs::read_to_string(self.path("log").join(format!("{plugin}.{command}.env"))).unwrap()
     }
@@ -123,7 +125,7 @@ impl TestNode {
         Network::start(self.live(), Duration::from_secs(300))
     }
 
-    /// A pod whose namespace would be pinned at `netns`.
+    /// A pod whose `netns` is the path at which its namespace would be pinned.
     pub(super) fn pod(&self, digit: char) -> PodNetwork {
         let id = digit.to_string().repeat(64);
         PodNetwork {
@@ -143,11 +145,11 @@ impl TestNode {
     }
 }
 
-/// A new network namespace, pinned at a path until this is dropped.
+/// A new network namespace, pinned at a path until the value is dropped.
 pub(super) struct PinnedNamespace(PathBuf);
 
 impl PinnedNamespace {
-    /// None without the privilege to create one. The test is then skipped.
+    /// Returns `None` and marks the test as skipped if the test must not create a network namespace.
     #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
         let resident = Resident::new()?;
@@ -165,6 +167,6 @@ impl Drop for PinnedNamespace {
     }
 }
 
-/// Prints a result with one address, as the last plugin of a chain may do.
+/// A shell command that prints a result with one address, like the last plugin of a chain.
 pub(super) const ANSWER: &str =
     r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;

@@ -1,5 +1,4 @@
-//! Releases the attachments of lost pods: of all pods whose namespace is gone, and of a pod that neither
-//! Docker nor a checkpoint has.
+//! Releases attachments of lost pods: the namespace is gone, or neither Docker nor a checkpoint has the pod.
 
 use std::path::Path;
 
@@ -23,11 +22,10 @@ use crate::{
 };
 
 impl Network {
-    /// Releases the attachments of lost pods: DEL for cached ones whose namespace is gone. Attachments of
-    /// other runtimes are not changed.
+    /// Runs DEL for every cached attachment whose namespace is gone, except attachments of other runtimes.
     ///
     /// # Errors
-    /// The plugins that failed, or a cached result that cannot be read. All other plugins were called.
+    /// The errors of plugins or of reading the cache, after all other plugins were called.
     pub async fn release_stale(&self, live: &[AttachmentIntent]) -> Result<(), Failure> {
         let cache = self.cache.clone();
         let read = move || {
@@ -46,7 +44,7 @@ impl Network {
         all_succeeded(&failures).and(broken)
     }
 
-    /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd made.
+    /// Whether the cache has an attachment of this pod that dockbridge or cri-dockerd created.
     pub async fn has_attachment(&self, sandbox: &SandboxId) -> Result<bool, Failure> {
         let (found, whole) = self.cached_of(sandbox).await;
         if found.is_empty() {
@@ -55,8 +53,7 @@ impl Network {
         Ok(!found.is_empty())
     }
 
-    /// Disconnects a pod that neither Docker nor a checkpoint has, with the entries of the cache. DEL uses
-    /// the namespace at `namespace`, if it exists.
+    /// Disconnects an unknown pod with the data of its cache entries. DEL uses `namespace`, if it exists.
     pub async fn detach_unknown(
         &self,
         sandbox: &SandboxId,
@@ -78,7 +75,7 @@ impl Network {
         (found, whole)
     }
 
-    /// Runs DEL with the values of the cached ADD, and removes the result if all plugins succeed.
+    /// Runs DEL with the values of the cached ADD. Removes the cache entry if all plugins succeed.
     async fn del_cached(
         &self,
         entry: CachedResult,

@@ -1,12 +1,12 @@
-//! Connects pods to the network with CNI plugins, and disconnects them.
+//! Connects pods to the network with CNI plugins, and disconnects pods.
 //!
-//! The module does not know Docker. Of a pod it knows only the name, namespace path and ports. Start with
-//! [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the plugins.
-//! `config_watcher` updates [`config_state::ConfigState`] from the configuration directory. [`arguments`]
-//! makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `lost_pods` releases
-//! attachments of pods that are gone, which `stale` finds.
+//! This module does not know Docker. Of a pod, this module knows only the name, the namespace path and the
+//! ports. Start with [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the
+//! plugins. `config_watcher` updates [`config_state::ConfigState`] from the configuration directory.
+//! [`arguments`] makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `stale`
+//! finds the attachments of pods that are gone, and `lost_pods` releases them.
 //!
-//! There is no fallback. A node without a usable configuration connects no pod and reports why.
+//! Without a usable CNI configuration, dockbridge connects no pod, and reports why.
 
 pub mod arguments;
 pub mod cni;

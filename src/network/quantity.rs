@@ -1,6 +1,6 @@
-//! Parses Kubernetes quantities, as far as bandwidth annotations need them.
+//! Parses the Kubernetes quantities in bandwidth annotations.
 
-/// Reads a rate in bits per second, rounded up, between 1k and 1P.
+/// Parses a rate in bits per second. Rounds up, and refuses rates below 1k and above 1P.
 pub fn rate(text: &str) -> Result<u64, &'static str> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -19,7 +19,7 @@ pub fn rate(text: &str) -> Result<u64, &'static str> {
     value().ok_or(RANGE)
 }
 
-/// The multiplier and the power of ten of a suffix.
+/// What a suffix multiplies by: an integer, and a power of ten.
 fn scale(suffix: &str) -> Option<(u128, i32)> {
     Some(match suffix {
         "n" => (1, -9),

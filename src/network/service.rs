@@ -4,8 +4,8 @@
 //! prepare ──▶ intent, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
 //! ```
 //!
-//! The intent has everything that DEL needs, so DEL works after the configuration, the sandbox or this
-//! process has changed. Calls for one pod must not overlap.
+//! The intent has everything that DEL needs. So DEL also works if the configuration has changed, the sandbox
+//! is gone, or dockbridge was restarted. Calls for the same pod must not overlap.
 
 use std::{
     net::IpAddr,
@@ -49,12 +49,12 @@ use crate::{
 /// A connected pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attached {
-    /// Addresses of the pod, primary first; never empty.
+    /// Addresses of the pod, the primary address first; never empty.
     pub addresses: Vec<IpAddr>,
     pub result: Value,
 }
 
-/// The network of this node. Clones share everything.
+/// The network of this node. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Network {
     watcher: Arc<ConfigWatcher>,
@@ -62,17 +62,16 @@ pub struct Network {
     pub(super) cache: ResultCache,
     deadline: Duration,
     live: LiveSettings,
-    /// As kubelet sent them.
+    /// Pod CIDRs of this node, as kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
-    /// Notified when [`Network::release_stale`] has a failed DEL to repeat.
+    /// dockbridge sends this notification after a failed DEL that [`Network::release_stale`] must repeat.
     pub forgiven: Arc<Notify>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
 impl Network {
-    /// Starts watching the configuration in the background, until the last clone is dropped. Does nothing
-    /// if no pod needs the configuration. All plugins of one ADD or DEL together may take `plugin_timeout`.
-    /// Must be called inside a runtime.
+    /// Watches the CNI configuration until the last clone is dropped, if pods use CNI. `plugin_timeout` is
+    /// the limit for all plugins of one ADD or DEL together. Must be called inside a Tokio runtime.
     pub fn start(live: LiveSettings, plugin_timeout: Duration) -> Self {
         let settings = live.current();
         let plugins = Arc::new(Plugins::new(live.clone()));
@@ -99,7 +98,7 @@ impl Network {
         &self.plugins.metrics
     }
 
-    /// Whether pods can be connected. With the engine's network, pods always can. Never blocks.
+    /// Whether dockbridge can connect pods. The engine's network is always ready. Never blocks.
     pub fn status(&self) -> NetworkStatus {
         match self.live.current().network {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
@@ -109,14 +108,12 @@ impl Network {
         }
     }
 
-    /// Whether there is a network. If there was none, reads the configuration again. Fails with the reasons
-    /// if there is still none.
+    /// Fails with the reasons if there is no usable network, even after reading the configuration again.
     pub async fn ensure_configured(&self) -> Result<(), Failure> {
         self.selected().await.map(|_| ())
     }
 
-    /// Sets the node's pod CIDRs, primary family first, for pods that are prepared from now on. They
-    /// replace the setting.
+    /// Sets the pod CIDRs of later pods, the primary IP family first, in place of those of the settings.
     pub fn set_pod_cidrs(&self, cidrs: Vec<String>) {
         self.pod_cidrs.store(Some(Arc::new(cidrs)));
     }
@@ -126,8 +123,7 @@ impl Network {
         sent.as_deref().map_or_else(|| self.live.current().pod_cidrs.clone(), Vec::clone)
     }
 
-    /// Decides how a pod will be connected. Changes nothing. Fails if there is no network, or the pod
-    /// cannot be described to plugins.
+    /// Returns the intent for [`Self::attach`]. Fails if there is no network, or a pod's value is invalid.
     pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, Failure> {
         let list = self.selected().await?.list;
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
@@ -151,7 +147,7 @@ impl Network {
     /// Connects a pod: brings up `lo`, runs ADD, caches the result.
     ///
     /// # Errors
-    /// The first failure. [`Network::detach`] undoes what plugins did before it.
+    /// The first failure. The caller undoes the calls of earlier plugins with [`Network::detach`].
     pub async fn attach(&self, intent: &AttachmentIntent) -> Result<Attached, Failure> {
         let begun = Instant::now();
         let list = recorded(intent)?;
@@ -161,7 +157,7 @@ impl Network {
         let added = self.chain(&list).add(&conf).await;
         let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
         let addresses = addresses(intent, &result);
-        // DEL needs the result even without an address. A malformed one would make DEL fail.
+        // DEL needs the cached result even without an address. Every DEL with a malformed result would fail.
         if !addresses.as_ref().is_err_and(|error| error.is_malformed) {
             self.cache_result(intent, conf, result.clone()).await?;
         }
@@ -175,14 +171,14 @@ impl Network {
         Ok(Attached { addresses, result })
     }
 
-    /// Disconnects a pod: runs DEL and removes the cached result. It can be repeated, and works without the
-    /// namespace, the configuration file or the result.
+    /// Disconnects a pod: runs DEL and removes the cached result. A caller can repeat this call. The call
+    /// also works if the namespace, the configuration file or the cached result is gone.
     ///
     /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
     /// may be useless. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
-    /// The plugins that failed. All were called. The caller must repeat this until it succeeds.
+    /// The errors of failed plugins, after calls of all plugins. The caller must repeat until success.
     pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), Failure> {
         let list = recorded(intent)?;
         let mut conf = runtime_conf(intent)?;
@@ -203,7 +199,7 @@ impl Network {
         let (cache, cached) = (self.cache.clone(), key.clone());
         blocking(move || {
             cache.remove(&cached)?;
-            // cri-dockerd connects `lo` through a separate network, and also caches that result.
+            // cri-dockerd brings up `lo` with a separate CNI network, and also caches that network's result.
             cache.remove(&AttachmentKey { network: LOOPBACK.to_owned(), ..cached })
         })
         .await?;
@@ -211,9 +207,9 @@ impl Network {
         Ok(())
     }
 
-    /// Whether DEL failed, all failures are final, and the namespace is gone. The text of an error proves
-    /// nothing: the message for an agent's missing socket is like that for a missing namespace. Fails with
-    /// the failures that must be reported.
+    /// Whether DEL failed, all failures are final, and the namespace is gone. The text of an error does not
+    /// show whether the namespace is missing: a plugin's message is the same if the socket of its agent is
+    /// missing. Fails if the failures must be reported.
     pub(super) async fn forgive(
         &self,
         (sandbox, network): (&SandboxId, &str),
@@ -239,8 +235,8 @@ impl Network {
         Ok(true)
     }
 
-    /// The attachment of a pod without a checkpoint, from libcni's cache. dockbridge or the runtime before
-    /// it wrote the entry. None if the entry is damaged. Fails if the cache cannot be read.
+    /// Reads the attachment of a pod without a checkpoint from libcni's cache, also that of an earlier
+    /// runtime. `None` if the entry is missing or damaged. Fails if the cache is unreadable.
     pub async fn attachment_from_cache(
         &self,
         pod: PodNetwork,
@@ -272,8 +268,8 @@ impl Network {
         }))
     }
 
-    /// The attachment of a pod without a cache entry, from its namespace: the addresses of its interface,
-    /// which will be released with the current configuration. None without an address.
+    /// Reads the attachment of a pod without a cache entry: the addresses of the interface in its namespace,
+    /// to be released with the current configuration. `None` if there is no address.
     pub async fn attachment_from_namespace(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
         let intent = self.prepare(pod).await.ok()?;
         let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
@@ -298,7 +294,7 @@ impl Network {
 
     async fn selected(&self) -> Result<SelectedConfig, Failure> {
         let state = self.watcher.state();
-        // After a reload, the state may be that of the old directory.
+        // After a reload of the settings, the watcher's state may still be that of the old directory.
         if let Some(selected) = state.selected()
             && state.directory == self.live.current().cni.conf_dir
         {
@@ -359,7 +355,7 @@ fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, Failure> {
     })
 }
 
-/// The configuration of a cached entry, in either format.
+/// The network configuration in a cache entry: a list of plugins or a single plugin.
 pub(super) fn list_of(entry: &CachedResult) -> Result<NetworkConfigList, Failure> {
     let text = entry.config.as_deref().unwrap_or_default();
     let parsed = NetworkConfigList::from_list(text)
@@ -372,7 +368,7 @@ fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, R
     Ok(result::primary_first(found, &intent.pod_cidrs))
 }
 
-/// Checks that the namespace is the pod's own, and brings up its `lo`.
+/// Checks that the network namespace is not the host's, and brings up the interface `lo` in it.
 fn prepare_namespace(path: &Path) -> Result<(), Failure> {
     let path_text = path.display();
     let refuse = |reason| {
@@ -388,15 +384,16 @@ fn prepare_namespace(path: &Path) -> Result<(), Failure> {
     Ok(netns::raise_loopback(path)?)
 }
 
-/// Whether plugins can still use the namespace. If a reused pid leads to the host's namespace, it counts as
-/// missing, because DEL would remove the host's interfaces.
+/// Whether plugins can still use the pod's namespace. If the kernel reused the pid in the path and the path
+/// leads to the host's namespace, the pod's namespace counts as missing. Otherwise DEL would remove
+/// interfaces of the host.
 pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
 }
 
-/// The interface that every Kubernetes runtime creates in a pod.
+/// Name of the interface that every Kubernetes runtime creates in a pod.
 pub(super) const INTERFACE: &str = "eth0";
-/// The network with which cri-dockerd and dockershim connect `lo`.
+/// Name of the CNI network with which cri-dockerd and dockershim bring up `lo`.
 const LOOPBACK: &str = "cni-loopback";
 /// How long one VERSION or STATUS call may take.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Finds the stale attachments of lost pods.
+//! Finds the stale network attachments of lost pods.
 
 use std::{collections::HashSet, path::Path};
 
@@ -15,15 +15,15 @@ impl From<&AttachmentIntent> for AttachmentKey {
     }
 }
 
-/// Those of the cached results that must be released: not those of `live` pods.
+/// The cached results that dockbridge must release. Results of `live` pods are not among them.
 ///
-/// The cache may be shared with another runtime whose namespaces are not visible here. So an attachment is
-/// stale only if dockbridge or cri-dockerd made it and its namespace is gone.
+/// Another runtime may use the same cache, and dockbridge does not see the namespaces of this runtime. So an
+/// attachment is stale only if dockbridge or cri-dockerd created it and its namespace is gone.
 pub(super) fn stale(entries: Vec<CachedResult>, live: HashSet<AttachmentKey>) -> Vec<CachedResult> {
     let mut active = live;
     let mut stale = Vec::new();
     for entry in entries {
-        // Also if an earlier entry with the same key is in use.
+        // An entry is also in use if an earlier entry has the same key and is in use.
         if active.contains(&entry.key) {
             continue;
         }
@@ -40,12 +40,12 @@ fn is_abandoned(entry: &CachedResult) -> bool {
     is_ours(entry) && entry.netns.as_deref().is_some_and(|netns| netns::is_gone(Path::new(netns)))
 }
 
-/// Whether dockbridge or cri-dockerd made it.
+/// Whether dockbridge or cri-dockerd wrote the cache entry.
 pub(super) fn is_ours(entry: &CachedResult) -> bool {
     entry.ours || entry.netns.as_deref().is_some_and(is_of_process)
 }
 
-/// Only cri-dockerd and dockershim identify a namespace by a pid.
+/// Whether the path names a namespace by a pid. Only cri-dockerd and dockershim write such paths.
 fn is_of_process(netns: &str) -> bool {
     let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
     pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))

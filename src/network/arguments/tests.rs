@@ -1,4 +1,4 @@
-//! The arguments that plugins get for a pod, and the pods that are refused.
+//! Tests of the arguments that CNI plugins get for a pod, and of pods whose arguments dockbridge refuses.
 
 use super::*;
 use crate::{

@@ -1,6 +1,6 @@
 //! Results of ADD in libcni's cache: `<directory>/results/<network>-<container>-<interface>`.
 //!
-//! cri-dockerd uses the same cache, so each can release the pods of the other.
+//! cri-dockerd uses the same cache, so each of the two can release the network of the other's pods.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use crate::host::{
     file::{self, Durability},
 };
 
-/// The cache of one node.
+/// The cache of CNI results on this node.
 #[derive(Clone, Debug)]
 pub struct ResultCache {
     results: PathBuf,
@@ -32,28 +32,26 @@ pub struct AttachmentKey {
     pub interface: String,
 }
 
-/// A cached ADD.
+/// The cached result of one ADD.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CachedResult {
     pub key: AttachmentKey,
-    /// Path of its namespace, if it was recorded.
     pub netns: Option<String>,
-    /// The configuration that was used, if it was recorded.
     pub config: Option<String>,
     pub arguments: Vec<(String, String)>,
     pub capabilities: Map<String, Value>,
     pub result: Value,
-    /// Written by dockbridge, not by another runtime that uses the same directory.
+    /// Whether dockbridge wrote the entry, not another runtime that uses the same directory.
     pub ours: bool,
 }
 
 impl ResultCache {
-    /// The cache below `directory`, which might not exist yet.
+    /// Uses the cache below `directory`. The directory might not exist yet.
     pub fn new(directory: &Path) -> Self {
         Self { results: directory.join("results") }
     }
 
-    /// Stores an ADD. Blocks on the disk.
+    /// Stores the result of an ADD. Blocks the thread while the disk is busy, as all methods of the cache do.
     pub fn write(&self, entry: &CachedResult) -> Result<(), HostError> {
         let path = self.path(&entry.key);
         let text =
@@ -62,8 +60,7 @@ impl ResultCache {
         file::replace(&path, &text, Durability::Written)
     }
 
-    /// The cached ADD of an interface. None if the file is damaged, because DEL can also run without it.
-    /// Blocks on the disk.
+    /// Reads a cached ADD. `None` if the file is missing or damaged: DEL can run without the result.
     pub fn read(&self, key: &AttachmentKey) -> Result<Option<CachedResult>, HostError> {
         let path = self.path(key);
         let Some(value) = undamaged(load(&path))?.flatten() else { return Ok(None) };
@@ -79,12 +76,12 @@ impl ResultCache {
         }))
     }
 
-    /// Removes a cached ADD. Blocks on the disk. Also succeeds if there is none.
+    /// Removes a cached ADD. Also succeeds if the cache has no such entry.
     pub fn remove(&self, key: &AttachmentKey) -> Result<(), HostError> {
         file::remove_if_present(&self.path(key), Durability::Written).map(|_| ())
     }
 
-    /// Removes drafts that earlier processes of dockbridge did not finish. Blocks on the disk.
+    /// Removes the unfinished files of earlier dockbridge processes that ended during a write.
     pub fn remove_drafts(&self) {
         let mut paths = file::entries(&self.results).unwrap_or_default();
         let name =
@@ -93,13 +90,12 @@ impl ResultCache {
         paths.iter().for_each(|draft| file::remove_draft(draft));
     }
 
-    /// All readable entries, in no order, and why others cannot be read. Blocks on the disk.
+    /// All readable entries, in any order, and the error if dockbridge cannot read some of the entries.
     pub fn all(&self) -> (Vec<CachedResult>, Result<(), HostError>) {
         self.load_all(|_| true)
     }
 
-    /// All readable cached ADDs of a container's interface, ordered by network, and why others cannot be
-    /// read. Blocks on the disk.
+    /// All readable entries of an interface by network name, and the error if some are unreadable.
     pub fn find(
         &self,
         container: &str,
@@ -114,8 +110,7 @@ impl ResultCache {
         (found, whole)
     }
 
-    /// The readable ones of the wanted files. The error is that of a damaged file only if all others can be
-    /// read: see [`undamaged`].
+    /// Reads the wanted files. A read error precedes the error of a damaged file: see [`undamaged`].
     fn load_all(
         &self,
         is_wanted: impl Fn(&Path) -> bool,
@@ -135,7 +130,7 @@ impl ResultCache {
         (found, whole)
     }
 
-    /// All parts were checked before: the network's name, the engine's id, the interface.
+    /// Path of the cache file. All parts of the path are safe: dockbridge checked the names earlier.
     fn path(&self, key: &AttachmentKey) -> PathBuf {
         let AttachmentKey { network, container, interface } = key;
         self.results.join(format!("{network}-{container}-{interface}").replace('/', "_"))
@@ -163,7 +158,7 @@ struct Stored {
     capabilities: Option<Map<String, Value>>,
     #[serde(default)]
     result: Value,
-    /// Not part of the format; other programs ignore it.
+    /// Name of the runtime that wrote the entry. libcni does not have this field, and ignores the name.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usable")]
     owner: Option<String>,
 }
@@ -185,7 +180,7 @@ impl From<&CachedResult> for Stored {
     }
 }
 
-/// None for a field of another type: DEL runs with the fields that can be parsed.
+/// Reads a field as `None` if it has an unexpected type, because DEL runs with the fields that can be parsed.
 fn usable<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -201,7 +196,7 @@ fn load(path: &Path) -> Result<Option<Value>, HostError> {
     value.map(Some).map_err(|error| HostError::new("read", path, error))
 }
 
-/// None for a damaged file, for example after a power loss. A retry would not help, so this is only logged.
+/// Turns the error of a damaged file (power loss) into `None` and a warning, because a retry would not help.
 pub(in crate::network) fn undamaged<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     match read {
         Err(error) if is_damage(&error) => {
@@ -243,7 +238,7 @@ pub(super) fn decode(value: &Value) -> Option<CachedResult> {
     })
 }
 
-/// A draft of a file that is being replaced.
+/// Whether the file is hidden: a process writes an entry into a hidden file first, and then renames the file.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }

@@ -1,5 +1,5 @@
-//! Runs the plugins of a configuration: ADD in order, each with the result of the previous one, and DEL in
-//! reverse order.
+//! Runs the plugins of a network configuration. For ADD the plugins run in order, and each gets the result of
+//! the previous plugin. For DEL the plugins run in reverse order.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::{
     version::Version,
 };
 
-/// A network and its plugins. `timeout` applies to all calls of one command together.
+/// The plugins of a network configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a> {
     pub plugins: &'a Plugins,
     pub list: &'a NetworkConfigList,
-    /// How long the whole chain may take.
+    /// Limit for the calls of all plugins together, for one command.
     pub timeout: Duration,
 }
 
@@ -26,7 +26,8 @@ impl Chain<'_> {
     /// Runs ADD and returns the last plugin's result.
     ///
     /// # Errors
-    /// The first plugin that fails. [`Chain::del`] undoes what the plugins before it did.
+    /// The error of the first plugin that fails. The caller undoes the calls of earlier plugins with
+    /// [`Chain::del`].
     pub async fn add(&self, conf: &RuntimeConf) -> Result<Value, PluginError> {
         let end = Instant::now() + self.timeout;
         let mut result = None;
@@ -38,8 +39,8 @@ impl Chain<'_> {
         Ok(result.unwrap_or_default())
     }
 
-    /// Runs DEL. Every plugin is called, even if others failed. The remaining time is divided among
-    /// the remaining plugins, so that one that hangs cannot use all of it. Returns the failures.
+    /// Runs DEL. Calls every plugin, even if others failed, and returns the failures. Divides the remaining
+    /// time among the remaining plugins, so that a plugin that hangs cannot use all of the time.
     pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
         let end = Instant::now() + self.timeout;
         let previous = previous.filter(|result| {
@@ -55,8 +56,7 @@ impl Chain<'_> {
         failures
     }
 
-    /// Runs STATUS. Does nothing if the configuration is too old for it. Fails with the error of the first
-    /// plugin that is not ready.
+    /// Runs STATUS, unless the version lacks STATUS. Fails with the error of the first unready plugin.
     pub async fn status(&self) -> Result<(), PluginError> {
         if self.list.version < Version::HAS_STATUS {
             return Ok(());
@@ -80,7 +80,7 @@ impl Chain<'_> {
         self.plugins.call(&plugin.kind, call, input, timeout).await
     }
 
-    /// A result without a version has the requested one. An empty result counts as none, as in libcni.
+    /// Parses a plugin's output. As in libcni, the configuration's version replaces a missing version.
     fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
         let result = serde_json::from_slice(printed);
         let mut result: Map<String, Value> =

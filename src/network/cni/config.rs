@@ -1,6 +1,6 @@
-//! One network configuration: a list of plugins, or a single plugin that becomes a list of one.
+//! One network configuration: a list of plugins, or a single plugin that becomes a list.
 //!
-//! A plugin's own fields are passed on unchanged.
+//! dockbridge passes the fields of each plugin to the plugin unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,26 +10,24 @@ use serde_json::{Map, Value};
 use super::version::{Version, listed};
 use crate::wire::nullable::nullable;
 
-/// A readable configuration.
+/// A network configuration that dockbridge can parse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfigList {
-    /// Name of the network, which is safe in a file name.
+    /// Only characters that are allowed in a file name.
     pub name: String,
-    /// The version used with its plugins.
+    /// The version of the CNI specification that dockbridge uses in calls of the plugins.
     pub version: Version,
-    /// All versions that the configuration allows, including `version`.
     pub versions: Vec<Version>,
     /// Plugins in the order of ADD; never empty.
     pub plugins: Vec<PluginConfig>,
     raw: Map<String, Value>,
 }
 
-/// One plugin of a list.
+/// One plugin of a network configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginConfig {
-    /// Name of its executable, without any path.
     pub kind: String,
-    /// Capabilities: the values that it accepts in `runtimeConfig`.
+    /// Capabilities: names of the values that the plugin accepts in `runtimeConfig`.
     pub capabilities: BTreeSet<String>,
     body: Map<String, Value>,
 }
@@ -40,11 +38,11 @@ impl NetworkConfigList {
         Self::from_object(object(text)?)
     }
 
-    /// Reads the content of a `.conflist` file, and appends the plugins that `in_folder` reads from the
-    /// folder next to it that has the network's name (CNI 1.1). [`Self::text`] contains them all.
+    /// Reads a `.conflist` file, and appends the plugins of the folder that has the network's name and is
+    /// next to this file (CNI 1.1). `in_folder` reads this folder.
     ///
     /// # Errors
-    /// The reason why it cannot be used. A plugin's file may also be unreadable.
+    /// The reason why dockbridge cannot use the configuration, or cannot read a plugin's file in the folder.
     pub fn from_file(
         text: &str,
         in_folder: impl FnOnce(&str) -> Result<Vec<String>, String>,
@@ -62,7 +60,7 @@ impl NetworkConfigList {
         Self::from_object(raw)
     }
 
-    /// Reads the content of a `.conf` or `.json` file: one plugin.
+    /// Reads the content of a `.conf` or `.json` file, which has a single plugin.
     pub fn from_single(text: &str) -> Result<Self, String> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {
@@ -78,7 +76,7 @@ impl NetworkConfigList {
         Self::from_object(raw)
     }
 
-    /// The same configuration with only one of its versions.
+    /// The same configuration, which now allows only `version`.
     pub fn with_version(mut self, version: Version) -> Self {
         self.raw.insert("cniVersion".to_owned(), version.to_string().into());
         self.raw.remove("cniVersions");
@@ -92,12 +90,12 @@ impl NetworkConfigList {
         Value::Object(self.raw.clone()).to_string()
     }
 
-    /// Whether it only brings up `lo`. It is then not a pod network.
+    /// Whether the configuration only brings up `lo`, so that it is not a pod network.
     pub fn is_loopback(&self) -> bool {
         self.plugins.iter().all(|plugin| plugin.kind == "loopback")
     }
 
-    /// Whether one of its plugins has this capability.
+    /// Whether a plugin of the configuration has this capability.
     pub fn has_capability(&self, capability: &str) -> bool {
         self.plugins.iter().any(|plugin| plugin.capabilities.contains(capability))
     }
@@ -140,8 +138,8 @@ impl PluginConfig {
         Ok(Self { kind, capabilities, body })
     }
 
-    /// The plugin's standard input: its own part with the list's name and version, `runtimeConfig` and
-    /// `prevResult`.
+    /// The JSON that the plugin reads from standard input: its part of the configuration, the name and
+    /// version of the list, `runtimeConfig` and `prevResult`.
     pub fn input(
         &self,
         list: &NetworkConfigList,
@@ -187,7 +185,7 @@ struct PluginFields {
     capabilities: BTreeMap<String, Option<bool>>,
 }
 
-/// A string or a boolean, depending on the version of the specification.
+/// A field that is a string or a boolean, depending on the version of the CNI specification.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Flag {
@@ -222,7 +220,6 @@ fn malformed(error: &serde_json::Error) -> String {
     format!("not a network configuration: {error}")
 }
 
-/// The known ones among the requested versions, in rising order.
 fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, String> {
     let one = one.filter(|text| !text.is_empty());
     if one.is_none() && more.is_empty() {
@@ -249,7 +246,7 @@ fn is_network_name(name: &str) -> bool {
 /// The highest version that a list and all its plugins support.
 ///
 /// # Errors
-/// A sentence naming the plugin that does not support it.
+/// A sentence that names a version of the list, and a plugin that does not support this version.
 pub(super) fn negotiate_version(
     list: &NetworkConfigList,
     plugins: &[(String, Vec<Version>)],
@@ -266,9 +263,9 @@ pub(super) fn negotiate_version(
     Err(list.versions.iter().rev().find_map(refused_by).unwrap_or_default())
 }
 
-/// Keys of a single configuration that move to the list made from it.
+/// Keys that move from a single plugin's configuration to the list that dockbridge makes from it.
 const SHARED: [&str; 5] = ["name", "cniVersion", "cniVersions", "disableCheck", "disableGC"];
-/// The name of a cache file contains it, a 64-digit id and an interface name.
+/// In bytes. A cache file's name (at most 255 bytes) has the network, a 64-digit id and an interface.
 const NAME_LIMIT: usize = 160;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Selects the network configuration of a directory, which is the first usable one by file name. The reason
-//! why each earlier file was refused is kept for the operator.
+//! Selects the network configuration of a directory: the first usable file in the order of file names. For
+//! each refused file before it, the selection has a reason that the operator sees.
 
 use std::{fmt, fs, io, path::Path, time::Duration};
 
@@ -9,25 +9,24 @@ use super::{
 };
 use crate::{concurrency::blocking::blocking, host::file};
 
-/// The selected configuration of a directory, and the refused files.
+/// The configuration that dockbridge selected in a directory, and the files that it refused.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// The one to use, with the version negotiated with its plugins.
     pub selected: Option<SelectedConfig>,
-    /// The files before it, which were refused.
+    /// The refused files: those with a name before the selected file.
     pub refused: Vec<Refused>,
     /// Why the directory could not be read.
     pub problem: Option<String>,
 }
 
-/// A usable configuration.
+/// A network configuration that dockbridge can use, and the name of its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectedConfig {
     pub file: String,
     pub list: NetworkConfigList,
 }
 
-/// A file that cannot be used.
+/// A file that dockbridge cannot use as network configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub file: String,
@@ -40,7 +39,8 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Reads a directory. Runs VERSION of every plugin, each call within `timeout`.
+/// Reads a directory and selects a configuration. Calls VERSION of the configuration's plugins; each call
+/// must end within `timeout`.
 pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> Selection {
     let path = directory.to_owned();
     let candidates = match blocking(move || candidates(&path)).await {
@@ -64,7 +64,7 @@ pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> S
     selection
 }
 
-/// The possible files, with their configurations or the reasons why they cannot be used.
+/// All configuration files in order of their names, each parsed or with the reason why it is unusable.
 fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigList, String>)>> {
     let listed = fs::read_dir(directory)?;
     let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<NetworkConfigList, String> {
     }
 }
 
-/// The texts of the plugins in a network's folder, by file name; libcni reads `*.conf` only.
+/// Contents of the plugin files in a network's folder, ordered by name. As in libcni, only `*.conf` counts.
 fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
     let name = folder.file_name().unwrap_or_default();
     let refused = |file: &Path, reason: String| {
@@ -102,7 +102,7 @@ fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    // Reading another kind of file could block forever.
+    // A read of a pipe or device could block forever.
     if !path.metadata().map_err(|e| explain(&e))?.is_file() {
         return Err("not a regular file".to_owned());
     }
@@ -110,7 +110,7 @@ fn text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes.unwrap_or_default()).map_err(|e| e.to_string())
 }
 
-/// All plugins must be installed and have a version in common with the configuration.
+/// Selects the version. Fails if a plugin is missing, or if plugins and configuration share no version.
 async fn negotiate(
     list: NetworkConfigList,
     plugins: &Plugins,
@@ -125,7 +125,6 @@ async fn negotiate(
     Ok(list.with_version(version))
 }
 
-/// Whether a file has a single plugin or a list of plugins.
 enum Form {
     Single,
     List,

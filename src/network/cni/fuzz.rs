@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: the output of network plugins, and the files of other runtimes.
+//! Targets of `make fuzz` that parse the output of CNI plugins and the files of other runtimes.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{fuzz_input::texts, network::quantity};
 
-/// The output of a plugin: the result of ADD, the reply to VERSION, or an error.
+/// Parses the output of a plugin: the result of ADD, the reply to VERSION, or an error.
 pub(crate) fn result(bytes: &[u8]) {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         let found = result::addresses(&value, "eth0");
@@ -41,7 +41,8 @@ pub(crate) fn result(bytes: &[u8]) {
     }
 }
 
-/// An entry of the reference library's cache. Reading and writing it gives the same entry.
+/// Parses a cache entry of the reference library. An entry that dockbridge writes and reads again is still
+/// the same entry.
 pub(crate) fn cache(bytes: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
     let Some(entry) = cache::decode(&value) else { return };
@@ -50,7 +51,8 @@ pub(crate) fn cache(bytes: &[u8]) {
     assert_eq!(cache::decode(&again), Some(entry));
 }
 
-/// A network configuration. Its text parses to the same configuration, and plugins get its name.
+/// Parses a network configuration. The text of a parsed configuration parses to the same configuration, and
+/// plugins get the configuration's name.
 pub(crate) fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for read in [NetworkConfigList::from_list(&text), NetworkConfigList::from_single(&text)] {
@@ -72,5 +74,5 @@ pub(crate) fn configuration(bytes: &[u8]) {
     }
 }
 
-/// The longest excerpt with its code.
+/// Longest excerpt of a plugin's output, and the error code after it, in bytes.
 const LONGEST_REASON: usize = 1024 + 40;

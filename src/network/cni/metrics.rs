@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// The metrics of all plugins. Clones share the counts.
+/// The metrics of all CNI plugins. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct CniMetrics(Operations<2>);
 
 impl CniMetrics {
-    /// Starts measuring a call that `span` traces.
+    /// Starts the measurement of a plugin call. `span` is the trace span of this call.
     pub(super) fn begin(
         &self,
         plugin: &str,
@@ -40,7 +40,7 @@ impl RegisterMetrics for CniMetrics {
     }
 }
 
-/// How a call ended, as a label.
+/// The value of the metrics' label `result` for a call that ended.
 pub(super) const fn result(failure: Option<&Failure>) -> &'static str {
     match failure {
         None => OK,

@@ -1,4 +1,4 @@
-//! Runs one plugin once: finds its executable, sets its environment, and reports how it failed.
+//! Calls a CNI plugin: finds its executable, sets its environment, and reports how it failed.
 
 use std::{
     collections::HashMap, fs, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration,
@@ -36,7 +36,7 @@ pub struct Plugins {
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConf {
     pub container: String,
-    /// Path of its namespace; empty if the namespace is gone.
+    /// Path of the container's network namespace; empty if the namespace is gone.
     pub netns: String,
     pub interface: String,
     pub arguments: String,
@@ -44,22 +44,22 @@ pub struct RuntimeConf {
 }
 
 impl Plugins {
-    /// Plugins are searched for in the directories that are set at the time.
+    /// Each call searches for the plugin in the directories that are set at the time of the call.
     pub fn new(live: LiveSettings) -> Self {
         let metrics = CniMetrics::default();
         let searches = Arc::new(Semaphore::new(MAX_SEARCHES));
         Self { live, versions: Mutex::default(), searches, metrics }
     }
 
-    /// The directories, in the form of `PATH`.
+    /// The directories of plugins, separated by colons as in `PATH`.
     fn path(&self) -> String {
         let live = self.live.current();
         let names = live.cni.bin_dirs.iter().map(|directory| directory.display().to_string());
         names.collect::<Vec<_>>().join(":")
     }
 
-    /// The executable of a plugin. Its file system may hang, so the search runs on blocking threads,
-    /// and searches that hang occupy only a few of them.
+    /// Finds a plugin's executable. A file system can hang, so the search runs on a blocking thread, and at
+    /// most [`MAX_SEARCHES`] run at once.
     async fn find(&self, kind: &str, timeout: Duration) -> Result<(PathBuf, FileVersion), Failure> {
         let paths: Vec<PathBuf> =
             self.live.current().cni.bin_dirs.iter().map(|dir| dir.join(kind)).collect();
@@ -82,7 +82,7 @@ impl Plugins {
     /// Calls a plugin and returns its output.
     ///
     /// # Errors
-    /// See [`Failure`]. Everything that the plugin writes to standard error is logged.
+    /// See [`Failure`]. dockbridge logs everything that the plugin writes to standard error.
     pub async fn call(
         &self,
         kind: &str,
@@ -101,7 +101,7 @@ impl Plugins {
         done.map_err(|failure| PluginError::new(kind, command, failure))
     }
 
-    /// The versions that a plugin supports, queried once per executable. Fails if VERSION fails.
+    /// The versions of the CNI specification that a plugin supports. Calls VERSION once for each executable.
     pub async fn versions(
         &self,
         kind: &str,
@@ -134,7 +134,7 @@ impl Plugins {
         let (program, _) = self.find(kind, timeout).await?;
         let text = Value::Object(input.clone()).to_string();
         let path = self.path();
-        // All variables are set, even empty ones, so that none is inherited.
+        // The plugin gets all CNI variables, even empty ones, so that it inherits none of them.
         let environment = [
             ("CNI_COMMAND", command),
             ("CNI_CONTAINERID", &conf.container),
@@ -180,7 +180,7 @@ impl Plugins {
     }
 }
 
-/// The first of these that can be executed. If none can, the first that exists.
+/// Returns the first executable file of `paths`. Otherwise the error has the first file that exists.
 fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, FileVersion), Option<PathBuf>> {
     let mut not_executable = None;
     for path in paths {
@@ -195,8 +195,7 @@ fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, FileVersion), Optio
     Err(not_executable)
 }
 
-/// Identifies a version of a file, so that its replacement and changes of its content or permissions are
-/// noticed.
+/// A version of a file, which changes if the file is replaced, or if its content or permissions change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileVersion {
     inode: u64,
@@ -205,7 +204,7 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The version of the file with these metadata.
+    /// The version of the file that has these metadata.
     pub fn of(metadata: &fs::Metadata) -> Self {
         let changed = (metadata.ctime(), metadata.ctime_nsec());
         Self { inode: metadata.ino(), size: metadata.size(), changed }
@@ -238,7 +237,7 @@ pub(super) fn reported(printed: &[u8]) -> Option<Failure> {
     Some(Failure::Reported { code: report.code.unwrap_or_default(), message: excerpt(&message) })
 }
 
-/// The failure of a plugin whose output is not the expected JSON.
+/// The failure of a plugin that did not print the expected JSON.
 pub(super) fn malformed(error: &serde_json::Error, printed: &[u8]) -> Failure {
     Failure::Malformed { reason: error.to_string(), output: output_excerpt(printed, "") }
 }
@@ -250,7 +249,7 @@ fn output_excerpt(stdout: &[u8], stderr: &str) -> String {
     if both.is_empty() { "none".to_owned() } else { excerpt(&both.join("; ")) }
 }
 
-/// Short enough for a gRPC status.
+/// Shortens a plugin's output to [`EXCERPT`] characters, so that it fits into a gRPC status.
 fn excerpt(text: &str) -> String {
     let mut short: String =
         text.chars().take(EXCERPT).map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -262,9 +261,9 @@ fn excerpt(text: &str) -> String {
 
 const VERSION: &str = "VERSION";
 const OUTPUT_LIMIT: usize = 4 << 20;
-/// Concurrent searches. A search that hangs blocks its thread.
+/// A search that hangs blocks its thread.
 const MAX_SEARCHES: usize = 8;
-/// Much longer than a working disk needs. It is added to the plugin's own timeout.
+/// In addition to the timeout of the plugin's call. A working disk needs much less time.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 const EXCERPT: usize = 1024;
 

@@ -9,46 +9,46 @@ use crate::{
     host::process::{ProcessError, ProcessExit},
 };
 
-/// A plugin that failed.
+/// The failure of a plugin in one call.
 #[derive(Debug, Error)]
 #[error("network plugin {plugin}, {command}: {}", chain(failure))]
 pub struct PluginError {
-    /// Its name in the configuration.
+    /// Name of the plugin in the network configuration.
     pub plugin: String,
     pub command: &'static str,
     pub failure: Box<Failure>,
 }
 
-/// How a plugin fails.
+/// The ways in which a plugin's call fails.
 #[derive(Debug, Error)]
 pub enum Failure {
     #[error("the plugin is not in {searched}")]
     Missing {
-        /// The directories, in order.
+        /// The directories in which dockbridge searched for the plugin, in order.
         searched: String,
     },
     #[error("{} is not executable", path.display())]
     NotExecutable { path: PathBuf },
-    /// The search did not end, because a file system does not answer.
+    /// The search for the plugin's executable did not end, because a file system does not answer.
     #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
     Unsearchable { searched: String },
-    /// The plugin reported an error in the form of the specification.
+    /// The plugin printed an error object as the CNI specification defines it.
     #[error("{message} (code {code})")]
     Reported {
-        /// Code: below 100 from the specification, above the plugin's own.
+        /// Codes below 100 are defined by the CNI specification, other codes by the plugin.
         code: i64,
         message: String,
     },
-    /// The plugin failed without an error in the form of the specification.
+    /// The plugin failed, but printed no error object as the CNI specification defines it.
     #[error("{exit}; output: {output}")]
     Exit {
         exit: ProcessExit,
-        /// The beginning of its output and errors.
+        /// The beginning of what the plugin wrote to standard output and standard error.
         output: String,
     },
     #[error("cannot parse the plugin's output ({reason}): {output}")]
     Malformed { reason: String, output: String },
-    /// The plugin could not be started, was killed, or its exit could not be read.
+    /// dockbridge could not start the plugin, killed it, or could not read its exit.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
@@ -58,13 +58,13 @@ impl PluginError {
         Self { plugin: plugin.to_owned(), command, failure: Box::new(failure) }
     }
 
-    /// The kind of the error.
+    /// The kind of error, which determines the gRPC code.
     pub fn kind(&self) -> Kind {
         self.failure.kind()
     }
 
-    /// Whether the plugin ran, ended on its own and did not request another call. If the namespace is gone,
-    /// a repeat of such a DEL is useless.
+    /// Whether the plugin ran, exited without being killed, and did not ask the runtime to try again later.
+    /// If the pod's namespace is gone, repeating a DEL with such a failure is useless.
     pub fn is_final(&self) -> bool {
         match &*self.failure {
             Failure::Reported { code, .. } => !TRY_LATER.contains(code),
@@ -74,10 +74,10 @@ impl PluginError {
     }
 }
 
-/// Combines the errors of a chain into one failure. All plugins were called.
+/// Combines the errors of all plugins of a chain into one failure.
 ///
 /// # Errors
-/// There is an error. The kind is that of the first one.
+/// Fails if there is at least one error. The failure has the kind of the first error.
 pub(in crate::network) fn all_succeeded(errors: &[PluginError]) -> Result<(), error::Failure> {
     let Some(first) = errors.first() else { return Ok(()) };
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
@@ -85,7 +85,7 @@ pub(in crate::network) fn all_succeeded(errors: &[PluginError]) -> Result<(), er
 }
 
 impl Failure {
-    /// A retry helps if the plugin says so, or if the plugin may be installed later.
+    /// "Unavailable" if the plugin asks for a retry, or if an installer may still install the plugin.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Missing { .. } | Self::NotExecutable { .. } => Kind::Unavailable,
@@ -97,5 +97,5 @@ impl Failure {
     }
 }
 
-/// "Try again later", and the two of STATUS that mean "not now".
+/// Codes of the CNI specification: 11 means "try again later", and STATUS returns 50 and 51.
 const TRY_LATER: [i64; 3] = [11, 50, 51];

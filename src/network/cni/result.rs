@@ -1,7 +1,7 @@
 //! Parses the result of ADD in every format of the specification.
 //!
-//! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, it has a list `ips` whose entries may refer to
-//! a list `interfaces`. Only addresses are parsed here. The result itself is kept as printed.
+//! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, it has a list `ips` whose entries may refer to a
+//! list `interfaces`. dockbridge parses only the addresses, and stores the whole printed result.
 
 use std::net::IpAddr;
 
@@ -11,12 +11,12 @@ use thiserror::Error;
 
 use crate::wire::nullable::nullable;
 
-/// Why a result cannot be used.
+/// The reason why dockbridge cannot use a plugin's result.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{text}")]
 pub struct ResultError {
     text: String,
-    /// Whether plugins could not parse the result either. As `prevResult` it would make every DEL fail.
+    /// Whether plugins also cannot parse the result. As `prevResult`, the result would make every DEL fail.
     pub is_malformed: bool,
 }
 
@@ -30,10 +30,10 @@ impl ResultError {
     }
 }
 
-/// Addresses of the pod's `interface`, in the plugins' order; at least one.
+/// Addresses of the pod's `interface`, in the order of the result. Fails if there is no address.
 ///
-/// Addresses without an interface are the pod's. Addresses on other interfaces (a bridge on the host, a
-/// second interface in the pod) are not.
+/// An address without an interface belongs to the pod. Addresses on other interfaces (a bridge on the host, a
+/// second interface in the pod) are left out.
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
     let fields = AddResult::deserialize(result)
         .map_err(|e| ResultError::malformed(format!("not a CNI result: {e}")))?;
@@ -53,8 +53,7 @@ pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultE
     Ok(found)
 }
 
-/// Puts addresses of the node's primary family first, which is the family of its first pod CIDR. Without a
-/// CIDR, the plugins' order stays.
+/// Sorts the addresses of the first pod CIDR's IP family first. Without a pod CIDR, keeps the order.
 pub fn primary_first(mut addresses: Vec<IpAddr>, pod_cidrs: &[String]) -> Vec<IpAddr> {
     if let Some(first) = pod_cidrs.first() {
         let v6 = first.contains(':');
@@ -63,7 +62,7 @@ pub fn primary_first(mut addresses: Vec<IpAddr>, pod_cidrs: &[String]) -> Vec<Ip
     addresses
 }
 
-/// The namespace path in a result, for cache files without one.
+/// The namespace path in a plugin's result, for a cache file that has no namespace path itself.
 pub(super) fn namespace_path(result: &Value) -> Option<String> {
     let interfaces = AddResult::deserialize(result).ok()?.interfaces?;
     interfaces.into_iter().filter_map(|i| i.sandbox).find(|sandbox| !sandbox.is_empty())
@@ -104,7 +103,7 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
             "address {address} belongs to interface {index}, but the result has only {known} interfaces"
         )));
     };
-    // Some plugins leave the sandbox out. The name alone then decides.
+    // Some plugins do not set `sandbox`. Then only the name tells whether the interface is in the pod.
     let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
     let listed = interfaces.iter().any(|i| i.name == requested && inside(i));
     Ok(found.name == requested && (inside(found) || !listed))

@@ -1,4 +1,4 @@
-//! Versions of the specification: parsing, ordering and negotiation.
+//! Versions of the CNI specification: parsing and ordering.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::wire::nullable::nullable;
 
-/// A supported version of the CNI specification, by its place in [`VERSIONS`].
+/// A supported version of the CNI specification, as an index into [`VERSIONS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(usize);
 
@@ -33,7 +33,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Every supported version, in rising order.
+/// Every supported version of the CNI specification, in rising order.
 pub const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
 #[derive(Debug, Deserialize)]

@@ -1,4 +1,4 @@
-//! Every sentence that an operator may see.
+//! Tests of every sentence about the network configuration that an operator may see.
 
 use serde_json::json;
 

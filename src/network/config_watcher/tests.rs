@@ -1,4 +1,5 @@
-//! All ways in which the files of a node can change. The clock of these tests stops while files are listed.
+//! Tests of all ways in which configuration files and plugins can change. The clock of these tests stops
+//! while the watcher lists files.
 
 use std::{
     fs::{self, Permissions},
@@ -54,7 +55,7 @@ async fn every_change_is_noticed_within_two_intervals() {
     ];
     for (name, change) in changes {
         let listed = watcher.list().await;
-        // The kernel's clock for files advances in steps of up to 10 ms.
+        // The kernel sets the times of files from a clock that advances in steps of up to 10 ms.
         thread::sleep(Duration::from_millis(20));
         change().unwrap();
         let noticed = timeout(LIST_INTERVAL.mul_f32(2.1), watcher.changed(listed)).await;

@@ -1,4 +1,4 @@
-//! The suffixes, the rounding and the limits.
+//! Tests of the suffixes, the rounding and the limits of quantities.
 
 use super::*;
 

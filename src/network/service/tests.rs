@@ -1,4 +1,4 @@
-//! Complete lifecycles of pods on a node with fake plugins.
+//! Tests that connect and disconnect pods on a node with fake CNI plugins.
 
 mod real_plugins;
 mod unreadable_cache;
@@ -26,7 +26,7 @@ async fn wait_for(network: &Network, ready: bool) -> NetworkStatus {
     network.status()
 }
 
-/// Waits until exactly these calls have begun.
+/// Waits until exactly the plugin calls in `calls` have begun.
 async fn called(node: &TestNode, calls: &[&str]) {
     let until = Instant::now() + MINUTES;
     while node.calls() != calls {
@@ -35,7 +35,7 @@ async fn called(node: &TestNode, calls: &[&str]) {
     }
 }
 
-/// Much longer than a plugin needs on a busy machine.
+/// Timeout of plugins: much longer than a plugin needs on a busy machine.
 const MINUTES: Duration = Duration::from_secs(300);
 
 fn usual() -> TestNode {
@@ -46,7 +46,7 @@ fn usual() -> TestNode {
     node
 }
 
-/// A pod with a pinned network namespace. None without the right to pin one.
+/// Prepares a pod and pins a network namespace for it. Returns `None` if the test must not pin a namespace.
 async fn prepare_pinned(
     network: &Network,
     pod: PodNetwork,
@@ -110,7 +110,7 @@ async fn without_configuration_the_error_names_the_directory_and_its_files() {
     node.list("10-pods.conflist", "1.0.0", &["absent"]);
     let error = network.ensure_configured().await.unwrap_err().to_string();
     assert!(error.contains("10-pods.conflist: network plugin absent"), "{error}");
-    // A configuration that was just created is found.
+    // dockbridge finds a configuration that was created after the last read.
     node.plugin("a", ANSWER);
     node.list("10-pods.conflist", "1.0.0", &["a"]);
     network.ensure_configured().await.unwrap();
@@ -169,7 +169,7 @@ async fn status_is_called_where_plugins_support_it() {
     network.ensure_configured().await.unwrap();
     assert!(network.status().message.contains("agent is down (code 50)"));
     fs::write(flag, "").unwrap();
-    // Any change in the directory causes a new query.
+    // After any change in the configuration directory, dockbridge calls STATUS again.
     fs::write(node.path("conf/note"), "").unwrap();
     wait_for(&network, true).await;
 }
@@ -270,8 +270,8 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     assert!(!cached(&node, &intent).exists());
 }
 
-/// Multus puts the namespace's path into every error, and the message for an agent's missing socket is like
-/// that for a missing namespace.
+/// The plugin Multus writes the namespace's path into every error, and its message about the missing socket
+/// of its agent looks like one about a missing namespace.
 #[tokio::test]
 async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugin_says() {
     let node = usual();
@@ -291,13 +291,14 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
     network.detach(&intent).await.unwrap();
 }
 
-/// A plugin that always needs the namespace must not keep the pod forever, but its DEL is called again.
+/// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge calls
+/// this DEL again later.
 #[tokio::test]
 async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
     for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
         let node = usual();
         let network = node.network();
-        // Never connected, as after a crash during ADD, so nothing is cached.
+        // The pod was never connected, as after a crash during ADD, so there is no cached result.
         let intent = network.prepare(node.pod('a')).await.unwrap();
         node.plugin("a", said);
         network.detach(&intent).await.unwrap();
@@ -324,7 +325,7 @@ async fn a_namespace_that_goes_during_del_is_gone() {
     assert!(cached(&node, &intent).exists(), "kept for the next release");
 }
 
-/// A plugin that is missing, hangs or requests a later call has not released anything.
+/// A plugin that is missing, hangs or asks for a later retry has not released the pod's address.
 #[tokio::test]
 async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let node = usual();
@@ -440,7 +441,8 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     let path = node.path("cache/results").join(format!("pods-{}-eth0", pod.id));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     crate::host::file::replace(&path, text.as_bytes(), Durability::Written).unwrap();
-    // cri-dockerd connects `lo` first, through a separate network with the same name.
+    // cri-dockerd first brings up `lo` with a separate CNI network, which its cache stores under the same
+    // interface name.
     let loopback = json!({
         "kind": "cniCacheV1", "containerId": pod.id, "ifName": "eth0", "networkName": "cni-loopback",
         "config": "eyJjbmlWZXJzaW9uIjoiMC4yLjAiLCJuYW1lIjoiY25pLWxvb3BiYWNrIiwicGx1Z2lucyI6W3sidHlwZSI6Imxvb3BiYWNrIn1dfQ==",

@@ -1,4 +1,4 @@
-//! Only attachments that are certainly unused are released.
+//! dockbridge releases only attachments that are certainly unused.
 
 use serde_json::{Map, Value};
 

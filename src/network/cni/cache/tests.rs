@@ -1,4 +1,4 @@
-//! The format is that of the reference library, in both directions.
+//! dockbridge reads cache entries of the reference library, and writes entries that this library can read.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::*;
 
-/// Written by the reference library in the version of containerd 1.6. The id and a path were replaced.
+/// A cache entry of the reference library, in the version that containerd 1.6 uses. Only an id and a path
+/// were replaced.
 const BY_LIBCNI: &str = include_str!("../../../../tests/fixtures/network/cached-by-libcni.json");
 const ID: &str = "4f0d8b1c5a7e4d2f9b6c3a1e8d7f6b5c4a3e2d1f0c9b8a7e6d5c4b3a2f1e0d9c";
 
@@ -116,8 +117,8 @@ fn files_of_others_are_ignored() {
     assert_eq!((entry.config, entry.result), (None, Value::Null));
 }
 
-/// If the disk fails or no descriptors are left, the pod may be connected nevertheless. A file that a power
-/// loss has cut can never be read.
+/// A pod may be connected although dockbridge cannot read its cache entry, for example because no file
+/// descriptors are left. Only a damaged entry, such as one cut by a power loss, counts as missing.
 #[test]
 fn a_file_that_cannot_be_read_is_not_missing() {
     let (dir, cache) = cache();
@@ -142,7 +143,8 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     cache.read(&key()).unwrap_err();
-    // A damaged file next to it, read before or after it, does not change that.
+    // The read error is reported although dockbridge reads a damaged file before or after the unreadable
+    // file.
     for network in ["a", "z"] {
         fs::write(dir.path().join(format!("cache/results/{network}-{ID}-eth0")), "{").unwrap();
     }
@@ -158,7 +160,8 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     cache.all().1.unwrap_err();
 }
 
-/// A release without ports is better than none. Only the configuration is essential.
+/// DEL needs only the network configuration from a cache entry. Without the port mappings of a damaged field
+/// it still releases the pod's address.
 #[test]
 fn a_field_of_another_type_is_ignored() {
     let whole = json!({

@@ -1,4 +1,5 @@
-//! Order, chaining, and continuing after failures.
+//! Tests of a chain of plugins: their order, the result that each passes to the next, and calls after a
+//! failure.
 
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl Scene {
         Chain { plugins: &self.plugins, list: &self.list, timeout }
     }
 
-    /// Waits until exactly these calls have begun.
+    /// Waits until exactly the plugin calls in `calls` have begun.
     async fn called(&self, calls: &[&str]) {
         let until = Instant::now() + TIMEOUT;
         while self.node.calls() != calls {

@@ -1,4 +1,4 @@
-//! Valid and invalid configurations, and what plugins get from them.
+//! Tests of valid and invalid network configurations, and of the input that plugins get from a configuration.
 
 use serde_json::json;
 
@@ -88,7 +88,7 @@ fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
     assert_eq!(listed(&one.versions), "1.0.0");
 }
 
-/// Go writes and reads it in this form.
+/// Programs in Go write null for an empty field, and read it as if the field were absent.
 #[test]
 fn null_is_as_good_as_absent() {
     let text = json!({

@@ -1,4 +1,4 @@
-//! Which file of a directory is selected, and why the others are refused.
+//! Tests which configuration file of a directory dockbridge selects, and why it refuses other files.
 
 use serde_json::json;
 
@@ -67,7 +67,7 @@ async fn every_refused_file_is_reported() {
     assert_eq!(selection.refused.len(), 10);
 }
 
-/// CNI 1.1: the folder next to a list that has the network's name.
+/// In CNI 1.1, a folder that has the network's name and is next to the list's file contains more plugins.
 #[tokio::test]
 async fn plugins_in_the_folder_of_the_network_are_appended() {
     let node = TestNode::new();

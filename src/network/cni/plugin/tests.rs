@@ -1,4 +1,4 @@
-//! All ways in which a plugin can fail, and the errors that they cause.
+//! Tests of all ways in which a CNI plugin can fail, and of the errors that dockbridge returns for them.
 
 use std::time::{Duration, Instant};
 
@@ -145,7 +145,8 @@ async fn versions_are_queried_once_per_binary() {
     assert!(plugins.versions("p", TIMEOUT).await.is_err());
 }
 
-/// The disk of the plugins hangs like a dead NFS server. Every thread that reads it blocks forever.
+/// The disk with the plugins hangs, like the disk of a dead NFS server. Every thread that reads the disk
+/// blocks forever.
 #[test]
 fn a_hanging_disk_delays_no_caller_for_ever() {
     let node = TestNode::new();

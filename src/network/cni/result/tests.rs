@@ -1,4 +1,4 @@
-//! One result for each format of the specification, and invalid ones.
+//! Tests of a plugin's result in each format of the CNI specification, and of invalid results.
 
 use serde_json::json;
 

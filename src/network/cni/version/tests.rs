@@ -1,4 +1,4 @@
-//! Versions are ordered. Other texts are not versions.
+//! Tests that versions are ordered, and that other texts are refused.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The plugins of the reference project, if they are installed. They add and remove an address, a route and
-//! a host port. The node's side is also a network namespace of the test.
+//! Tests with the reference CNI plugins, if they are installed. The plugins add and remove an address, a
+//! route and a host port. The test runs in a new network namespace, which stands for the node's.
 
 use std::{
     fs,
@@ -37,7 +37,8 @@ fn installed() -> Option<PathBuf> {
     found
 }
 
-/// Runs a test on a runtime whose threads, and so its plugins, are in a new network namespace.
+/// Runs a test on a Tokio runtime whose threads are in a new network namespace. The plugins inherit this
+/// namespace.
 fn in_a_new_namespace(story: impl AsyncFnOnce() + Send + 'static) {
     let node = thread::spawn(move || {
         if !enter_new_namespace() {
@@ -76,7 +77,7 @@ fn reservations(node: &TestNode) -> Vec<String> {
     names.filter(|name| name.parse::<IpAddr>().is_ok()).collect()
 }
 
-/// Whether the command that plugins use to map ports works in the namespace of this thread.
+/// Whether `iptables`, with which plugins map ports, works in the network namespace of this thread.
 async fn has_iptables() -> bool {
     let job = Program {
         executable: Path::new("iptables"),
@@ -89,9 +90,9 @@ async fn has_iptables() -> bool {
     process::run(job).await.is_ok_and(|done| done.exit == ProcessExit::Code(0))
 }
 
-/// Accepts connections in the pod, one after the other, and sends each a greeting. One listener serves
-/// all, because the port of a closed one can stay in use: a child that another thread is just starting
-/// has a copy of it until its execve.
+/// Accepts connections in the pod, one after the other, and sends a greeting to each. All connections use the
+/// same listener, because a second listener could find the port in use: a child process that another thread
+/// starts has a copy of the first listener until its execve.
 fn serve(pod: &Path, connections: usize) -> thread::JoinHandle<()> {
     let listener = netns::within(pod, || TcpListener::bind("0.0.0.0:80")).unwrap();
     thread::spawn(move || {
@@ -109,7 +110,7 @@ fn read_greeting(address: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A node whose pods get addresses of 10.9.0.0/24.
+/// A node on which pods get addresses of 10.9.0.0/24.
 fn start_ipv4(plugins: PathBuf) -> (TestNode, Network) {
     let node = TestNode::new();
     let ranges = json!([[{"subnet": "10.9.0.0/24"}]]);
@@ -185,7 +186,7 @@ fn a_lost_pod_is_found_by_garbage_collection() {
     });
 }
 
-/// Scenario 21 of the known pains: many failures, then success, then an end without leaks.
+/// Many failed ADDs, then a successful ADD, then a DEL: no address and no rule of the network may remain.
 #[test]
 fn many_failures_in_a_row_leak_nothing() {
     let Some(plugins) = installed() else { return };

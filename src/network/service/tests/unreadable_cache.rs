@@ -1,8 +1,9 @@
-//! A cached result that cannot be read, or not completely.
+//! Tests of cached results that dockbridge cannot read, or cannot read completely.
 
 use super::*;
 
-/// "Cannot be read" is not "not connected". But a file that a power loss has cut must not keep its pod.
+/// A pod whose cache file cannot be read does not count as disconnected. But a cache file that a power loss
+/// has cut must not prevent the removal of its pod.
 #[tokio::test]
 async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     let node = usual();
@@ -28,7 +29,7 @@ async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     assert!(!file.exists());
 }
 
-/// Nothing is released without a configuration.
+/// dockbridge does not release a cached result without a readable network configuration.
 #[tokio::test]
 async fn a_cached_result_without_a_readable_configuration_is_not_released() {
     let node = usual();
