@@ -1,5 +1,5 @@
-//! The connection to one plugin: calls to it, and its calls to dockbridge. Everything that waits has a
-//! limit, and a violation of the protocol closes the connection.
+//! The connection to one NRI plugin: dockbridge's calls to the plugin, and the plugin's calls to dockbridge.
+//! All waits and queues have a limit. If the plugin violates the protocol, dockbridge closes the connection.
 
 use std::{
     collections::HashMap,
@@ -42,7 +42,7 @@ pub(super) enum CloseReason {
     Timeout { method: &'static str, limit: Duration },
     #[error("{0}")]
     Violation(String),
-    /// The data for the plugin is not known yet.
+    /// dockbridge does not know the existing pods and containers yet, which a new plugin must receive.
     #[error("Docker has not listed its containers yet")]
     NotReady,
     #[error("dockbridge is stopping")]
@@ -51,10 +51,9 @@ pub(super) enum CloseReason {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CallError {
-    /// The plugin answered with an error, or cannot receive the request. It stays connected.
+    /// The plugin answered with an error, or the request is too long. The plugin stays connected.
     #[error("{message}")]
     Refused { code: i32, message: String },
-    /// The connection has ended.
     #[error(transparent)]
     Closed(#[from] CloseReason),
 }
@@ -66,7 +65,7 @@ pub(super) struct Incoming {
     pub(super) request: Request,
 }
 
-/// The connection. Clones refer to the same one.
+/// The connection to a plugin. All clones refer to the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -75,7 +74,7 @@ pub(super) struct Connection {
     reason: Arc<OnceLock<CloseReason>>,
 }
 
-/// The calls that have no answer yet.
+/// dockbridge's calls that the plugin has not answered yet.
 #[derive(Debug, Default)]
 struct Waiting {
     last_stream: u32,
@@ -83,7 +82,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Serves a socket until it is closed. The plugin's calls arrive at the receiver.
+    /// Serves a socket until it is closed. The returned receiver delivers the plugin's calls.
     pub(super) fn open(socket: UnixStream) -> (Self, mpsc::Receiver<Incoming>) {
         let (outgoing, queue) = mpsc::channel(WAITING_MESSAGES);
         let (requests, incoming) = mpsc::channel(WAITING_REQUESTS);
@@ -99,8 +98,7 @@ impl Connection {
         (connection, incoming)
     }
 
-    /// Calls a method of the plugin. A plugin that does not answer in time is disconnected, because its
-    /// late answer could be mistaken for that of another call.
+    /// Calls a plugin's method. Disconnects a late plugin: its answer could be mistaken for another answer.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
@@ -125,7 +123,7 @@ impl Connection {
             self.send(Channel::Plugin, &envelope).await;
             answer.await.ok()
         };
-        // A plugin that observes the limit may answer just at its end.
+        // A plugin that knows the limit may send its answer exactly when the limit ends.
         let answered = tokio::select! {
             answered = time::timeout(limit + LATE_ANSWER, exchange) => answered,
             () = self.closed.cancelled() => Ok(None),
@@ -154,7 +152,7 @@ impl Connection {
         self.send(Channel::Runtime, &Envelope::response(stream, &response)).await;
     }
 
-    /// Closes it. The first reason counts, and is returned.
+    /// Closes the connection. Returns the reason of the first call of `close`.
     pub(super) fn close(&self, reason: CloseReason) -> CloseReason {
         let first = self.reason.get_or_init(|| reason).clone();
         self.closed.cancel();
@@ -175,7 +173,7 @@ impl Connection {
         self.reason.get().cloned().unwrap_or(CloseReason::ByPlugin)
     }
 
-    /// Opens a new stream, with an odd number as required for the caller.
+    /// Opens a new stream for a call. ttrpc requires odd numbers from the side that calls.
     fn expect_answer(&self) -> (u32, oneshot::Receiver<Response>) {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock();
@@ -191,7 +189,7 @@ impl Connection {
     async fn send(&self, channel: Channel, envelope: &Envelope) {
         let bytes = frames(channel, &envelope.encoded());
         tokio::select! {
-            // If the writer is gone, the connection has also ended.
+            // `send` fails only if the task that writes to the socket, and so the connection, has ended.
             _ = self.outgoing.send(bytes) => {}
             () = self.closed.cancelled() => {}
         }
@@ -247,7 +245,7 @@ impl Connection {
         self.close(closed);
     }
 
-    /// Handles an answer. It is an error if no open call waits for it.
+    /// Handles an answer of the plugin. Fails if no call waits for this answer.
     fn answered(&self, envelope: &Envelope) -> Result<(), ProtocolError> {
         let Envelope { kind, stream, payload } = envelope;
         let unexpected = || ProtocolError::Unexpected { kind: *kind, stream: *stream };
@@ -256,13 +254,13 @@ impl Connection {
         }
         let answer = self.waiting.lock().answers.remove(stream).ok_or_else(unexpected)?;
         let response = Response::decode(payload.as_slice()).map_err(|_| ProtocolError::Message)?;
-        // The caller may just have given up.
+        // `send` fails if the caller no longer waits for the answer.
         let _ = answer.send(response);
         Ok(())
     }
 }
 
-/// Decodes a call. Its stream must be odd and higher than earlier ones.
+/// Decodes a call of the plugin. The number of its stream must be odd and higher than those of earlier calls.
 fn call_of(envelope: &Envelope, last: &mut u32) -> Result<Incoming, ProtocolError> {
     let Envelope { kind, stream, payload } = envelope;
     if *kind != REQUEST || stream % 2 == 0 || *stream <= *last {
@@ -280,14 +278,13 @@ fn of_socket(error: &io::Error) -> CloseReason {
     }
 }
 
-/// Full name of the service that plugins serve.
+/// Full name of the ttrpc service that plugins implement.
 pub(super) const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
-/// How many calls of a plugin may wait.
 const WAITING_REQUESTS: usize = 16;
-/// How many messages to a plugin may be unread.
+/// Maximum number of messages that wait until the plugin reads from the socket.
 const WAITING_MESSAGES: usize = 16;
 const READ_AT_ONCE: usize = 64 << 10;
-/// How much later than its limit an answer may arrive.
+/// How long after its time limit dockbridge still accepts an answer.
 const LATE_ANSWER: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

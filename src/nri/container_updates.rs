@@ -1,4 +1,4 @@
-//! Updates and evictions of containers that plugins request, in an answer or by UpdateContainers.
+//! Updates and evictions of containers, which plugins request in an answer or with UpdateContainers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,8 +15,7 @@ use crate::{
 };
 
 impl Shared {
-    /// Executes the updates in a plugin's answer, in parallel with the call that it answered. `plugin` is for
-    /// logs only.
+    /// Executes the updates of a plugin's answer in a task, after the call. `plugin` is only for logs.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         plugin: String,
@@ -28,13 +27,13 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         self.tracker.spawn(async move {
-            // Failures are logged.
+            // `update_containers` has already logged each failure.
             let _ = shared.update_containers(plugin, updates, evictions).await;
         });
     }
 
-    /// Changes and stops containers as a plugin requests. Returns the updates that failed, and an error if
-    /// one of them must not fail.
+    /// Changes and stops containers as a plugin requests. Returns the updates that failed, or an error if the
+    /// plugin did not set `ignore_failure` for a failed update.
     pub(super) async fn update_containers(
         &self,
         plugin: String,
@@ -43,11 +42,11 @@ impl Shared {
     ) -> Result<Vec<nri::ContainerUpdate>, String> {
         let Some(hooks) = self.hooks.get() else { return Ok(updates) };
         let now = self.store.snapshot();
-        // Skips containers that are gone or still being created.
+        // dockbridge skips updates and evictions of containers that are gone or still being created.
         let is_there = |id: &str| {
             now.container(id).is_some_and(|record| !self.creations.hides_container(record))
         };
-        // Only once for each container, however long the list is.
+        // dockbridge stops each container only once, even if the list repeats the container.
         let evicted: BTreeMap<String, String> = (evictions.into_iter())
             .filter(|eviction| is_there(&eviction.container_id))
             .map(|eviction| (eviction.container_id, shortened(eviction.reason)))
@@ -62,7 +61,7 @@ impl Shared {
             }
         }
         let mut merged = Updates::default();
-        // Updates of one plugin cannot conflict with each other.
+        // `add` fails only if two plugins set the same field, and here one plugin makes all updates.
         let _ = merged.add(&mut Owners::default(), &plugin, &updates);
         let (mut failed, mut error) = (Vec::new(), None);
         for update in merged.all() {
@@ -89,5 +88,5 @@ impl Shared {
     }
 }
 
-/// Used in logs if several plugins request something together.
+/// Name of the plugin in logs if several plugins requested an update together.
 pub(super) const ALL_PLUGINS: &str = "all";

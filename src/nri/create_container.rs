@@ -1,4 +1,4 @@
-//! CreateContainer: asks plugins about a container that Docker has created and nobody sees yet.
+//! CreateContainer: asks plugins about a container that Docker has created and that clients do not see yet.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::{
 };
 
 impl Nri {
-    /// Whether a connected plugin may change a new container.
+    /// Whether a connected plugin subscribes to CreateContainer, so that it may change new containers.
     pub async fn may_adjust(&self) -> bool {
         let Some(turn) = self.turn().await else { return false };
         turn.plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
 
-    /// Asks plugins about a container that was created and is not yet visible. Returns their changes. None
-    /// if no plugin was asked, or all were asked before.
+    /// Returns the plugins' changes for a container that clients do not see yet. `None` if there is no plugin
+    /// to ask, or if dockbridge has already asked about the container.
     ///
     /// # Errors
-    /// A plugin rejects the container or requests an impossible change. Plugins that were asked before it
-    /// get an event for the container's end.
+    /// Fails if a plugin rejects the container or requests an impossible change. After a failure, all plugins
+    /// that dockbridge has asked get an event for the container's end.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,
@@ -72,7 +72,7 @@ impl Turn<'_> {
             asked.push(nri::PluginInstance { name, index });
             let Some(answer) = answer? else { continue };
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
-                // A plugin may only adjust a container that is being created.
+                // For a container that is being created, a plugin must send an adjustment and no update.
                 return Err(Failure::unmet(format!(
                     "the NRI plugin {} answered CreateContainer with an update of the same container; the \
                      plugin must send an adjustment",
@@ -99,8 +99,7 @@ impl Turn<'_> {
         Ok(wanted)
     }
 
-    /// Asks the validating plugins about the merged changes. If one fails to answer, the container is
-    /// rejected.
+    /// Asks the validating plugins about the merged changes. Fails if one of them does not answer.
     async fn validate(
         &self,
         request: &nri::ValidateContainerAdjustmentRequest,

@@ -1,5 +1,5 @@
-//! Pods and containers that are being created. They are in the store, because Docker has them, but plugins have
-//! not accepted them yet. No answer shows them, and a plugin that connects now does not receive them twice.
+//! Pods and containers that Docker and the store have, but plugins have not accepted. dockbridge hides these
+//! pods and containers from clients. A plugin that connects in this time receives each only once.
 
 use std::{collections::HashMap, future::pending, sync::Arc};
 
@@ -13,26 +13,26 @@ use crate::model::{
     sandbox::PodMetadata,
 };
 
-/// What is being created, by the identity that it has before Docker gives it an id.
+/// Identifies a pod or container that is being created, before Docker has given it an id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Identity {
     Pod(PodMetadata),
     Container(SandboxId, ContainerMetadata),
 }
 
-/// Everything that is being created. Clones refer to the same data.
+/// All pods and containers that are being created. Clones refer to the same data.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Creations {
     state: Arc<Mutex<State>>,
     revealed: watch::Sender<()>,
 }
 
-/// Reports when a hidden object becomes visible.
+/// Reports when a hidden pod or container becomes visible to clients.
 #[derive(Debug, Default)]
 pub struct Reveals(Option<watch::Receiver<()>>);
 
 impl Reveals {
-    /// Waits until a hidden object becomes visible; never returns if none does.
+    /// Waits until a hidden pod or container becomes visible. Never returns if none becomes visible.
     pub async fn next(&mut self) {
         let changed = match &mut self.0 {
             Some(revealed) => revealed.changed().await.is_ok(),
@@ -46,7 +46,7 @@ impl Reveals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether plugins are asked. Objects that plugins were not asked about are then hidden.
+    /// Whether dockbridge asks plugins about new pods and containers, and hides them until the answer.
     asks: bool,
     pending: HashMap<Identity, Pending>,
 }
@@ -54,12 +54,12 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     hidden: bool,
-    /// Whether plugins were asked, or there were none. Plugins that connect later then receive it as an
-    /// existing object.
+    /// Whether dockbridge has asked the plugins about this pod or container, or there was no plugin to ask.
+    /// Plugins that connect later receive it as an existing one.
     asked: bool,
 }
 
-/// Ends with the call that creates the object.
+/// Marks a pod or container as being created. The call that creates it holds this value until the call ends.
 #[derive(Debug)]
 #[must_use = "the pod or container is hidden only until this value is dropped"]
 pub struct Creation {
@@ -85,7 +85,7 @@ impl Creations {
         Creation { creations: self.clone(), identity }
     }
 
-    /// Whether plugins are asked from now on.
+    /// Sets whether dockbridge asks plugins about pods and containers that are created from now on.
     pub(super) fn set_asking(&self, asks: bool) {
         self.state.lock().asks = asks;
     }
@@ -94,7 +94,8 @@ impl Creations {
         self.state.lock().asks
     }
 
-    /// Whether plugins must be asked about it. If not, plugins that connect later receive it as existing.
+    /// Whether dockbridge must ask plugins about this pod or container. If dockbridge need not ask, plugins
+    /// that connect later receive the pod or container as an existing one.
     pub(super) fn must_ask(&self, creation: &Creation) -> bool {
         let mut state = self.state.lock();
         let asks = state.asks;
@@ -111,12 +112,12 @@ impl Creations {
         }
     }
 
-    /// Whether plugins will be asked about it.
+    /// Whether dockbridge has yet to ask plugins about this pod or container.
     pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
         self.state.lock().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
 
-    /// Whether there may be anything to hide.
+    /// Whether at least one pod or container is hidden from clients.
     pub(super) fn hide_anything(&self) -> bool {
         self.state.lock().pending.values().any(|pending| pending.hidden)
     }

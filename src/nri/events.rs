@@ -1,6 +1,6 @@
-//! Events of pods and containers. Each is sent to all plugins that subscribed to it, in their order.
+//! Events of pods and containers. Each event goes to all subscribed plugins, in the order of their indices.
 //!
-//! Plugins may refuse a start, but not a stop or a removal, so a plugin cannot keep a pod from ending.
+//! Plugins can refuse a start, but not a stop or a removal, so a plugin cannot prevent the end of a pod.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use crate::{
 };
 
 impl Nri {
-    /// A pod was created and nothing runs in it yet.
+    /// Asks plugins about a pod that Docker has created and that has no containers yet.
     ///
     /// # Errors
-    /// A plugin refuses it. Plugins that were asked before it got an event for its end.
+    /// Fails if a plugin refuses the pod. All plugins that were asked then get an event for the pod's end.
     pub async fn run_pod(
         &self,
         creation: Option<&Creation>,
@@ -49,13 +49,13 @@ impl Nri {
         agreed
     }
 
-    /// Whether the plugins know a pod. Without plugins, every pod counts as known.
+    /// Whether dockbridge has told the plugins about a pod. Without connected plugins, the answer is true.
     pub async fn knows_pod(&self, id: &str) -> bool {
         let Some(turn) = self.turn().await else { return true };
         turn.plugins.connected.is_empty() || turn.plugins.pods.stage_of(id).is_some()
     }
 
-    /// Limits of a pod are about to change. Fails if a plugin refuses.
+    /// Tells plugins that the limits of a pod are about to change. Fails if a plugin refuses the change.
     pub async fn update_pod(
         &self,
         record: &SandboxRecord,
@@ -74,13 +74,13 @@ impl Nri {
         Ok(())
     }
 
-    /// Limits of a pod have changed.
+    /// Tells plugins that the limits of a pod have changed.
     pub async fn pod_updated(&self, record: &SandboxRecord) {
         let Some(turn) = self.turn().await else { return };
         turn.announce(Event::PostUpdatePodSandbox, &turn.shared.pod_subject(record)).await;
     }
 
-    /// All containers of a pod have ended, and the pod is about to end.
+    /// Tells plugins that all containers of a pod have ended and the pod is about to end.
     pub async fn stop_pod(&self, id: &str) {
         let Some(mut turn) = self.turn().await else { return };
         for container in turn.plugins.containers.of_pod(id) {
@@ -89,13 +89,13 @@ impl Nri {
         turn.stop_pod(id).await;
     }
 
-    /// A pod is gone.
+    /// Tells plugins that a pod is gone.
     pub async fn remove_pod(&self, id: &str) {
         let Some(mut turn) = self.turn().await else { return };
         turn.remove_pod(id).await;
     }
 
-    /// A container is about to be started. Fails if a plugin refuses, or a required one is not connected.
+    /// Tells plugins about a start. Fails if a plugin refuses, or if a required plugin is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let Some(mut turn) = self.turn().await else { return self.require().await };
         let subject = turn.shared.container_subject(record);
@@ -104,16 +104,16 @@ impl Nri {
         Ok(())
     }
 
-    /// A container was made.
+    /// Tells plugins that Docker has created a container.
     pub async fn container_created(&self, record: &ContainerRecord) {
         let Some(turn) = self.turn().await else { return };
         turn.announce(Event::PostCreateContainer, &turn.shared.container_subject(record)).await;
     }
 
-    /// A container was started, or its start failed. Its end is not reported before this.
+    /// Tells plugins that a start succeeded or failed. dockbridge reports the end only after this call.
     pub async fn container_started(&self, id: &str, was_started: bool) {
         let Some(mut turn) = self.turn().await else { return };
-        // A container that plugins already know as running has had this event.
+        // Plugins that know the container as running have already received this event.
         let Some(Stage::Created | Stage::Starting) = turn.plugins.containers.stage_of(id) else {
             return;
         };
@@ -127,7 +127,7 @@ impl Nri {
         }
     }
 
-    /// Limits of a container have changed.
+    /// Tells plugins that the limits of a container have changed.
     pub async fn container_updated(&self, id: &str) {
         let Some(turn) = self.turn().await else { return };
         let now = turn.shared.store.snapshot();
@@ -135,8 +135,8 @@ impl Nri {
         turn.announce(Event::PostUpdateContainer, &turn.shared.container_subject(record)).await;
     }
 
-    /// Limits of a container are about to change. Returns them with the changes of plugins. Fails if a
-    /// plugin refuses, or requests an impossible limit.
+    /// Tells plugins that the limits of a container are about to change. Returns the new limits with the
+    /// plugins' changes. Fails if a plugin refuses the change, or requests an impossible limit.
     pub async fn update_container(
         &self,
         record: &ContainerRecord,
@@ -166,8 +166,7 @@ impl Nri {
         Ok(wanted)
     }
 
-    /// A container has ended. If it is still being started, the result of the start determines the
-    /// events.
+    /// Tells plugins that a container has ended. During a start, the call for the start sends the events.
     pub async fn stop_container(&self, id: &str) {
         let Some(mut turn) = self.turn().await else { return };
         if turn.plugins.containers.stage_of(id) != Some(Stage::Starting) {
@@ -175,21 +174,21 @@ impl Nri {
         }
     }
 
-    /// A container is gone.
+    /// Tells plugins that a container is gone.
     pub async fn remove_container(&self, id: &str) {
         let Some(mut turn) = self.turn().await else { return };
         turn.remove_container(id).await;
     }
 
-    /// The plugins, if at least one is connected or is being set up.
+    /// Locks the plugins for one event. Returns `None` if no plugin is connected and none is being set up.
     pub(super) async fn turn(&self) -> Option<Turn<'_>> {
         let shared = self.shared().filter(|shared| !shared.is_idle())?;
         Some(shared.turn().await)
     }
 
-    /// The plugins, if they must be asked about the object that is being created. While they are locked, no
-    /// plugin can connect. One that connected before is also asked, and one that connects later receives
-    /// the object as existing.
+    /// Locks the plugins to ask them about a new pod or container. Returns `None` if dockbridge need not ask.
+    /// No plugin can finish connecting during the lock, so each plugin is either asked, or connects later and
+    /// receives the pod or container as an existing one.
     pub(super) async fn asked_about(&self, creation: Option<&Creation>) -> Option<Turn<'_>> {
         let (shared, creation) = (self.shared()?, creation?);
         if !shared.creations.must_ask(creation) {
@@ -202,7 +201,7 @@ impl Nri {
 }
 
 impl Turn<'_> {
-    /// Asks all plugins until one refuses. Counts how many were asked.
+    /// Asks the plugins in order, until one refuses. Adds the number of plugins that it asked to `asked`.
     async fn propose(
         &self,
         event: Event,
@@ -213,11 +212,11 @@ impl Turn<'_> {
             *asked += 1;
             plugin.tell(event, subject).await?;
         }
-        // A required plugin may just have been disconnected.
+        // dockbridge may just have disconnected a required plugin, because the plugin did not answer.
         self.require()
     }
 
-    /// Notifies all plugins of something that has already happened.
+    /// Tells all plugins about an event that has already happened, so they cannot refuse it.
     async fn announce(&self, event: Event, subject: &EventSubject) {
         for plugin in &self.plugins.connected {
             if let Err(refusal) = plugin.tell(event, subject).await {

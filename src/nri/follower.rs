@@ -1,5 +1,4 @@
-//! Starts, ends and removals without a CRI call, e.g. by `docker rm`, or by a call whose answer was lost.
-//! They are found in the store and reported to plugins.
+//! Reports changes in the store that no CRI call has reported to plugins, such as a removal by `docker rm`.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use super::{
 use crate::store::snapshot::Snapshot;
 
 impl Shared {
-    /// Reports the store's changes to plugins until dockbridge stops.
+    /// Reports changes of pods and containers in the store to plugins, until dockbridge stops.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut last = self.store.snapshot();
         loop {
@@ -31,7 +30,7 @@ impl Shared {
 }
 
 impl Turn<'_> {
-    /// Reports each start, end and removal that was not reported yet.
+    /// Reports each start, end and removal that plugins do not know yet.
     pub(super) async fn catch_up(&mut self, now: &Snapshot) {
         if self.plugins.connected.is_empty() || !now.is_synced() {
             return;
@@ -56,7 +55,7 @@ impl Turn<'_> {
     }
 }
 
-/// Containers that were started and those that have ended. Stores the latest record of all.
+/// Stores the latest records. Returns the containers that have started, and the containers that have ended.
 fn changed(plugins: &mut Plugins, now: &Snapshot) -> (Vec<String>, Vec<String>) {
     let (mut started, mut ended) = (Vec::new(), Vec::new());
     for (id, known) in &mut plugins.containers.0 {

@@ -1,5 +1,5 @@
-//! Target of `make fuzz`: a plugin's bytes, split anywhere, are decoded to the same messages or the same
-//! error, with limited memory.
+//! Target of `make fuzz`: however a plugin's bytes are split into pieces, dockbridge decodes them to the same
+//! messages or the same error, with limited memory.
 
 use super::{
     mux::{Channel, Demux, MESSAGE_HEADER, MESSAGE_LIMIT, ProtocolError, frames},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{fuzz_input::portions, wire::nri};
 
-/// Frames and the messages in them.
+/// Decodes the frames that a plugin sends, and the messages in the frames.
 pub(crate) fn frames_of_plugins(bytes: &[u8]) {
     let whole = read([bytes].into_iter());
     let pieces = read(portions(bytes).into_iter());

@@ -1,5 +1,5 @@
-//! Plugins that dockbridge starts: executables named `NN-name` in a directory, each with one end of a
-//! socket pair. A plugin that ends is started again, after increasing pauses.
+//! Plugins that dockbridge starts: executables named `NN-name` in a directory. Each plugin inherits one end
+//! of a socket pair. If a plugin ends, dockbridge starts it again, after a pause that increases each time.
 
 use std::{
     ffi::OsStr,
@@ -25,7 +25,7 @@ use crate::{
     host::{file, plugin_process::PluginProcess},
 };
 
-/// A plugin in the directory, identified by its file name.
+/// A plugin in the plugin directory. The file name of a plugin has its index and name.
 #[derive(Clone, Debug)]
 pub(crate) struct InstalledPlugin {
     pub(super) index: String,
@@ -40,7 +40,7 @@ impl InstalledPlugin {
 }
 
 impl Shared {
-    /// Starts all plugins of the directory in their order, and keeps them running.
+    /// Starts all plugins of the plugin directory in the order of their indices, and keeps them running.
     pub(super) async fn launch_all(self: &Arc<Self>) {
         let directory = &self.settings.plugin_dir;
         let mut paths = file::entries(directory).unwrap_or_else(|error| {
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Runs it until its connection ends, then kills it.
+    /// Runs a plugin until its connection ends, then kills the plugin.
     async fn run(self: &Arc<Self>, path: &Path, plugin: &InstalledPlugin) -> io::Result<()> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -92,8 +92,7 @@ impl Shared {
     }
 }
 
-/// The plugin of a file in the directory. Fails with the reason why it is not started: its name or its
-/// configuration.
+/// The plugin of a file in the plugin directory. Fails if its name or configuration is unusable.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
     let file = path.file_name().and_then(OsStr::to_str).ok_or("the plugin's name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));
@@ -102,7 +101,7 @@ pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<Installed
     Ok(InstalledPlugin { index: index.to_owned(), name: name.to_owned(), config })
 }
 
-/// The configuration file with index and name, otherwise the one with only the name.
+/// Reads the plugin's configuration from `<index>-<name>.conf`, otherwise from `<name>.conf`.
 fn configuration(directory: &Path, index: &str, name: &str) -> Result<String, String> {
     for file in [format!("{index}-{name}.conf"), format!("{name}.conf")] {
         let path = directory.join(file);
@@ -115,12 +114,12 @@ fn configuration(directory: &Path, index: &str, name: &str) -> Result<String, St
     Ok(String::new())
 }
 
-/// Other files of the directory are not started.
+/// Whether a file of the plugin directory is executable. dockbridge starts only these files.
 pub(crate) fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Much larger than a plugin needs.
+/// In bytes: much longer than a plugin needs.
 const LONGEST_CONFIGURATION: u64 = 1 << 20;

@@ -1,28 +1,28 @@
-//! What plugins know about each pod and container, so that each plugin receives exactly one event for its end.
+//! What dockbridge has reported to plugins about pods and containers, so that each end leads to one event.
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::model::record::ContainerRecord;
 
-/// The pods or containers that were reported to plugins, by id.
+/// The pods or containers that dockbridge has reported to plugins, by id.
 #[derive(Debug)]
 pub(super) struct Lifecycles<R>(pub(super) HashMap<String, Lifecycle<R>>);
 
-/// A pod or container that was reported to plugins.
+/// A pod or container that dockbridge has reported to plugins.
 #[derive(Debug)]
 pub(super) struct Lifecycle<R> {
-    /// Its last record, which events of a removed object contain.
+    /// The last record of the pod or container. Events after its removal contain this record.
     pub(super) record: Arc<R>,
     pub(super) stage: Stage,
 }
 
-/// The last reported event.
+/// The last event of a pod or container that dockbridge reported to plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Created,
-    /// It is being started. Its end is reported after its start.
+    /// The container is being started. dockbridge reports the container's end only after the start.
     Starting,
-    /// It was started. Every ready pod is in this stage.
+    /// The container has started. Every ready pod is also in this stage.
     Running,
     Stopped,
 }
@@ -39,7 +39,7 @@ impl<R> Lifecycles<R> {
         self.0.insert(id.to_owned(), known);
     }
 
-    /// The record, if its stop was not reported. It counts as reported from now on.
+    /// Returns the record of a pod or container with an unreported stop, and marks the stop as reported.
     pub(super) fn stop(&mut self, id: &str) -> Option<Arc<R>> {
         let known = self.0.get_mut(id).filter(|known| known.stage != Stage::Stopped)?;
         known.stage = Stage::Stopped;
@@ -50,7 +50,7 @@ impl<R> Lifecycles<R> {
         self.0.get(id).map(|known| known.stage)
     }
 
-    /// Records the last event of a known object.
+    /// Sets the last event of a pod or container, if it was reported to plugins.
     pub(super) fn set_stage(&mut self, id: &str, stage: Stage) {
         if let Some(known) = self.0.get_mut(id) {
             known.stage = stage;

@@ -1,4 +1,4 @@
-//! The socket for plugins. Only root may connect, because a plugin can run anything on this node.
+//! The socket to which plugins connect: only as root, because a plugin can run any program on this node.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Shared {
-    /// Serves plugins that dockbridge started and others, until dockbridge stops.
+    /// Serves plugins that dockbridge starts, and plugins that connect to the socket, until the stop.
     pub(super) async fn serve(self: &Arc<Self>) {
         let listening = Arc::clone(self).listen();
         tokio::join!(listening, self.launch_all(), Arc::clone(self).follow());
@@ -37,7 +37,7 @@ impl Shared {
         }
     }
 
-    /// The socket, however long it takes to bind it. None when dockbridge stops.
+    /// Tries to bind the socket until it succeeds. Returns `None` if dockbridge stops.
     async fn bind_with_retries(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
         let mut is_logged = false;
         while !self.shutdown.is_cancelled() {
@@ -83,14 +83,14 @@ impl Shared {
     }
 }
 
-/// Waits until the path leads to another socket, or to none.
+/// Waits until the path of our socket is gone or leads to another socket.
 async fn replaced(own: &ListeningSocket) {
     while own.is_in_place() {
         sleep(CHECK_INTERVAL).await;
     }
 }
 
-/// Binds the socket in a directory of root. If another runtime answers there, this fails.
+/// Binds the socket in a directory that only root can use. Fails if another runtime answers on this path.
 async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError> {
     if let Some(directory) = path.parent() {
         file::ensure_directory(directory, 0o700)?;
@@ -107,8 +107,8 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
 
 const USED: &str = "another runtime, such as containerd, serves NRI plugins at this socket";
 const BIND_RETRY: Duration = Duration::from_secs(10);
-/// containerd removes the socket when it starts, even another runtime's.
+/// containerd removes the socket at this path when it starts, even if another runtime created it.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
-/// Maximum number of connections, registered or not.
+/// Maximum number of connections, including those whose plugin has not registered yet.
 const MAX_PLUGINS: usize = 64;

@@ -1,4 +1,4 @@
-//! Metrics of plugins: calls, their results, and their duration.
+//! Metrics of NRI plugins: number, results and duration of calls.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ pub struct NriMetrics {
     disconnects: Family<Counter, 1>,
 }
 
-/// The calls of one kind to one plugin.
+/// The counts for one method of one plugin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calls {
     ok: u32,
@@ -90,6 +90,6 @@ impl RegisterMetrics for NriMetrics {
     }
 }
 
-/// More plugins and calls than a node has. A plugin that connects with ever new names adds no more.
+/// More than the plugins of a node need. A plugin that keeps changing its name cannot exceed this number.
 const MOST_ROWS: usize = 512;
 const OTHERS: &str = "others";

@@ -1,5 +1,4 @@
-//! NRI, the Node Resource Interface: plugins that receive events of pods and containers and may change
-//! them.
+//! NRI, the Node Resource Interface: plugins that receive events of pods and containers and may change them.
 //!
 //! ```text
 //! plugin ◀─socket─▶ connection (mux, ttrpc) ─▶ session: register, configure, synchronise, requests
@@ -8,8 +7,8 @@
 //! store ──▶ follower: containers that end or are removed without a CRI call
 //! ```
 //!
-//! Events are sent one at a time, so all plugins see the same order. A plugin that fails is disconnected and may
-//! connect again. Start with [`service::Nri`]. Without a connected plugin, every call returns at once.
+//! dockbridge sends one event at a time, so all plugins see the same order. A plugin that fails is
+//! disconnected and may connect again. Without a plugin, every call of [`service::Nri`] returns at once.
 
 mod connection;
 mod container_updates;

@@ -1,15 +1,15 @@
-//! The two connections that share a plugin's socket: one for calls to the plugin, one for its calls to
-//! dockbridge. A frame is four bytes of connection id, four of length, both big-endian, and its payload.
+//! Two logical connections share a plugin's socket, one for each direction of calls. A frame consists of four
+//! bytes of connection id, four bytes of length (both big-endian), and the payload.
 
 use thiserror::Error;
 
-/// One of the connections, by its id.
+/// One of the two logical connections. The value is the connection's id in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Channel {
-    /// dockbridge calls, and the plugin answers.
+    /// On this connection dockbridge calls, and the plugin answers.
     Plugin = 1,
-    /// The plugin calls, and dockbridge answers.
+    /// On this connection the plugin calls, and dockbridge answers.
     Runtime = 2,
 }
 
@@ -27,16 +27,16 @@ pub(super) enum ProtocolError {
     Message,
 }
 
-/// Splits received bytes into the two connections. Keeps no payload.
+/// Separates the received bytes of the two logical connections. Does not buffer payloads.
 #[derive(Debug, Default)]
 pub(super) struct Demux {
     header: Vec<u8>,
-    /// After a complete header: the rest of its frame.
+    /// The connection of the current frame and the missing bytes of its payload, once the header is complete.
     frame: Option<(Channel, usize)>,
 }
 
 impl Demux {
-    /// Passes on the payload in `bytes`, piece by piece.
+    /// Passes the payload in `bytes` to `deliver`, piece by piece.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -58,7 +58,7 @@ impl Demux {
         Ok(())
     }
 
-    /// The frame that starts with a complete header. A frame without payload ends at once.
+    /// Reads a complete header. Returns connection and length, or `None` for a frame without payload.
     fn begun(&mut self) -> Result<Option<(Channel, usize)>, ProtocolError> {
         let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
         self.header.clear();
@@ -73,8 +73,8 @@ impl Demux {
     }
 }
 
-/// Splits a message into frames. Plugins in Go read a frame into a buffer that must have room for all of
-/// it: the first read of a message has room for 4096 bytes, the next one for the rest of the message.
+/// Splits a message into frames. A plugin in Go fails if its buffer is smaller than a frame. The buffer of
+/// such a plugin has 4096 bytes for the first frame of a message, and then room for the rest of the message.
 pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
     let (first, rest) = message.split_at(message.len().min(FIRST_FRAME));
     let mut out = Vec::with_capacity(message.len() + 2 * HEADER);
@@ -87,11 +87,11 @@ pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
 }
 
 const HEADER: usize = 8;
-/// Longest first frame of a message.
+/// Maximum length of the first frame of a message.
 const FIRST_FRAME: usize = 4096;
 /// Length of the header of a ttrpc message.
 pub(super) const MESSAGE_HEADER: usize = 10;
-/// Longest ttrpc message, without its header.
+/// Maximum length of a ttrpc message without its header.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 20;
-/// Maximum number of entries in a message: several for each container that a node can have.
+/// Maximum number of entries in a message of a plugin: several for each container that a node can have.
 pub(super) const MOST_ENTRIES: usize = 16 << 10;

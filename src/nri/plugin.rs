@@ -1,4 +1,4 @@
-//! A connected plugin, and one call to it.
+//! A connected plugin, and how dockbridge calls it.
 
 use std::{
     sync::Arc,
@@ -22,14 +22,13 @@ use crate::{
 /// A plugin that is registered and configured.
 #[derive(Debug)]
 pub(super) struct Plugin {
-    /// Two digits. Plugins are asked in this order.
+    /// Two digits. dockbridge asks plugins in the order of their indices.
     pub(super) index: String,
-    /// Without the index.
     pub(super) name: String,
-    /// The events to which it subscribed, one bit for each.
+    /// The events to which the plugin subscribed, one bit for each event.
     pub(super) events: i32,
     pub(super) connection: Connection,
-    /// How long a call for an event may take.
+    /// How long the plugin may take to answer an event.
     pub(super) limit: Duration,
     pub(super) metrics: NriMetrics,
 }
@@ -41,7 +40,7 @@ pub(super) struct EventSubject {
     pub(super) container: Option<nri::Container>,
 }
 
-/// A plugin answered a call with an error.
+/// The error with which a plugin answered a call.
 #[derive(Clone, Debug, Error)]
 #[error("the NRI plugin {plugin} refused {call}: {message}")]
 pub(super) struct Refusal {
@@ -58,7 +57,7 @@ impl WithKind for Refusal {
 }
 
 impl Refusal {
-    /// Logs the refusal of something that has already happened.
+    /// Logs the plugin's error about an event that has already happened.
     pub(super) fn log(&self) {
         let Self { plugin, call, message, .. } = self;
         warn!(plugin, call, error = message, "an NRI plugin answered with an error; continuing");
@@ -74,8 +73,7 @@ impl Plugin {
         self.events & bit(event) != 0 && !self.connection.is_closed()
     }
 
-    /// Sends it an event to which it subscribed. Returns none if it did not subscribe, or was disconnected
-    /// because it did not answer correctly.
+    /// Sends the plugin an event. `None` without a subscription, and for a missing or invalid answer.
     pub(super) async fn ask<A: Message + Default>(
         &self,
         event: Event,
@@ -87,11 +85,10 @@ impl Plugin {
         self.call(method(event), message, self.limit).await
     }
 
-    /// Sends it an event whose answer is only success or failure. Plugins before NRI 0.10 have one method
-    /// for all of these.
+    /// Sends an event without a result. Plugins before NRI 0.10 have a single method for all such events.
     pub(super) async fn tell(&self, event: Event, subject: &EventSubject) -> Result<(), Refusal> {
         let EventSubject { pod, container } = subject.clone();
-        // All of these requests have the pod in field 1 and the container in field 2.
+        // The requests of all such events have the pod in field 1 and the container in field 2.
         let request = nri::StartContainerRequest { pod, container };
         let mut told: Result<Option<nri::Empty>, Refusal> = self.ask(event, &request).await;
         if told.as_ref().is_err_and(|refusal| refusal.code == UNIMPLEMENTED) {
@@ -102,7 +99,7 @@ impl Plugin {
         told.map(drop)
     }
 
-    /// Calls a method. Returns none if the plugin was disconnected.
+    /// Calls a method of the plugin. Returns `None` if the plugin was disconnected.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
@@ -118,7 +115,7 @@ impl Plugin {
                 Err(Refusal { code, ..self.refusal(method, message) })
             }
             Err(CallError::Closed(reason)) => {
-                // Its session logs every other reason, and the end of the connection.
+                // The plugin's session logs every other reason, and the end of the connection.
                 if reason == CloseReason::ByPlugin {
                     let plugin = self.full_name();
                     warn!(
@@ -137,19 +134,19 @@ impl Plugin {
     }
 }
 
-/// Plugins in the order in which they are asked.
+/// Sorts plugins into the order in which dockbridge asks them.
 pub(super) fn sort(plugins: &mut [Arc<Plugin>]) {
     plugins.sort_by(|one, other| one.index.cmp(&other.index));
 }
 
-/// The bit of an event in a subscription.
+/// The bit that stands for an event in a subscription.
 pub(super) const fn bit(event: Event) -> i32 {
     1 << (event as i32 - 1)
 }
 
 pub(super) const ALL_EVENTS: i32 = bit(Event::Last) - 1;
 
-/// The method of the plugin that is called for an event.
+/// Name of the plugin's method that dockbridge calls for an event.
 pub(super) const fn method(event: Event) -> &'static str {
     match event {
         Event::RunPodSandbox => "RunPodSandbox",
@@ -170,7 +167,7 @@ pub(super) const fn method(event: Event) -> &'static str {
     }
 }
 
-/// The reason as a label of metrics.
+/// The value of the metrics' label for the reason why a connection ended.
 pub(super) const fn label(reason: &CloseReason) -> &'static str {
     match reason {
         CloseReason::ByPlugin => "closed",
@@ -184,7 +181,7 @@ pub(super) const fn label(reason: &CloseReason) -> &'static str {
     }
 }
 
-/// Checks index and name of a plugin, from its registration or its file name.
+/// Checks a plugin's index and name, which come from its registration or its file name.
 pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
     let is_index = index.len() == 2 && index.bytes().all(|byte| byte.is_ascii_digit());
     if !is_index {

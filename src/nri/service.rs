@@ -1,4 +1,4 @@
-//! The plugins of this node, and the state that all calls to them share.
+//! The NRI plugins of this node, and the state that all events share.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use crate::{
     translate::render::nri::{ContainerView, PodView, container, pod},
 };
 
-/// The plugins of this node. Empty if NRI is off. Clones share everything.
+/// The NRI plugins of this node; `None` if NRI is off. Clones share all state.
 #[derive(Clone, Debug, Default)]
 pub struct Nri(Option<Arc<Shared>>);
 
@@ -41,39 +41,37 @@ pub(super) struct Shared {
     /// Cancelled when dockbridge ends.
     pub(super) shutdown: CancellationToken,
     pub(super) creations: Creations,
-    /// The directory in which network namespaces of pods are pinned, by id.
+    /// The directory in which dockbridge pins the pods' network namespaces, by pod id.
     netns_dir: PathBuf,
     plugins: Mutex<Plugins>,
-    /// Only one plugin at a time is synchronised, so an event waits for one at most.
+    /// Held while one plugin synchronises, so that an event waits for at most one plugin.
     pub(super) synchronizing: Mutex<()>,
 }
 
-/// What plugins may do to containers, and which limits they see. `container`, which is above this module,
-/// implements it.
+/// What plugins may do to containers and see of limits. The higher module `container` implements this trait.
 pub trait NriHooks: fmt::Debug + Send + Sync {
-    /// Changes the limits of a container. Returns the reason if that fails.
+    /// Changes the limits of a container. Returns the reason if the change fails.
     fn update(&self, id: String, limits: Resources) -> BoxFuture<'_, Result<(), String>>;
 
     /// Kills a container. [`super::follower`] reports its end.
     fn kill(&self, id: String) -> BoxFuture<'_, Result<(), String>>;
 
-    /// The last requested limits of a container.
+    /// The limits that were last requested for a container.
     fn limits(&self, container: &ContainerRecord) -> Resources;
 
-    /// The last limits of a pod from kubelet.
+    /// The limits of a pod that kubelet sent last.
     fn pod_limits(&self, pod: &SandboxRecord) -> PodResources;
 }
 
 /// State that only one event at a time may change.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
-    /// In the order in which they are asked.
     pub(super) connected: Vec<Arc<Plugin>>,
     pub(super) pods: Lifecycles<SandboxRecord>,
     pub(super) containers: Lifecycles<ContainerRecord>,
 }
 
-/// The plugins while one event is sent to them.
+/// The lock on the plugins while dockbridge sends them one event.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) shared: &'a Arc<Shared>,
@@ -81,7 +79,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Drop for Turn<'_> {
-    /// Forgets plugins that were disconnected. Without plugins, their knowledge is also forgotten.
+    /// Removes disconnected plugins. After the last plugin, also discards what was reported to plugins.
     fn drop(&mut self) {
         self.plugins.connected.retain(|plugin| !plugin.connection.is_closed());
         let many = self.plugins.connected.len();
@@ -94,7 +92,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Nri {
-    /// Plugins with these settings. They are served after [`Self::serve`].
+    /// Creates the service with these settings. Plugins can connect once [`Self::serve`] runs.
     pub fn new(
         settings: NriSettings,
         store: Store,
@@ -115,10 +113,10 @@ impl Nri {
         })))
     }
 
-    /// Starts the plugins of the directory, and listens for others, until dockbridge stops.
+    /// Starts the installed plugins, and serves other plugins on a socket, until dockbridge stops.
     pub async fn serve(&self, hooks: impl NriHooks + 'static) {
         let Some(shared) = &self.0 else { return };
-        // There is only one set of services.
+        // `set` fails only on a second call, and dockbridge calls `serve` once.
         let _ = shared.hooks.set(Box::new(hooks));
         shared.serve().await;
     }
@@ -132,8 +130,8 @@ impl Nri {
         self.0.as_ref()
     }
 
-    /// Announces that a pod or container is being created. While plugins are asked about it, no answer shows
-    /// it. Fails if a required plugin is not connected.
+    /// Announces that a pod or container is being created. While dockbridge asks plugins, clients do not see
+    /// the pod or container. Fails if a required plugin is not connected.
     pub async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
         let Some(shared) = &self.0 else { return Ok(None) };
         self.require().await?;
@@ -148,7 +146,7 @@ impl Nri {
         }
     }
 
-    /// The snapshot for callers, without objects about which plugins are being asked.
+    /// The snapshot for clients: without the pods and containers about which plugins are being asked.
     pub fn shown(&self, now: Arc<Snapshot>) -> Arc<Snapshot> {
         let Some(shared) = &self.0 else { return now };
         let creations = &shared.creations;
@@ -158,12 +156,12 @@ impl Nri {
         now.without(|pod| creations.hides_pod(pod), |one| creations.hides_container(one))
     }
 
-    /// Reports when a hidden object becomes visible.
+    /// Reports when a hidden pod or container becomes visible to clients.
     pub fn reveals(&self) -> Reveals {
         self.0.as_ref().map(|shared| shared.creations.reveals()).unwrap_or_default()
     }
 
-    /// Whether the pod is hidden from callers because plugins are being asked about it.
+    /// Whether dockbridge hides the pod from clients because it is asking plugins about the pod.
     pub fn hides_pod(&self, record: &SandboxRecord) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.creations.hides_pod(record))
     }
@@ -191,12 +189,12 @@ impl Turn<'_> {
 }
 
 impl Shared {
-    /// The plugins, when no other event is being sent.
+    /// Waits until no other event is being sent, and locks the plugins.
     pub(super) async fn turn(self: &Arc<Self>) -> Turn<'_> {
         Turn { shared: self, plugins: self.plugins.lock().await }
     }
 
-    /// Whether no plugin is connected. False while plugins are called, or while one is set up.
+    /// Whether no plugin is connected. Returns false while dockbridge calls plugins or sets up a plugin.
     pub(super) fn is_idle(&self) -> bool {
         self.plugins.try_lock().is_ok_and(|plugins| plugins.connected.is_empty())
     }
@@ -206,7 +204,7 @@ impl Shared {
         EventSubject { pod: Some(pod(&self.pod_view(&now, record))), container: None }
     }
 
-    /// A container for plugins, with its pod if that is known.
+    /// A container as plugins see it, with its pod if the store has the pod.
     pub(super) fn container_subject(&self, record: &ContainerRecord) -> EventSubject {
         let now = self.store.snapshot();
         let pod = now.sandbox(record.document.sandbox.as_str());

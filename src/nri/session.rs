@@ -1,5 +1,4 @@
-//! The lifecycle of one connection: the plugin registers, is configured and synchronised, gets events, and
-//! requests updates, until it ends.
+//! The lifecycle of a plugin's connection: registration, configuration, synchronisation, events and updates.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -36,14 +35,14 @@ impl Shared {
         let ended = tokio::select! {
             ended = self.serve_plugin(&connection, &mut calls, installed) => ended,
             () = self.shutdown.cancelled() => {
-                // The connection ends, whatever the plugin answers.
+                // dockbridge ends the connection whatever the plugin answers to Shutdown.
                 let _ = connection.call::<nri::Empty>("Shutdown", &nri::Empty {}, SHUTDOWN_TIMEOUT).await;
                 CloseReason::Shutdown
             }
         };
         let reason = connection.close(ended);
         self.metrics.disconnected(label(&reason));
-        // Its end forgets this plugin.
+        // The drop of a turn removes disconnected plugins, such as this one.
         drop(self.turn().await);
     }
 
@@ -58,7 +57,7 @@ impl Shared {
             Ok(plugin) => plugin,
             Err(reason) => {
                 let reason = connection.close(reason);
-                // `dockbridge check` and the start connect only to ask who listens.
+                // `dockbridge check` and a starting dockbridge connect to find out whether a process listens.
                 if reason != CloseReason::ByPlugin || !name.is_empty() {
                     warn!(plugin = name, error = %reason, "cannot set up an NRI plugin; closing its connection");
                 }
@@ -75,7 +74,7 @@ impl Shared {
         reason
     }
 
-    /// Registers, configures and synchronises a plugin. Reports its name when it is known.
+    /// Registers, configures and synchronises a plugin. Reports the plugin's name once it is known.
     async fn set_up(
         self: &Arc<Self>,
         connection: &Connection,
@@ -88,7 +87,7 @@ impl Shared {
         let late = || CloseReason::Timeout { method: "RegisterPlugin", limit };
         let (index, name) = registering.map_err(|_| late())??;
         let (index, name, config) = match installed {
-            // The name of its file counts, whatever name it registers.
+            // A plugin that dockbridge started has the name of its file, even if it registers another name.
             Some(InstalledPlugin { index, name, config }) => (index, name, config),
             None => (index, name, String::new()),
         };
@@ -115,7 +114,7 @@ impl Shared {
         };
         let answer: nri::ConfigureResponse =
             call_required(plugin, "Configure", &request, plugin.limit).await?;
-        // No events mean all. Unknown events will not happen, so a newer plugin works with the others.
+        // An answer without events means all events. dockbridge ignores unknown events of newer plugins.
         let events = if answer.events == 0 { ALL_EVENTS } else { answer.events };
         let unknown = events & !ALL_EVENTS;
         if unknown != 0 {
@@ -128,11 +127,11 @@ impl Shared {
         Ok(events & ALL_EVENTS)
     }
 
-    /// Sends the plugin all existing objects. From then on it is asked about everything.
+    /// Sends the plugin all existing pods and containers. From then on the plugin is asked about new ones.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
         let _turn = self.synchronizing.lock().await;
         let mut turn = self.turn().await;
-        // This must precede the read of the store, so that all later objects are asked about.
+        // Must precede the read of the store, or the plugin would miss what is created in between.
         self.creations.set_asking(true);
         let updates = turn.synchronise(plugin).await;
         if updates.is_ok() {
@@ -144,7 +143,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Answers the plugin's own calls until its connection ends.
     async fn serve_requests(
         self: &Arc<Self>,
         plugin: &Plugin,
@@ -185,7 +183,7 @@ impl Turn<'_> {
     ) -> Result<Vec<nri::ContainerUpdate>, CloseReason> {
         let synced = self.shared.store.synced(SYNC_TIMEOUT).await;
         let now = synced.map_err(|_| CloseReason::NotReady)?;
-        // Other plugins first receive the events that this one no longer gets.
+        // The other plugins first receive the pending events. The new plugin gets the current state instead.
         self.catch_up(&now).await;
         let (pods, containers) = self.existing(&now);
         let limit = self.shared.settings.registration_timeout.max(plugin.limit);
@@ -205,9 +203,9 @@ impl Turn<'_> {
         Ok(Vec::new())
     }
 
-    /// The existing objects. If other plugins are connected, these are the objects that they know. Objects
-    /// that they do not know were refused or will be asked about, so the new plugin does not get them
-    /// either.
+    /// The pods and containers that a new plugin receives as existing ones. If other plugins are connected,
+    /// these are the pods and containers that were reported to them: plugins have refused all others, or
+    /// dockbridge has yet to ask about them.
     fn existing(&mut self, now: &Snapshot) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
         let Plugins { connected, pods, containers } = &mut *self.plugins;
         let shared = self.shared;
@@ -242,7 +240,7 @@ impl Turn<'_> {
             match known {
                 None => containers.add(record.id.as_str(), record, stage(&record.process)),
                 Some(Stage::Stopped) => container.set_state(nri::ContainerState::ContainerStopped),
-                // Its end is reported after its start.
+                // This container's end is reported after its start, so the new plugin receives it as created.
                 Some(Stage::Starting) if record.process.has_ended() => {
                     container.set_state(nri::ContainerState::ContainerCreated);
                 }
@@ -254,7 +252,7 @@ impl Turn<'_> {
     }
 }
 
-/// A call that the plugin must answer to stay connected.
+/// Calls a method of the plugin. The connection ends if the plugin does not answer or answers with an error.
 async fn call_required<A: Message + Default>(
     plugin: &Plugin,
     method: &'static str,
@@ -270,7 +268,6 @@ async fn call_required<A: Message + Default>(
     }
 }
 
-/// The next call of the plugin, or why there is none.
 async fn next_call(
     connection: &Connection,
     calls: &mut mpsc::Receiver<Incoming>,
@@ -313,7 +310,7 @@ fn stage(process: &Process) -> Stage {
     }
 }
 
-/// Whether it fits into a message. A single pod must not keep plugins from connecting.
+/// Whether a pod or container fits into a message. One that does not would prevent every connection.
 fn fits(id: &str, length: usize) -> bool {
     let fits = length <= PORTION;
     if !fits {
@@ -326,8 +323,8 @@ fn fits(id: &str, length: usize) -> bool {
     fits
 }
 
-/// All existing objects, in messages that are not too long. There is at least one message, because it
-/// starts the events.
+/// Divides all existing pods and containers into messages below the size limit. Returns at least one message,
+/// because a plugin expects a Synchronize call before its first event.
 fn portions(
     pods: Vec<nri::PodSandbox>,
     containers: Vec<nri::Container>,
@@ -357,11 +354,11 @@ fn refusal(code: i32, message: &str) -> Status {
 }
 
 const RUNTIME_SERVICE: &str = "nri.pkg.api.v1alpha1.Runtime";
-/// The release of NRI with this interface.
+/// The release of NRI whose interface dockbridge implements.
 const NRI_VERSION: &str = "v0.12.0";
 /// How long a plugin may take to answer Shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Size of a message's items in bytes: less than the limit, with room for the rest of the message.
+/// Maximum size of all items of a message in bytes. The rest of a message is for other fields.
 const PORTION: usize = 3 << 20;
-/// The most bytes that an item needs in addition to its content.
+/// Maximum number of bytes that a list item needs in addition to its content.
 const PER_ITEM: usize = 8;

@@ -1,6 +1,6 @@
-//! ttrpc, the protocol of both connections: a header of ten bytes (length, stream, type, flags) and a
-//! protobuf message. NRI only uses single requests and single responses. docs/decisions/0034 says why
-//! dockbridge has its own implementation.
+//! ttrpc is the protocol of both logical connections. A ttrpc message has a header of ten bytes (length,
+//! stream, type, flags) and a protobuf message. NRI uses only calls with one request and one response.
+//! docs/decisions/0034 says why dockbridge has its own implementation.
 
 use bytes::{Buf, BytesMut};
 use prost::{
@@ -18,14 +18,14 @@ pub(super) struct Request {
     pub(super) method: String,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) payload: Vec<u8>,
-    /// How long the caller waits; 0 if it does not say.
+    /// How long the caller waits for an answer; 0 if the caller sets no limit.
     #[prost(int64, tag = "4")]
     pub(super) timeout_nano: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Response {
-    /// Missing or with code 0 on success.
+    /// Status of the call. On success the status is missing or has code 0.
     #[prost(message, optional, tag = "1")]
     pub(super) status: Option<Status>,
     #[prost(bytes = "vec", tag = "2")]
@@ -43,9 +43,8 @@ pub(super) struct Status {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envelope {
-    /// Its type, [`REQUEST`] or [`RESPONSE`].
     pub(super) kind: u8,
-    /// The stream. A call and its answer have the same one.
+    /// Number of the stream. An answer has the same number as its call.
     pub(super) stream: u32,
     pub(super) payload: Vec<u8>,
 }
@@ -70,14 +69,14 @@ impl Envelope {
     }
 }
 
-/// Assembles messages. Buffers at most one message of the maximum length.
+/// Assembles messages from received bytes. Buffers at most one message of the maximum length.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     buffer: BytesMut,
 }
 
 impl Decoder {
-    /// Adds a piece, and passes on the messages that it completes.
+    /// Adds received bytes, and passes each message that is now complete to `deliver`.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -98,15 +97,14 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bytes of an incomplete message.
+    /// Number of buffered bytes, which belong to an incomplete message.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
     }
 }
 
-/// Decodes a plugin's message. An entry needs two bytes there and hundreds in memory, so the number of
-/// entries is limited.
+/// Decodes a message. An entry of two bytes can need hundreds of bytes in memory, so entries are limited.
 pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolError> {
     let (mut rest, mut entries) = (bytes, 0);
     while !rest.is_empty() {
@@ -121,11 +119,11 @@ pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolEr
     M::decode(bytes).map_err(|_| ProtocolError::Message)
 }
 
-/// Type of a call.
+/// Message type of a call.
 pub(super) const REQUEST: u8 = 1;
-/// Type of an answer.
+/// Message type of an answer.
 pub(super) const RESPONSE: u8 = 2;
-/// The gRPC codes that dockbridge sends.
+/// The gRPC codes that dockbridge sends to plugins.
 pub(super) const UNKNOWN: i32 = 2;
 pub(super) const INVALID_ARGUMENT: i32 = 3;
 pub(super) const FAILED_PRECONDITION: i32 = 9;

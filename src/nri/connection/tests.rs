@@ -1,4 +1,4 @@
-//! What a plugin may send, byte by byte, and what ends its connection.
+//! Tests with the bytes that a plugin sends: which messages dockbridge accepts, and which end the connection.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::wire::nri;
 
 const SOON: Duration = Duration::from_secs(300);
 
-/// A connection, its received calls, and the plugin's end.
+/// A connection, the receiver of the plugin's calls, and the plugin's side of the socket.
 fn connected() -> (Connection, mpsc::Receiver<Incoming>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (connection, incoming) = Connection::open(ours);
     (connection, incoming, theirs)
 }
 
-/// A frame in the format of the published protocol.
+/// Encodes a frame as NRI's protocol defines it: connection id, length, payload.
 fn frame(connection: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = connection.to_be_bytes().to_vec();
     out.extend(u32::try_from(payload.len()).unwrap().to_be_bytes());
@@ -50,7 +50,7 @@ async fn closed_by(bytes: &[u8]) -> CloseReason {
     time::timeout(SOON, connection.closed()).await.unwrap()
 }
 
-/// A call that waits for its answer.
+/// Starts a call that then waits for the plugin's answer.
 fn call(connection: &Connection) -> JoinHandle<Result<nri::Empty, CallError>> {
     let connection = connection.clone();
     tokio::spawn(async move { connection.call("Shutdown", &nri::Empty {}, SOON).await })
@@ -70,7 +70,7 @@ async fn a_call_and_its_answer_are_as_published() {
     prost::encoding::encode_varint(u64::try_from(SOON.as_nanos()).unwrap(), &mut timeout);
     let expected = message(1, 1, &[body.as_slice(), &timeout].concat());
     assert_eq!((channel, payload), (1, expected));
-    // The answer arrives in pieces, one frame each.
+    // The plugin sends its answer in several pieces, each in a frame.
     let answer = message(1, 2, b"\x12\x02\x10\x03");
     for piece in answer.chunks(3) {
         plugin.write_all(&frame(1, piece)).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_long_text_is_cut() {
     assert!(refused.len() < 4096, "{} bytes", refused.len());
 }
 
-/// Two bytes of a message may need hundreds in memory.
+/// Two bytes of a message can need hundreds of bytes in memory after decoding.
 #[tokio::test]
 async fn an_answer_of_too_many_entries_closes_the_connection() {
     let (connection, _incoming, mut plugin) = connected();
