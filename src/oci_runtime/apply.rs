@@ -11,8 +11,7 @@ use crate::model::{path::parts, spec_edit::SpecEdit};
 /// Applies the edits in their order.
 ///
 /// # Errors
-/// The document does not belong to a container, or it does not have the mount whose options are to be
-/// changed.
+/// Fails if the document is not that of a container, or does not have a mount whose options an edit changes.
 pub(super) fn apply<'a>(
     document: &mut Value,
     edits: impl IntoIterator<Item = &'a SpecEdit>,
@@ -29,13 +28,12 @@ pub(super) fn apply<'a>(
     Ok(())
 }
 
-/// If several mounts have one path, containers see the last one.
+/// The mount at a path. If several mounts have the same path, the container sees the last of them.
 pub(super) fn mount_at(mounts: &[Value], destination: &str) -> Option<usize> {
     mounts.iter().rposition(|mount| is_entry("destination", mount, destination))
 }
 
-/// The field that identifies the entries of a list. Entries of the environment are identified by the text
-/// before the `=`.
+/// The field that identifies an entry of a list: for the environment, the text before `=`.
 fn key_field(list: &[&str]) -> Option<&'static str> {
     match list {
         ["mounts"] => Some("destination"),
@@ -77,10 +75,10 @@ fn set(
         device.remove("access")
     });
     let entries = list(document, above)?;
-    // If a variable is set twice, programs may use the first value.
+    // If a variable were set twice, programs could use the first value.
     let there = entries.iter().position(|it| field == VARIABLE && is_entry(field, it, key));
     entries.retain(|it| !is_entry(field, it, key));
-    // A mount below the new one must come after it, or the new one would hide it.
+    // An existing mount below the new mount must come later in the list, or the new mount would hide it.
     let is_below = |it: &Value| {
         let destination = it.get("destination").and_then(Value::as_str);
         field == "destination" && destination.is_some_and(|at| parts(at).starts_with(&parts(key)))
@@ -123,7 +121,7 @@ fn add(document: &mut Value, keys: &[&str], values: &[Value]) -> Result<(), OciR
     Ok(())
 }
 
-/// Mounts propagate into and out of the container through its root, so the root must propagate in the same way.
+/// Mounts propagate through the container's root, so the root needs the propagation of `mount`.
 fn share_root(document: &mut Value, mount: &Value) -> Result<(), OciRuntimeError> {
     let options = mount.get("options").and_then(Value::as_array);
     let has = |word: &str| options.is_some_and(|all| all.iter().any(|option| option == word));
@@ -139,9 +137,8 @@ fn share_root(document: &mut Value, mount: &Value) -> Result<(), OciRuntimeError
     Ok(())
 }
 
-/// Lets the container use a device.
 fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), OciRuntimeError> {
-    // A pipe needs no permission for a device.
+    // A named pipe needs no permission of the device cgroup.
     if is(device, "type", "p") {
         return Ok(());
     }
@@ -154,6 +151,6 @@ fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), Oci
     Ok(())
 }
 
-/// Used in place of a field when the entries are `NAME=value`.
+/// Stands for the name of the key field in a list whose entries are `NAME=value`.
 const VARIABLE: &str = "=";
 const ROOT_PROPAGATION: &str = "rootfsPropagation";

@@ -1,7 +1,8 @@
-//! The command line of an OCI runtime, as in runc: global flags, a command, its flags, an id.
+//! The command line of an OCI runtime, as in runc: global flags, a command, the command's flags, a container
+//! id.
 //!
-//! Reads only what is needed and passes all words on unchanged. Unknown flags count as flags without a
-//! value, so that flags of a newer runc are also passed on.
+//! dockbridge-runtime reads only the flags that it needs, and passes all words to the lower runtime
+//! unchanged. An unknown flag, for example of a newer runc, counts as a flag without a value.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -11,17 +12,16 @@ use std::{
 /// The parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The runtime to run, by name or path, and its arguments. Empty unless our flag or the container's file
-    /// names one.
+    /// Name or path of the lower runtime, and its arguments; empty if nothing names a runtime.
     pub runtime: Vec<OsString>,
-    /// All words except our own flag, for that runtime.
+    /// All words for the lower runtime: the command line without `--dockbridge-runtime`.
     pub words: Vec<OsString>,
-    /// The command; empty if there is none, as with `--version`.
+    /// The command, such as `create`; empty if the command line has none, as with `--version`.
     pub command: String,
-    /// The container: the first word after the command that is an id of Docker's, otherwise the last word. A
-    /// signal follows the id of `kill`. Empty for commands without one.
+    /// The container's id: the first word after the command that is a Docker id, otherwise the last word.
+    /// `kill` has a signal after the id. Empty for a command without a container.
     pub id: String,
-    /// `--log`: the file in which the engine reads errors.
+    /// `--log`: the file from which the engine reads errors of the runtime.
     pub log: Option<PathBuf>,
     /// `--log-format json`.
     pub is_log_json: bool,
@@ -67,8 +67,7 @@ impl CommandLine {
         line
     }
 
-    /// Whether it names a container by an id of Docker's. Only those can have edits, and no other word is used in
-    /// a path.
+    /// Whether the command names a container by a Docker id, which is safe in a path and may have edits.
     pub fn is_of_container(&self) -> bool {
         self.id.len() == 64 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
@@ -85,8 +84,7 @@ impl CommandLine {
     }
 }
 
-/// Name and attached value of a flag; an empty name if the word is not a flag. One dash and two dashes mean the
-/// same.
+/// Name and attached value (`--name=value`) of a flag with one or two dashes; otherwise an empty name.
 fn flag(word: &OsStr) -> (String, Option<OsString>) {
     let text = word.to_string_lossy();
     let Some(name) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')) else {
@@ -98,10 +96,8 @@ fn flag(word: &OsStr) -> (String, Option<OsString>) {
     }
 }
 
-/// Our own flag, which names the runtime that does the work. The other flags are runc's.
+/// The flag of dockbridge-runtime, which names the lower runtime. All other flags are those of runc.
 const OUR_RUNTIME: &str = "dockbridge-runtime";
-/// Global flags with a value.
 const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
-/// Flags of commands with a value that we need. The value of another flag is taken for the id until the
-/// real id follows, which is the last word.
+/// The value of any other flag counts as the id only until the real id follows, which is the last word.
 const COMMAND_VALUES: &[&str] = &["bundle", "b", "process", "p"];

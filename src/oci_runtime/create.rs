@@ -1,4 +1,4 @@
-//! `create`: mounts what the edits need, and edits the bundle's `config.json`.
+//! `create`: makes the mounts that a container's edits need, and changes the `config.json` of its bundle.
 
 use std::{
     fs, io,
@@ -26,12 +26,11 @@ use crate::{
     },
 };
 
-/// Prepares the bundle of a container. Returns whether something was mounted for it, which must be
-/// unmounted when the create fails.
+/// Prepares a bundle. Returns whether there are mounts to undo if the lower runtime's `create` fails.
 ///
 /// # Errors
-/// The edits are missing although they are required, do not match the document, or cannot be done. Then
-/// nothing is mounted.
+/// Fails if required edits are missing, do not match the document, or cannot be done. Nothing is mounted
+/// then.
 pub fn prepare(
     directory: &EditsDirectory,
     id: &str,
@@ -40,7 +39,7 @@ pub fn prepare(
     let path = bundle.join("config.json");
     let edits = directory.read(id)?;
     let Some(bytes) = file::read_if_present(&path, MAX_CONFIG)? else {
-        // The runtime will report the error.
+        // The lower runtime will report that `config.json` is missing.
         return Ok(false);
     };
     let Some(edits) = edits else {
@@ -52,7 +51,7 @@ pub fn prepare(
         reason: e.to_string(),
     };
     let mut document: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
-    // A killed runtime may have left mounts.
+    // An earlier dockbridge-runtime that was killed may have left mounts.
     directory.unmount(id)?;
     let done = mount(directory, id, bundle, &document, &edits).and_then(|mounted| {
         edit::edit(&mut document, &edits, &mounted)?;
@@ -61,21 +60,22 @@ pub fn prepare(
         Ok(mounted != Mounted::default())
     });
     if done.is_err() {
-        // The first error is reported. The next create or the removal unmounts what is left.
+        // dockbridge-runtime reports the error in `done`. The next `create` or the removal unmounts the rest.
         let _ = directory.unmount(id);
     }
     done
 }
 
-/// Who may read `config.json`. With a user namespace also the pod's root, because hooks such as NVIDIA's run as
-/// the pod's root. containerd does the same for user namespaces that it knows.
+/// The users who may read `config.json`. If the pod has a user namespace, hooks such as NVIDIA's run as the
+/// pod's root and must read it. containerd gives the same permission in user namespaces that it creates.
 fn readers(bundle: &Path, edits: &OciEdits) -> Result<Readers, HostError> {
     let Some(users) = &edits.users else { return Ok(Readers::Owner) };
     file::ensure_passable_by(bundle, Some(users.gids.host))?;
     Ok(Readers::Everyone)
 }
 
-/// Most containers have no edits, so the document is parsed only if it contains the annotation's text.
+/// Fails if the document has the annotation of a container that requires edits. Most containers have no
+/// edits, so this function parses only a document that contains the text of the annotation.
 fn refuse_without_edits(
     directory: &EditsDirectory,
     id: &str,
@@ -141,16 +141,17 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     }
 }
 
-/// Mounts a volume again with mapped ids. An image volume is an overlay. If the engine gave it an upper
-/// directory, that is never written, so it is left out. Another overlay with an upper directory is a volume
-/// of the host: it would be damaged if mounted twice, and a read-only one could be written.
+/// Mounts a volume again, with mapped ids. An image volume is an overlay. Nothing writes to the upper
+/// directory that the engine may add, so the new mount has none. Any other overlay with an upper directory is
+/// a volume of the host, whose layers must not be mounted again: two mounts of the same upper directory would
+/// damage the directory, and a read-only volume could be written.
 fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<(), OciRuntimeError> {
     let mappings = &mapped.mappings;
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "the file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
     let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.is_implicit;
-    // The source may be a part of an image.
+    // The source of an image volume may be a directory inside the image's overlay.
     let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };
     let table = mount_table()?;
     let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
@@ -159,8 +160,8 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
         Some((overlay, part)) => {
             Overlay { upper: None, ..overlay }.mount_part_mapped(&part, target, ids.as_fd(), root)
         }
-        // The container's root user can remove what the container's own mounts forbid, but not what the
-        // mounts forbid from which they were made.
+        // The container's root user can remove `nodev` from the container's own mount, but not from the mount
+        // from which dockbridge-runtime made that mount.
         None if mapped.without_devices => {
             id_map::mount_without_devices(source, target, Some(ids.as_fd()))
         }
@@ -173,13 +174,13 @@ fn mount_table() -> Result<String, HostError> {
     fs::read_to_string(MOUNTS).or_cannot("read", Path::new(MOUNTS))
 }
 
-/// A user namespace only for the id mapping, because the container's own might not exist yet.
+/// Makes a user namespace only for the id mapping: the container's user namespace might not exist yet.
 fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
     let maps = IdMaps { uids: mappings.uids.line(), gids: mappings.gids.line() };
     Ok(NamespaceHolder::make(&maps, false)?.open_user()?)
 }
 
-/// Adds a reason, because the kernel only says "invalid argument" when it cannot map.
+/// Adds `reason` to the error, because the kernel only says "invalid argument" if it cannot map ids.
 fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     if error.source.kind() != io::ErrorKind::InvalidInput {
         return error.into();
@@ -199,5 +200,5 @@ impl EditsDirectory {
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// The engine's file is below 100 KiB, and no request can make it as large as this.
+/// In bytes. The engine's file is below 100 KiB, and no request can exceed this limit.
 const MAX_CONFIG: u64 = 256 << 20;

@@ -1,9 +1,8 @@
-//! The lines of CRIU's log and of the runtime's output that say why a checkpoint or a restore failed.
+//! Finds the lines in CRIU's log and in the runtime's output that say why a checkpoint or a restore failed.
 
 use std::time::Duration;
 
-/// The last lines that say why, on one line. CRIU's log has everything that CRIU did. The runtime's output is
-/// used if the log has no error, because CRIU might not have run.
+/// Joins the last error lines of CRIU's log, or the last lines of the runtime's output if there are none.
 pub fn reason(log: &str, output: &str) -> String {
     let errors = log.lines().filter(|line| line.contains("Error ("));
     let mut lines: Vec<&str> = errors.map(without_time).collect();
@@ -16,13 +15,13 @@ pub fn reason(log: &str, output: &str) -> String {
     if said.is_empty() { "the runtime gave no reason".to_owned() } else { said }
 }
 
-/// Why a restore was ended, on one line, with the last line of CRIU's log.
+/// The error for a restore that dockbridge-runtime ended after `limit`, with the last line of CRIU's log.
 pub(super) fn unfinished(log: &str, limit: Duration) -> String {
     let last = log.lines().next_back().map_or("CRIU has no log", without_time);
     reason("", &format!("CRIU had not ended after {}s: {last}", limit.as_secs()))
 }
 
-/// A line of the log begins with the time since its start in parentheses.
+/// A line of CRIU's log without its prefix: the time since the start of CRIU, in parentheses.
 fn without_time(line: &str) -> &str {
     let rest = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
     rest.map_or(line, |(_, rest)| rest).trim()

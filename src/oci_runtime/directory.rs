@@ -1,4 +1,4 @@
-//! The directory with the edits of each container. The server writes them and the runtime reads them.
+//! The directory with each container's edits, which the server writes and dockbridge-runtime reads.
 //!
 //! ```text
 //! /run/dockbridge-runtime/<container id>/edits.json    what to change
@@ -8,10 +8,9 @@
 //!                                        filter        bundle of the container that has its seccomp filter
 //! ```
 //!
-//! Only root can write here, so a file is trusted without a signature. A container is found by its id,
-//! which no other container can have. Only root and the group of a pod's mapped root can enter a
-//! container's directory: other users of the host could run set-user-ID programs of the image and of
-//! volumes there. The directory does not survive a reboot, and pods do not either.
+//! Only root can write in this directory, so dockbridge-runtime trusts the files. Only root and the group of
+//! a pod's mapped root can enter a container's directory: others could run set-user-ID programs of the image
+//! or a volume. The directory is lost at a reboot, as are running containers.
 
 use std::{
     ffi::OsString,
@@ -35,14 +34,14 @@ use crate::{
     },
 };
 
-/// The directory with the edits of each container. Clones use the same directory.
+/// The directory with the edits of all containers. Clones use the same directory.
 #[derive(Clone, Debug)]
 pub struct EditsDirectory {
     root: PathBuf,
 }
 
 impl Default for EditsDirectory {
-    /// The directory that server and runtime share.
+    /// The directory that the dockbridge server and dockbridge-runtime use.
     fn default() -> Self {
         Self::new(PathBuf::from(DIRECTORY))
     }
@@ -56,12 +55,12 @@ struct File {
 }
 
 impl EditsDirectory {
-    /// A directory for tests.
+    /// Uses another directory, for tests.
     pub const fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    /// The directory of a container.
+    /// The directory of one container, below the directory of edits.
     pub fn of(&self, id: &str) -> PathBuf {
         self.root.join(id)
     }
@@ -74,7 +73,7 @@ impl EditsDirectory {
     /// Writes the edits of a container, before it is started.
     ///
     /// # Errors
-    /// The directory cannot be written, or users other than root can write to it.
+    /// Fails if dockbridge cannot write to the directory, or if users other than root can write to it.
     pub fn write(&self, id: &str, edits: &OciEdits) -> Result<(), HostError> {
         file::ensure_passable(&self.root)?;
         let directory = self.of(id);
@@ -90,10 +89,11 @@ impl EditsDirectory {
         file::replace(&path, &bytes, Durability::Written)
     }
 
-    /// The edits of a container; none if it has no file.
+    /// Reads the edits of a container; `None` if the container has no file.
     ///
     /// # Errors
-    /// The file is unreadable, malformed or of another version, or users other than root can write to it.
+    /// Fails if the file is unreadable, malformed or of an unsupported version, or if users other than root
+    /// can write to it.
     pub fn read(&self, id: &str) -> Result<Option<OciEdits>, OciRuntimeError> {
         let Some(fields) = self.fields(id)? else { return Ok(None) };
         let malformed = |reason| OciRuntimeError::Malformed { path: self.file(id), reason };
@@ -115,24 +115,24 @@ impl EditsDirectory {
         serde_json::from_value(fields.into()).map(Some).map_err(|e| malformed(e.to_string()))
     }
 
-    /// The edits that also apply to commands in a running container.
+    /// Reads those edits of a container that also apply to exec commands in it.
     pub fn read_for_commands(&self, id: &str) -> Result<Vec<SpecEdit>, OciRuntimeError> {
         let mut edits = self.read(id)?.unwrap_or_default().edits;
         edits.retain(SpecEdit::is_for_commands);
         Ok(edits)
     }
 
-    /// The engine in the file of a container's edits, of any version; none if there is no file.
+    /// The engine's id in the file of a container's edits, of any version. `None` if there is no file.
     ///
     /// # Errors
-    /// The file is unreadable or malformed, or users other than root can write to it.
+    /// Fails if the file is unreadable or malformed, or if users other than root can write to it.
     pub fn engine(&self, id: &str) -> Result<Option<String>, OciRuntimeError> {
         let engine = |fields: Map<String, Value>| Some(fields.get("engine")?.as_str()?.to_owned());
         Ok(self.fields(id)?.map(|fields| engine(fields).unwrap_or_default()))
     }
 
-    /// The program and arguments of the runtime that the file names; empty if it names none. A file that cannot
-    /// be read must not prevent the end of a container. Before its start, [`Self::read`] reports it.
+    /// Program and arguments of the runtime that the container's file names, if any. An unreadable file
+    /// counts as empty, so that the container can end. Before a start, [`Self::read`] reports such a file.
     pub(super) fn runtime(&self, id: &str) -> Vec<OsString> {
         let fields = self.fields(id).unwrap_or_default().unwrap_or_default();
         let words = fields.get("runtime").and_then(Value::as_array).into_iter().flatten();
@@ -150,7 +150,7 @@ impl EditsDirectory {
             .map_err(|e| OciRuntimeError::Malformed { path, reason: e.to_string() })
     }
 
-    /// The dump with which the container is to begin. None if it has begun.
+    /// The dump for the next start. `None` if the container has no dump or has already been started.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -159,30 +159,31 @@ impl EditsDirectory {
         Ok(restore.filter(|_| !self.of(id).join(BEGUN).exists()))
     }
 
-    /// The bundle of the container that is made for the seccomp filter of another one.
+    /// Bundle of the auxiliary container that provides the seccomp filter of container `id`.
     pub(super) fn filter(&self, id: &str) -> PathBuf {
         self.of(id).join(FILTER)
     }
 
-    /// Records that a container runs although it was not started.
+    /// Records that a container was restored, so it runs before the engine's `start`.
     pub(super) fn mark_restored(&self, id: &str) -> Result<(), HostError> {
         file::replace(&self.of(id).join(RESTORED), &[], Durability::Written)
     }
 
-    /// Records that the container was started. Returns whether it was restored and not started.
+    /// Records that a restored container has been started. Returns whether the container was restored and not
+    /// started before.
     pub(super) fn take_restored(&self, id: &str) -> Result<bool, HostError> {
         let restored = self.of(id).join(RESTORED);
         let renamed = file::if_there(fs::rename(&restored, self.of(id).join(BEGUN)));
         Ok(renamed.or_cannot("rename", &restored)?.is_some())
     }
 
-    /// Whether the runtime mounted something for a container.
+    /// Whether dockbridge-runtime has mounted something for a container.
     pub fn has_mounts(&self, id: &str) -> bool {
         let directory = self.of(id);
         [ROOT, MOUNTS].iter().any(|name| directory.join(name).exists())
     }
 
-    /// Unmounts what the runtime mounted for a container. The edits stay. Succeeds if nothing is mounted.
+    /// Unmounts everything that dockbridge-runtime mounted for a container, if anything. Keeps the edits.
     pub fn unmount(&self, id: &str) -> Result<(), HostError> {
         let directory = self.of(id);
         let mounts = directory.join(MOUNTS);
@@ -192,14 +193,14 @@ impl EditsDirectory {
         remove_directory(&mounts)
     }
 
-    /// Removes everything that is left of a removed container. Succeeds if nothing is left.
+    /// Removes the mounts and files of a removed container. Succeeds if there are none.
     ///
     /// # Errors
-    /// No permission, or the directory contains a file that is not ours.
+    /// Fails without permission, or if the container's directory has a file that dockbridge did not write.
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
-        // The runtime removes it, unless it was killed.
+        // dockbridge-runtime normally removes this bundle, but it may have been killed.
         file::if_there(fs::remove_dir_all(self.filter(id))).or_cannot("remove", &directory)?;
         for path in entries(&directory)? {
             let is_ours = |name| [FILE, RESTORED, BEGUN].contains(&name) || file::is_draft(name);
@@ -210,7 +211,7 @@ impl EditsDirectory {
         remove_directory(&directory)
     }
 
-    /// The containers that have a directory.
+    /// Ids of all containers that have a directory with edits.
     pub fn ids(&self) -> Result<Vec<String>, HostError> {
         Ok(entries(&self.root)?.iter().filter_map(|path| name(path).map(str::to_owned)).collect())
     }
@@ -229,7 +230,7 @@ fn version(fields: &Map<String, Value>) -> u32 {
     u32::try_from(version).unwrap_or(u32::MAX)
 }
 
-/// Refuses a file of another owner, because root follows its instructions.
+/// Refuses a file that users other than root can change, because root does what the file says.
 fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
     if file::is_ours_alone(path)? {
         return Ok(());
@@ -242,15 +243,14 @@ fn remove_directory(path: &Path) -> Result<(), HostError> {
     file::if_there(fs::remove_dir(path)).or_cannot("remove directory", path).map(drop)
 }
 
-/// This file system is lost at a reboot, as containers are.
 const DIRECTORY: &str = "/run/dockbridge-runtime";
 const FILE: &str = "edits.json";
 const RESTORED: &str = "restored";
 const BEGUN: &str = "begun";
 const FILTER: &str = "filter";
-/// The mount point of the root file system.
+/// Name of the mount point of the root file system, in a container's directory.
 pub(super) const ROOT: &str = "root";
-/// The directory of the other mount points.
+/// Name of the directory of all other mount points, in a container's directory.
 pub(super) const MOUNTS: &str = "mounts";
-/// Much more than a container can need; a pod's labels are limited to less.
+/// In bytes. A container cannot need so much, because dockbridge allows less for a pod's labels.
 const MAX_FILE: u64 = 4 << 20;

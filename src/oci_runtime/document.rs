@@ -1,10 +1,10 @@
-//! Objects and lists in a `config.json`. Missing ones are created.
+//! Finds objects and lists in a `config.json`, and creates those that are missing.
 
 use serde_json::{Map, Value, json};
 
 use super::error::OciRuntimeError;
 
-/// The object at a path of keys.
+/// The object at a path of keys, which is created if missing.
 pub(super) fn object<'a>(
     document: &'a mut Value,
     keys: &[&str],
@@ -13,7 +13,7 @@ pub(super) fn object<'a>(
     member(document, keys, json!({}))?.as_object_mut().ok_or_else(|| not_a("an object", place))
 }
 
-/// The list at a path of keys.
+/// The list at a path of keys, which is created if missing.
 pub(super) fn list<'a>(
     document: &'a mut Value,
     keys: &[&str],
@@ -35,7 +35,6 @@ fn member<'a>(
     Ok(value)
 }
 
-/// Whether the field is this text.
 pub(super) fn is(value: &Value, key: &str, text: &str) -> bool {
     value.get(key).and_then(Value::as_str) == Some(text)
 }

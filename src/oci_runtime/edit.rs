@@ -1,7 +1,7 @@
-//! Changes a container's `config.json`. Pure: gets a document and the changes, and returns a document.
+//! Changes a container's `config.json`. Pure: the functions change a document in memory.
 //!
-//! The document is edited as JSON and not parsed into types, so that fields of newer engines stay
-//! unchanged. The rules are those of the OCI runtime specification, `config-linux.md`.
+//! dockbridge-runtime edits the document as JSON and does not parse it into types, so that fields of newer
+//! engines stay unchanged. `config-linux.md` of the OCI runtime specification defines the fields.
 
 use std::path::PathBuf;
 
@@ -18,21 +18,21 @@ use crate::model::{
     user_namespace::{IdMapping, IdMappings},
 };
 
-/// The mounts that were made for a container before its creation.
+/// The mounts that dockbridge-runtime has made for a container before the lower runtime creates it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mounted {
-    /// The root file system; none if the engine's own one is used.
+    /// Mount point of the new root file system. `None` if the container uses the engine's root file system.
     pub root: Option<PathBuf>,
-    /// For an index in `mounts` of the document, the source that replaces the one there.
+    /// New sources of mounts: an index into `mounts` of the document, and the source for this mount.
     pub sources: Vec<(usize, PathBuf)>,
 }
 
-/// The document's root file system.
+/// Path of the container's root file system, as the document has it.
 pub fn root_path(document: &Value) -> Option<&str> {
     document.get("root")?.get("path")?.as_str()
 }
 
-/// The mounts whose owners are to be mapped: the index, the source, and the edit that requests it.
+/// The mounts that need mapped ids: index and source of the mount, and index into `edits.mapped_mounts`.
 pub fn mapped_mounts<'a>(document: &'a Value, edits: &OciEdits) -> Vec<(usize, &'a str, usize)> {
     let mounts = document.get("mounts").and_then(Value::as_array);
     let mounts = mounts.map(Vec::as_slice).unwrap_or_default();
@@ -46,16 +46,16 @@ pub fn mapped_mounts<'a>(document: &'a Value, edits: &OciEdits) -> Vec<(usize, &
         .collect()
 }
 
-/// Edits the document.
+/// Applies all edits to the document.
 ///
 /// # Errors
-/// The document does not have a mount that is to be changed, or it does not belong to a container.
+/// Fails if the document does not have a mount that an edit changes, or is not that of a container.
 pub fn edit(
     document: &mut Value,
     edits: &OciEdits,
     mounted: &Mounted,
 ) -> Result<(), OciRuntimeError> {
-    // Runs before anything is added to the list, so that the indexes are right.
+    // This step must be the first: later steps add mounts and so change the indexes.
     for (index, source) in &mounted.sources {
         let mount = list(document, &["mounts"])?.get_mut(*index);
         let mount = mount.ok_or_else(|| not_a("a mount", &index.to_string()))?;
@@ -75,7 +75,8 @@ pub fn edit(
     if edits.users.is_some() {
         bind_sysfs(document)?;
     }
-    // Runs at the end, so that no option of the request reverses it. A plugin may have put another mount there.
+    // This step is the last, so that no mount option of the request overrides `nodev`. If a plugin has
+    // replaced the mount, the plugin's mount stays unchanged.
     let is_mounted = |mount: &Value| {
         mounted.sources.iter().any(|(_, at)| mount.get("source") == Some(&json!(at)))
     };
@@ -95,7 +96,8 @@ fn is_bind(mount: &Value) -> bool {
     is(mount, "type", "bind") || options.any(|option| option == "bind" || option == "rbind")
 }
 
-/// runc 1.1 refuses a namespace's path without its mappings, and newer versions compare the mappings.
+/// Writes the id mappings of the user namespace. runc 1.1 refuses the path of a user namespace without
+/// mappings, and newer versions compare the mappings with the namespace.
 fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeError> {
     let lines =
         |ids: IdMapping| json!([{"containerID": 0, "hostID": ids.host, "size": ids.length}]);
@@ -105,7 +107,8 @@ fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeE
     clamp_ping_groups(document, users.gids.length)
 }
 
-/// A user namespace cannot mount a sysfs of the host's network namespace, but can bind-mount the host's.
+/// Replaces the sysfs by a bind mount of the host's `/sys` if the container uses the host's network. In a
+/// user namespace the kernel does not allow to mount a sysfs of the host's network namespace.
 fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
     let namespaces = list(document, &["linux", "namespaces"])?;
     if namespaces.iter().any(|namespace| is(namespace, "type", "network")) {
@@ -121,7 +124,7 @@ fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
     Ok(())
 }
 
-/// Docker allows all groups, which is not valid if not all of them are mapped.
+/// Limits the groups that may use ping to mapped groups: the kernel refuses Docker's range of all groups.
 fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntimeError> {
     let Some(range) = document.get("linux").and_then(|linux| linux.get("sysctl")?.get(PING_GROUPS))
     else {
@@ -133,7 +136,7 @@ fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntime
     let (Some(from), Some(to)) = (bound(bounds.next()), bound(bounds.next())) else {
         return Ok(());
     };
-    // A range that starts after the last group comes from the caller: the kernel reports the error.
+    // A range after the last mapped group comes from the pod's own sysctl. The kernel reports the error.
     if to > last && from <= last {
         let clamped = json!(format!("{from} {last}"));
         object(document, &["linux", "sysctl"])?.insert(PING_GROUPS.to_owned(), clamped);
@@ -145,7 +148,7 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     if edits.moved_devices.is_empty() {
         return Ok(());
     }
-    // For a directory of devices, the engine lists each device. Other files in it stay those of the host.
+    // For a directory of devices, the engine lists each device, and each gets a bind mount.
     let bind = |device: &Value| {
         let at = device.get("path").and_then(Value::as_str)?;
         let all = parts(at);
@@ -166,8 +169,9 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     Ok(())
 }
 
-/// runc itself needs these two mounts. Nobody sees the others, which are more than ten on cgroup v1: a
-/// container that joins the pod's IPC namespace gets `/dev/shm` and the pod's files from the engine.
+/// Removes all mounts of the pause container (more than ten on cgroup v1) except `/proc` and `/dev`, which
+/// runc needs. Containers that join the pod's IPC namespace get `/dev/shm` and the pod's files from the
+/// engine.
 fn keep_mounts_of_pause(document: &mut Value) {
     let mounts = document.get_mut("mounts").and_then(Value::as_array_mut);
     let Some(mounts) = mounts else { return };

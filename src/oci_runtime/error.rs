@@ -1,4 +1,4 @@
-//! Why the runtime refuses to create a container. Users see the text in Docker's error.
+//! The errors with which dockbridge-runtime refuses to create a container, shown in Docker's error.
 
 use std::path::PathBuf;
 
@@ -6,27 +6,26 @@ use thiserror::Error;
 
 use crate::host::error::HostError;
 
-/// A failed command of the runtime.
+/// The error of a failed command of dockbridge-runtime.
 #[derive(Debug, Error)]
 pub enum OciRuntimeError {
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The container is marked as one that needs edits, but has none.
+    /// The container has the annotation of a container that needs edits, but no file with edits.
     #[error(
         "container {id} cannot start: {} is missing. dockbridge writes that file before each start. Start the \
          container through the CRI, or remove it: kubelet then creates another one",
         path.display()
     )]
     NoEdits { id: String, path: PathBuf },
-    /// A file is not valid.
     #[error("{}: {reason}", path.display())]
     Malformed { path: PathBuf, reason: String },
     #[error("cannot change the container's config.json: {0}")]
     Edit(String),
-    /// The kernel or a file system does not support what the edits need.
+    /// The kernel or a file system does not support a mount that the edits need.
     #[error("{what}: {reason}")]
     Unsupported { what: String, reason: String },
-    /// A checkpoint is refused, or CRIU cannot restore it.
+    /// dockbridge-runtime refuses a checkpoint, or CRIU cannot restore it.
     #[error("{0}")]
     Restore(String),
     #[error("cannot run {runtime}: {source}")]

@@ -1,8 +1,8 @@
-//! Runs one command of the OCI runtime. It applies the edits, and then runs the lower runtime: the one that the
-//! container's file names, the one that `--dockbridge-runtime` names, or runc.
+//! Runs one command of dockbridge-runtime: applies the container's edits, and then runs the lower runtime.
+//! This is the runtime in the container's file, or in `--dockbridge-runtime`, or runc.
 //!
-//! The lower runtime may run this program again, for example if a site's own wrapper does it for all
-//! containers. The inner call finds the container's id in its environment and only runs runc.
+//! A wrapper as the lower runtime may run dockbridge-runtime again. The inner call finds the container's id
+//! in the environment and only runs runc.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -32,8 +32,7 @@ use crate::{
     },
 };
 
-/// Whether the program is called as the runtime: by its name, or by its command. Returns the words for the
-/// runtime.
+/// Returns the runtime's arguments if the program runs as `dockbridge-runtime`, by file name or as a command.
 pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     let name = words.first().and_then(|word| Path::new(word).file_name());
     if name == Some(OsStr::new(NAME)) {
@@ -43,13 +42,12 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     is_command.then(|| words.iter().skip(2).cloned().collect())
 }
 
-/// Runs the command to its end. If nothing has to be unmounted after it, this process becomes the lower
+/// Runs a command. If nothing must be unmounted afterwards, `execve` turns this process into the lower
 /// runtime.
 pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String>) -> ExitCode {
     let line = CommandLine::read(words);
     if line.command.is_empty() {
-        // Printed for people who ask for the version or the help. Programs read the output, which comes
-        // from the runtime.
+        // This line on standard error is for people. Programs read only the lower runtime's standard output.
         let runtime = runtime(&line).to_string_lossy();
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
@@ -77,7 +75,7 @@ pub(super) fn run(
     }
     let line = &chained(line, directory, environment)?;
     if line.command == "create" {
-        // The mark of a restored container that was never started.
+        // Removes the mark of a restored container that was never started.
         directory.take_restored(&line.id)?;
         if let Some(dump) = directory.restore(&line.id)? {
             return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
@@ -87,7 +85,7 @@ pub(super) fn run(
         restore::run::remove_filter(line, &directory.filter(&line.id), &|line| succeeds(line))?;
     }
     match line.command.as_str() {
-        // A restored container already runs.
+        // A restored container already runs, so there is nothing to start.
         "start" if directory.take_restored(&line.id)? => Ok(ExitCode::SUCCESS),
         "create" | "run" | "restore" if create::prepare(directory, &line.id, &line.bundle)? => {
             let ended = wait(line)?;
@@ -111,20 +109,20 @@ pub(super) fn run(
     }
 }
 
-/// Restores a container instead of creating it. The next start is a fresh one, or gets the checkpoint again from the
-/// server if this one fails.
+/// Restores a container instead of creating it. Removes the dump also after a failure: the next start is then
+/// a normal start, unless the server writes the dump again.
 fn restore(
     line: &CommandLine,
     directory: &EditsDirectory,
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
     create::prepare(directory, &line.id, &line.bundle)?;
-    // The server may put the checkpoint there again while this process runs.
+    // The server may write a new dump to the same path while this process runs.
     let own = dump.with_file_name(format!("taken-{}", process::id()));
     fs::rename(dump, &own).map_err(|e| HostError::new("start from the checkpoint in", dump, e))?;
     let restored = restore_from(line, directory, &own);
     if let Err(error) = fs::remove_dir_all(&own) {
-        // The server removes it after the start.
+        // The server will remove this dump after the start.
         report(line.log.as_deref(), line.is_log_json, &format!("{}: {error}", own.display()));
     }
     restored
@@ -147,7 +145,7 @@ fn restore_from(
     unmount(line, directory);
     let log = file::read_text(&dump.join("restore.log"), LARGEST_LOG);
     let reason = match (ended, log) {
-        // CRIU did not run, and the lower runtime has reported why.
+        // Without a log CRIU did not run, and the lower runtime has already reported the reason.
         (Some(ended), Err(_)) => return Ok(code(ended)),
         (Some(_), Ok(log)) => criu_log::reason(&log, ""),
         (None, log) => criu_log::unfinished(&log.unwrap_or_default(), limit),
@@ -155,7 +153,7 @@ fn restore_from(
     Err(OciRuntimeError::Restore(format!("CRIU cannot restore the checkpoint: {reason}")))
 }
 
-/// A volume may be on a disk that does not answer. The thread then ends with this process.
+/// Prepares a restore on a thread, which blocks until this process ends if a volume's disk does not answer.
 fn prepare_restore(
     (line, filter): (CommandLine, PathBuf),
     dump: &Path,
@@ -165,7 +163,7 @@ fn prepare_restore(
     let dump = dump.to_owned();
     thread::spawn(move || {
         let done = restore::run::prepare(&line, (&dump, &filter), &|line| succeeds(line));
-        // Nobody may wait for it any more.
+        // `send` fails if the limit has ended and no thread waits for the result.
         drop(sender.send(done));
     });
     prepared.recv_timeout(limit).unwrap_or_else(|_| {
@@ -175,8 +173,8 @@ fn prepare_restore(
     })
 }
 
-/// The line with the runtime that the container's file names. If its program is gone, as after an uninstall of
-/// NVIDIA's toolkit, the registered runtime ends the container in its place.
+/// Sets the runtime in the container's file as lower runtime. If the program of this runtime is gone, for
+/// example NVIDIA's toolkit, the runtime of the command line executes the commands that end the container.
 pub(super) fn chained(
     mut line: CommandLine,
     directory: &EditsDirectory,
@@ -193,7 +191,6 @@ pub(super) fn chained(
     if is_there { Ok(line) } else { Err(failed_to_run(&line, missing())) }
 }
 
-/// Whether the system would find the program: at its path, or by its name in the folders of `PATH`.
 fn is_there(program: &Path, environment: &dyn Fn(&str) -> Option<String>) -> bool {
     if program.components().count() > 1 {
         return program.is_file();
@@ -202,15 +199,14 @@ fn is_there(program: &Path, environment: &dyn Fn(&str) -> Option<String>) -> boo
     folders.split(':').any(|folder| Path::new(folder).join(program).is_file())
 }
 
-/// A failure is only reported: the exit code is that of the lower runtime, and the server unmounts again
-/// when it removes the container.
+/// Unmounts what is mounted for the container. Only reports a failure: the server unmounts again later.
 fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     if let Err(error) = directory.unmount(&line.id) {
         report(line.log.as_deref(), line.is_log_json, &chain(&error));
     }
 }
 
-/// Adds the capabilities, environment and groups of a container's edits to a command (`exec`).
+/// Applies the container's edits for capabilities, environment and groups to the process of an `exec`.
 pub(super) fn change_command(
     line: &CommandLine,
     directory: &EditsDirectory,
@@ -230,8 +226,7 @@ pub(super) fn change_command(
     Ok(file::replace(path, &text, Durability::Written)?)
 }
 
-/// Answers `features` with the answer of the lower runtime and our version, which the engine shows in its
-/// `info`.
+/// Answers `features` with the lower runtime's answer and our version, which the engine's `info` shows.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, source);
     let output = command(line).stderr(Stdio::inherit()).output().map_err(failed)?;
@@ -254,21 +249,22 @@ fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
     command(line).status().map_err(|source| failed_to_run(line, source))
 }
 
-/// Runs the lower runtime without its input.
+/// Runs the lower runtime without standard input. Returns whether the command succeeded.
 fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
     let ended = command(line).stdin(Stdio::null()).status();
     Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
 }
 
-/// Replaces this process with the lower runtime. Returns only when that fails.
+/// Replaces this process with the lower runtime (`execve`). Returns only if this fails.
 fn replace(line: &CommandLine) -> OciRuntimeError {
     let failed = command(line).exec();
-    // The report of this error must not end this process if nobody reads it.
+    // Without `ignore_broken_pipes`, a write of the error to a closed standard error would kill this process.
     ignore_broken_pipes();
     failed_to_run(line, failed)
 }
 
-/// Docker writes a runtime with arguments as a line of a shell script, so the shell also splits them here.
+/// The command that runs the lower runtime. A runtime with arguments runs in a shell, which splits the
+/// arguments, because Docker also writes such a runtime as a line of a shell script.
 pub(super) fn command(line: &CommandLine) -> Command {
     let mut command = Command::new(runtime(line));
     if line.runtime.len() > 1 {
@@ -290,14 +286,13 @@ fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
     OciRuntimeError::Runtime { runtime: runtime(line).to_string_lossy().into_owned(), source }
 }
 
-/// As in a shell: for a signal, the code is 128 plus its number.
+/// The exit code as in a shell: 128 plus the signal's number if a signal ended the process.
 fn code(status: ExitStatus) -> ExitCode {
     let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-/// Reports an error of the runtime: to the file of `--log` in runc's format, because the engine reads it there,
-/// and to standard error for people who run it by hand.
+/// Reports an error in the file of `--log` in runc's format for the engine, and on standard error for people.
 fn report(log: Option<&Path>, is_json: bool, message: &str) {
     let _ = writeln!(io::stderr(), "dockbridge-runtime: {message}");
     let Some(log) = log else { return };
@@ -307,7 +302,7 @@ fn report(log: Option<&Path>, is_json: bool, message: &str) {
         false => format!("time=\"{}\" level=error msg={:?}", now(), message),
     };
     let opened = OpenOptions::new().create(true).append(true).open(log);
-    // If the log cannot be written, there is no way to report that.
+    // dockbridge-runtime has no other place to report that it cannot write the log.
     let _ = opened.and_then(|mut file| writeln!(file, "{line}"));
 }
 
@@ -315,19 +310,18 @@ fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The name of the program when it is called as a runtime.
+/// File name with which the program is called as an OCI runtime.
 pub const NAME: &str = "dockbridge-runtime";
-/// The annotation in the answer to `features`.
+/// Annotation with our version in the answer to `features`.
 pub const VERSION: &str = "io.dockbridge.runtime.version";
-/// The variable by which an outer call passes the container's id to an inner call.
+/// Environment variable that passes the container's id to an inner call of dockbridge-runtime.
 pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
-/// The commands that end a container. A paused one is resumed for its end.
+/// The commands that are needed to end a container. A paused container must be resumed before it can end.
 const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];
 const SHELL: &str = "/bin/sh";
-/// Where a program is searched without `PATH`.
+/// The directories of programs if `PATH` is not set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
-/// The runtime that engines use.
 const DEFAULT: &str = "runc";
 const LARGEST_LOG: u64 = 64 << 20;
-/// Limits the arguments and environment of one process.
+/// In bytes.
 const MAX_PROCESS: u64 = 16 << 20;

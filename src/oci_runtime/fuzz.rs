@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: a bundle's `config.json` and the edits for it, and checkpoints to restore.
+//! Targets of `make fuzz`: a bundle's `config.json` with edits, and checkpoints for a restore.
 
 use std::io::Cursor;
 
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::model::oci_edits::OciEdits;
 
-/// A document and its edits, with a NUL between them. The result must still be a document, and fields that
-/// the edits do not name must be unchanged.
+/// Applies edits to a document; the input has a NUL between the two. The result must be a JSON object, and
+/// fields that the edits do not name must be unchanged.
 pub(crate) fn edited(bytes: &[u8]) {
     let (document, edits) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
     let edits = edits.strip_prefix(&[0]).unwrap_or(edits);
@@ -41,7 +41,7 @@ pub(crate) fn edited(bytes: &[u8]) {
     }
 }
 
-/// The archive of a checkpoint. The contents that are found must lie within its bytes.
+/// Reads the archive of a checkpoint. All contents that dockbridge finds must lie within the archive's bytes.
 pub(crate) fn archive(bytes: &[u8]) {
     let mut archive = Cursor::new(bytes);
     let _ = check_bounds(&mut archive);
@@ -51,8 +51,8 @@ pub(crate) fn archive(bytes: &[u8]) {
     }
 }
 
-/// A `config.json`, and images after a NUL: the number of the name, and two bytes for the length before each. What is
-/// accepted once fits.
+/// Checks CRIU's images against a `config.json`. After the `config.json` and a NUL, each image has the index
+/// of its name, two bytes of length, and its content. Images that the check has adapted must pass it again.
 pub(crate) fn images(bytes: &[u8]) {
     let (config, mut rest) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
     let Ok(config) = serde_json::from_slice::<Config>(config) else { return };

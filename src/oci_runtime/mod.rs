@@ -1,11 +1,10 @@
-//! `dockbridge-runtime`: an OCI runtime between containerd's shim and runc. It makes the changes for which
-//! the Engine API has no field, and then runs runc for the real work.
+//! `dockbridge-runtime`: an OCI runtime between containerd's shim and runc. dockbridge-runtime changes what
+//! the Engine API has no field for, and then runs runc, which does everything else.
 //!
-//! The server writes the changes ([`crate::model::oci_edits::OciEdits`]) to a directory that only root can
-//! change ([`directory::EditsDirectory`]). At `create`, the runtime reads them, edits the bundle's
-//! `config.json` ([`edit`], pure), makes the needed mounts ([`create`]), and runs runc. Containers without
-//! changes are not touched. Start with [`execute`], which decides what happens for each command. This
-//! module does not know pods.
+//! The dockbridge server writes the changes ([`crate::model::oci_edits::OciEdits`]) to a directory that only
+//! root can change ([`directory::EditsDirectory`]). At `create`, dockbridge-runtime reads the changes, makes
+//! their mounts ([`create`]), edits the bundle's `config.json` ([`edit`], pure), and runs runc. Containers
+//! without changes stay as they are. Start with [`execute`]. This module does not know pods.
 
 mod apply;
 pub mod command_line;

@@ -1,5 +1,5 @@
-//! Command lines as containerd's shim writes them, edits of a `config.json`, the directory of the edits, and
-//! complete runs of `create`.
+//! Tests of the command lines that containerd's shim writes, of edits of a `config.json`, of the directory of
+//! edits, and of complete runs of `create`.
 
 mod chain;
 mod fixtures;
@@ -182,7 +182,7 @@ fn each_edit_changes_its_field_and_keeps_the_others() {
     assert_eq!(resources["hugepageLimits"], json!([{"pageSize": "2MB", "limit": 4}]));
 }
 
-/// The engine lists the devices of a directory one by one.
+/// If a request has a directory of devices, the engine lists each device of it in the document.
 #[test]
 fn in_a_directory_with_devices_only_the_devices_are_bound() {
     let moved_devices = vec![("/dev/d/".to_owned(), "/dev/host".to_owned())];
@@ -215,7 +215,7 @@ fn a_document_that_is_no_container_is_an_error() {
     assert!(edit::edit(&mut document(), &nowhere, &Mounted::default()).is_err());
 }
 
-/// No option of the request reverses it. A volume of an image may be missing.
+/// The option `dev` in a request does not override `nodev`. An edit of a missing image volume has no effect.
 #[test]
 fn images_and_their_volumes_are_without_devices() {
     let option = SpecEdit::add(&["mounts", "/data", "options"], ["dev"]);
@@ -225,7 +225,7 @@ fn images_and_their_volumes_are_without_devices() {
     let document = edited(&edits, &mounted);
     assert_eq!(document["mounts"][1]["options"], json!(["rbind", "dev", "nodev"]));
     assert_eq!(document["mounts"].as_array().unwrap().len(), 2);
-    // If a plugin puts another mount there, that mount stays as it is.
+    // If a plugin replaces the image volume by another mount, the plugin's mount stays unchanged.
     let other = json!({"type": "bind", "source": "/srv/other", "options": ["rbind"]});
     edits.edits.push(SpecEdit::set(&["mounts", "/data"], other));
     assert_eq!(edited(&edits, &mounted)["mounts"][1]["options"], json!(["rbind"]));
@@ -242,7 +242,7 @@ fn a_program_with_a_filter_of_its_own_gets_no_other() {
     }
 }
 
-/// runc reports what is wrong with such a document.
+/// dockbridge-runtime does not change an invalid document: runc reports the error in it.
 #[test]
 fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     let no_seccomp = SpecEdit::remove(&["linux", "seccomp"]);
@@ -266,8 +266,8 @@ fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     assert_eq!(document, json!({"linux": {"x": 1}}));
 }
 
-/// The server may have another version than the runtime, and an older version may have started a container.
-/// The container must not start without the edits in a file of that version.
+/// The dockbridge server may have another version than dockbridge-runtime. If the file with edits has an
+/// unsupported version, the container must not start without its edits.
 #[test]
 fn edits_of_another_version_are_refused_where_they_are_needed() {
     let (folder, directory, bundle) = directories();
@@ -313,7 +313,7 @@ fn commands_get_what_the_process_of_the_container_has() {
     assert_eq!(changed, wanted);
 }
 
-/// A file that is half-written, empty, huge or not JSON: nothing is changed and nothing is mounted.
+/// If a file is half-written, empty, huge or not JSON, dockbridge-runtime changes nothing and mounts nothing.
 #[test]
 fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
     let (_folder, directory, bundle) = directories();
@@ -369,7 +369,7 @@ fn a_pause_keeps_what_runc_needs_mounted() {
     assert_eq!(kept.collect::<Vec<_>>(), ["/proc", "/dev"]);
 }
 
-/// A directory for the edits, and a bundle.
+/// Creates a directory for edits, and the bundle of a container.
 fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let directory = EditsDirectory::new(folder.path().join("edits"));
@@ -378,7 +378,8 @@ fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     (folder, directory, bundle)
 }
 
-/// The kernel lets a user namespace mount a sysfs only for its own network.
+/// In a user namespace, the kernel allows to mount a sysfs only for a network namespace that belongs to this
+/// user namespace.
 #[test]
 fn a_user_namespace_in_the_hosts_network_binds_the_hosts_sysfs() {
     for (given, access) in [("ro", "rro"), ("rw", "rw")] {
@@ -445,7 +446,7 @@ fn edits_that_others_could_write_are_not_trusted() {
     create::prepare(&directory, ID, &bundle).unwrap();
 }
 
-/// These mounts belong to the pod, so no other user of the host may enter the directory.
+/// The directory has the pod's mounts, so no user of the host except root and the pod's root may enter it.
 #[test]
 fn only_root_and_the_pods_root_reach_what_is_mounted() {
     use std::os::unix::fs::MetadataExt as _;
@@ -465,7 +466,7 @@ fn only_root_and_the_pods_root_reach_what_is_mounted() {
     }
 }
 
-/// A mount point that is not empty cannot be removed.
+/// In this test the unmount fails, because the mount point is a directory that is not empty.
 #[test]
 fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
     let (_folder, directory, _) = directories();

@@ -1,5 +1,5 @@
-//! Reads the archive of a checkpoint, which may come from anywhere. Nothing is written before all of it was
-//! checked.
+//! Reads the archive of a checkpoint, which anybody may have written. Checks the whole archive before it
+//! writes a file.
 
 use std::{
     collections::HashSet,
@@ -29,8 +29,8 @@ impl Contents {
     /// Finds the files in an archive.
     ///
     /// # Errors
-    /// The archive is damaged, has paths that leave it, links or devices in place of the files, a file twice,
-    /// or is truncated.
+    /// Fails if the archive is damaged or truncated, has a file twice, has paths that leave it, or has links
+    /// or devices in place of files.
     pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
@@ -66,15 +66,15 @@ impl Contents {
         Ok(Self(found))
     }
 
-    /// How much space the files need.
+    /// Size of all these files in bytes.
     pub fn size(&self) -> u64 {
         self.0.iter().map(|content| content.size).fold(0, u64::saturating_add)
     }
 
-    /// What [`Described::read`] reads.
+    /// The documents that [`Described::read`] reads.
     ///
     /// # Errors
-    /// A document is missing or too large.
+    /// Fails if a document is missing or too large.
     pub fn documents(&self, archive: &mut (impl Read + Seek)) -> io::Result<[Vec<u8>; 2]> {
         Ok([self.document(archive, CONFIG)?, self.document(archive, SPEC)?])
     }
@@ -94,7 +94,7 @@ impl Contents {
     /// Writes the images and the changed files into a directory that has only the directory of the images.
     ///
     /// # Errors
-    /// The disk refuses, the archive has become shorter, or it should end.
+    /// Fails if a write fails, if the archive has become shorter, or if `is_over` returns true.
     pub fn unpack(
         &self,
         archive: &mut (impl Read + Seek),
@@ -120,14 +120,13 @@ impl Contents {
     }
 }
 
-/// What the documents of a checkpoint say about its container.
+/// The container of a checkpoint, as the documents in the archive describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Names of its image, the most exact one first.
+    /// Names of the container's image, the most exact name first.
     pub images: Vec<String>,
     pub command: Vec<String>,
     pub directory: PathBuf,
-    /// As `NAME=value`.
     pub environment: Vec<String>,
 }
 
@@ -135,7 +134,7 @@ impl Described {
     /// Reads [`CONFIG`] and [`SPEC`], as dockbridge, containerd and CRI-O write them.
     ///
     /// # Errors
-    /// They are not valid, or name no image.
+    /// Fails if the documents are not valid, or name no image.
     pub fn read([config, spec]: &[Vec<u8>; 2]) -> io::Result<Self> {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
@@ -173,9 +172,9 @@ pub(in crate::oci_runtime) fn check_bounds(archive: &mut (impl Read + Seek)) -> 
     visit(archive, &mut |_| Ok(()))
 }
 
-/// Calls `each` with the entries. Long names and attributes are entries of their own here. Their size is bounded, because
-/// other readers have them in memory. Their sum and the number of entries are bounded, because the files need inodes, and
-/// each hard link an entry of a directory.
+/// Calls `each` with the entries. Long names and attributes are separate entries here. Their size is bounded,
+/// because other readers have them in memory. Their sum and the number of entries are bounded, because the
+/// files need inodes, and each hard link an entry of a directory.
 fn visit<R: Read + Seek>(
     archive: &mut R,
     each: &mut dyn FnMut(&Entry<'_, &mut R>) -> io::Result<()>,
@@ -221,11 +220,10 @@ pub const CONFIG: &str = "config.dump";
 /// The container's `config.json`.
 pub const SPEC: &str = "spec.dump";
 const USED: [&str; 4] = [CONFIG, SPEC, ROOTFS_DIFF, DELETED_FILES];
-/// The largest JSON document that is read.
+/// Maximum size of a JSON document in bytes.
 pub const LARGEST_DOCUMENT: u64 = 4 << 20;
-/// The kernel's limit for an extended attribute is 64 KiB.
+/// In bytes. The kernel's limit for an extended attribute is 64 KiB.
 const LARGEST_EXTENSION: u64 = 1 << 20;
-/// All of them together.
 const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
 const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;

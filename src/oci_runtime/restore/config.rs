@@ -1,4 +1,4 @@
-//! The parts of a `config.json` that limit what a restored process may be.
+//! The parts of a `config.json` with which dockbridge-runtime compares the processes of a checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(in crate::oci_runtime) struct Config {
     pub(super) hooks: Hooks,
 }
 
-/// The hooks that only run when a container is created and started.
+/// The hooks that a restore does not run, because they run only when a container is created or started.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Hooks {
@@ -93,7 +93,7 @@ pub(super) struct Linux {
 pub(super) struct Namespace {
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// Empty if the namespace is made for the container.
+    /// Path of the namespace that the container joins. Empty if the container gets a new namespace.
     pub(super) path: String,
 }
 
@@ -110,7 +110,7 @@ impl Config {
         self.linux.namespaces.iter().any(|namespace| namespace.kind == kind)
     }
 
-    /// Whether all processes that the container sees are its own.
+    /// Whether the container has its own pid namespace, so that it sees only its own processes.
     pub(super) fn has_own_processes(&self) -> bool {
         let mut namespaces = self.linux.namespaces.iter();
         namespaces.any(|namespace| namespace.kind == "pid" && namespace.path.is_empty())
@@ -123,7 +123,7 @@ impl Config {
 }
 
 impl Process {
-    /// The AppArmor profile, if it confines.
+    /// The AppArmor profile of the process. `None` if the process is unconfined.
     pub(super) fn confining_profile(&self) -> Option<&str> {
         let profile = self.apparmor_profile.as_str();
         (!matches!(profile, "" | "unconfined")).then_some(profile)
@@ -131,12 +131,12 @@ impl Process {
 }
 
 impl Mount {
-    /// Whether its source is outside of the container.
+    /// Whether the mount is a bind mount, so that its source is outside of the container.
     pub(super) fn is_bind(&self) -> bool {
         self.kind == "bind" || self.has("bind") || self.has("rbind")
     }
 
-    /// Options that the file system itself gets, unlike flags.
+    /// The mount options that the kernel passes to the file system. Flags of the mount are left out.
     pub(super) fn file_system_options(&self) -> Vec<&str> {
         let own = ["newinstance", "inode32", "inode64", "noswap"];
         let options = self.options.iter().map(String::as_str);

@@ -1,8 +1,8 @@
-//! Fits the images of a checkpoint to the new container. Pure: gets the images and the `config.json`, refuses
-//! what the container must not have, and changes what must be the container's own.
+//! Fits CRIU's images of a checkpoint to the new container, as pure functions: refuses images with rights
+//! that the container must not have, and writes the container's own settings into the images.
 //!
-//! CRIU does what the images say, with the rights of root on the node. So only known images are accepted, and
-//! each one that could give a right, a mount, a device or a namespace is checked.
+//! CRIU does what the images say, with the rights of root on the node, so this module accepts only known
+//! images, and checks each image that could give a right, a mount, a device or a namespace.
 
 use std::collections::BTreeMap;
 
@@ -19,29 +19,28 @@ use super::{
     rights, seccomp, sockets, tmpfs,
 };
 
-/// What the images are fitted to.
+/// The new container to which the images are fitted.
 pub(in crate::oci_runtime) struct Target<'a> {
     pub(in crate::oci_runtime) config: &'a Config,
-    /// The hard limits of a new process, in the order of the kernel's numbers.
+    /// In the order of the kernel's numbers.
     pub(in crate::oci_runtime) limits: &'a [u64],
     /// The seccomp filter of the new container, if it has one.
     pub(in crate::oci_runtime) filter: Option<&'a [u8]>,
-    /// Whether this kernel has a path of `/proc` or `/sys`.
+    /// Tells whether this kernel has a path of `/proc` or `/sys`.
     pub(in crate::oci_runtime) exists: &'a dyn Fn(&str) -> bool,
 }
 
-/// What is done with an image.
+/// How a restore handles an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handling {
-    /// It is checked.
     Read,
-    /// It cannot give rights.
+    /// CRIU gets the image unchanged, because the image cannot give rights.
     Kept,
-    /// It is about the old container.
+    /// CRIU does not get the image, because it concerns only the old container.
     Removed,
 }
 
-/// How to handle an image. None if it is not known.
+/// How a restore handles the image with this name. `None` for an unknown image.
 pub(super) fn handling(name: &str) -> Option<Handling> {
     if name == DESCRIPTORS {
         return Some(Handling::Read);
@@ -60,11 +59,11 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
 }
 
 impl Images {
-    /// Fits the images. Afterwards, they are to replace those of the checkpoint. Returns the paths that CRIU will
-    /// use, which are to be checked when the files of the checkpoint are in place.
+    /// Fits the images. Returns the paths that CRIU will use. The caller must replace the checkpoint's images
+    /// by the fitted images, and check the paths once the checkpoint's files are in the root file system.
     ///
     /// # Errors
-    /// The reason why the checkpoint is refused, as the end of a sentence about it.
+    /// The reason why the checkpoint is refused, as the end of a sentence about the checkpoint.
     pub(in crate::oci_runtime) fn fit(
         &mut self,
         target: &Target<'_>,
@@ -109,7 +108,7 @@ impl Images {
         Ok(located)
     }
 
-    /// runc gives CRIU an open file for each entry.
+    /// Checks the standard files: runc gives CRIU an open file for each entry.
     fn check_standard_files(&self) -> Result<(), String> {
         let bytes = self.0.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
         let named: Vec<String> = serde_json::from_slice(bytes)
@@ -120,10 +119,11 @@ impl Images {
         Ok(())
     }
 
-    /// A namespace that the images do not separate from that of CRIU is that of the node.
+    /// Checks the namespaces of the processes. CRIU restores a process in the node's namespace if the images
+    /// have the same number for the process's namespace and CRIU's.
     fn check_namespaces(&self, config: &Config) -> Result<(), String> {
         let inventory = self.read::<Inventory>("inventory.img")?;
-        // Images of version 1 have another form.
+        // Images of version 1 have another format.
         if inventory.first().and_then(|it| it.version) != Some(VERSION) {
             return Err("the images of the checkpoint have an unknown version".to_owned());
         }
@@ -144,7 +144,7 @@ impl Images {
             ("mount", first.mount, node.mount),
             ("user", first.user, node.user),
         ] {
-            // For CRIU, a missing number is 0.
+            // CRIU reads a missing number as 0.
             let (own, host) = (own.unwrap_or_default(), host.unwrap_or_default());
             match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
@@ -190,11 +190,12 @@ impl Images {
                 Ok::<_, String>(seccomp::Chains::new(filters.unwrap_or_default(), filter))
             })
             .transpose()?;
-        // CRIU makes the cgroup namespace while it enters the cgroups of the set.
+        // With a cgroup namespace, the processes need their own set of cgroups: CRIU makes the namespace
+        // while it enters the cgroups of the set.
         let set = if target.config.has_namespace("cgroup") { OWN_CGROUPS } else { NO_CGROUPS };
         for process in &tree {
             let task = self.core(process.pid)?.task.as_deref().map(decoded::<Task>).transpose()?;
-            // CRIU does not restore the threads of a process that has ended, and their numbers are not set.
+            // A process that has ended has no threads to restore, and its thread numbers are not valid.
             let has_ended = task.and_then(|task| task.state) == Some(ENDED);
             let threads = process.threads.iter().copied().filter(|_| !has_ended);
             let ids = std::iter::once(process.pid).chain(threads);
@@ -207,7 +208,8 @@ impl Images {
             }
             for thread in threads.values() {
                 rights::check(thread, target.config)?;
-                // CRIU would give the other threads neither this mode nor a filter.
+                // If a thread has the strict mode, CRIU would give the other threads neither this mode nor a
+                // filter.
                 let is_strict = thread.seccomp_mode == Some(seccomp::STRICT);
                 if is_strict && (chains.is_some() || threads.len() > 1) {
                     return Err("a process is in the strict mode of seccomp".to_owned());
@@ -243,13 +245,14 @@ impl Images {
         Ok(core)
     }
 
-    /// The processes stay in the cgroup into which the runtime puts CRIU. The images cannot name another one.
+    /// Removes all cgroups from the images, so that the restored processes stay in the cgroup into which the
+    /// lower runtime puts CRIU.
     fn fit_cgroups(&mut self, config: &Config) -> Result<(), String> {
         let inventory = Inventory { cgroups: Some(NO_CGROUPS), ..Inventory::default() };
         self.change("inventory.img", |entry| merged(entry, &inventory))?;
         if config.has_namespace("cgroup") {
-            // The runtime tells CRIU which path replaces this one. The controller without a name is that of
-            // version 2, which every kernel has.
+            // The lower runtime tells CRIU which path replaces this path. The controller without a name is
+            // cgroup v2, which every kernel has.
             let path = format!("/{PLACE}");
             let hidden = u32::try_from(path.len()).ok();
             let member = CgroupMember { controller: String::new(), path, hidden };
@@ -264,7 +267,6 @@ impl Images {
     }
 }
 
-/// An entry of a core image with the limits and the seccomp filter of the new container.
 fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>, String> {
     let mut core = decoded::<Core>(entry)?;
     core.thread = core.thread.map(|thread| merged(&thread, change)).transpose()?;
@@ -278,7 +280,7 @@ fn fitted(entry: &[u8], change: &Thread, target: &Target<'_>) -> Result<Vec<u8>,
     merged(entry, &core)
 }
 
-/// A process can have lowered its limits, but they must not be higher than those of a new process.
+/// The limits of a restored process, which must not be higher than those of a new process.
 fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
     let stated = &target.config.process.rlimits;
     let hard = |number: usize| {
@@ -287,7 +289,7 @@ fn lowered(limits: &Limits, target: &Target<'_>) -> Limits {
         stated.map(|it| it.hard).or_else(|| target.limits.get(number).copied())
     };
     let lower = |number| {
-        // CRIU would leave its own for a missing one.
+        // If a limit is missing, CRIU would leave its own limit.
         let unlimited = Limit { soft: u64::MAX, hard: u64::MAX };
         let limit = limits.all.get(number).copied().unwrap_or(unlimited);
         let hard = limit.hard.min(hard(number).unwrap_or_default());
@@ -300,12 +302,10 @@ fn core_name(id: u32) -> String {
     format!("core-{id}.img")
 }
 
-/// The names of the standard files, which runc writes and reads.
 pub(super) const DESCRIPTORS: &str = "descriptors.json";
 const SECCOMP: &str = "seccomp.img";
 const SECCOMP_MAGIC: u32 = 0x6441_3049;
 const CGROUP_MAGIC: u32 = 0x5938_3330;
-/// Images that are checked.
 const READ: [&str; 14] = [
     "inventory",
     "pstree",
@@ -322,7 +322,7 @@ const READ: [&str; 14] = [
     "remap-fpath",
     "ghost-file",
 ];
-/// Images that have only memory, and state of processes and files that are checked.
+/// Images without rights: they have memory, and state of processes and files that other images describe.
 const KEPT: [&str; 18] = [
     "fs",
     "fdinfo",
@@ -345,10 +345,10 @@ const KEPT: [&str; 18] = [
 ];
 /// CRIU's number for a process that has ended, whose parent has not waited for it.
 const ENDED: u32 = 2;
-/// CRIU's numbers of open files that every process may have: files, pipes, sockets, events, watches, signals,
-/// terminals, timers and memory.
+/// CRIU's numbers for types of open files that every process may have: files, pipes, sockets, events,
+/// watches, signals, terminals, timers and memory.
 const OPEN_FILES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 18, 20];
-/// The fields of `files.img` that CRIU's message of each of them has, with the field of the owner in it.
+/// For each type of open file with an owner: the message's field in `files.img`, and the owner's field in it.
 const OWNERS: [(u32, u32); 13] = [
     (3, 5),
     (4, 13),
@@ -367,12 +367,12 @@ const OWNERS: [(u32, u32); 13] = [
 const VERSION: u32 = 2;
 /// runc's name for the network namespace that it gets from the engine.
 const POD_NETWORK: &str = "extRootNetNS";
-/// As for a process of a new container. CRIU then changes nothing.
+/// The audit user of a restored process: unset, as for a process of a new container. CRIU then sets none.
 const NO_LOGIN: u32 = u32::MAX;
-/// A set of cgroups that CRIU does not change, because it is in them itself.
+/// Number of the set of cgroups in which CRIU itself is, so that CRIU moves no process.
 const NO_CGROUPS: u32 = 1;
 const OWN_CGROUPS: u32 = 2;
-/// Stands for the container's cgroup in the images.
+/// The path that stands for the container's cgroup in the images.
 const PLACE: &str = "container";
 /// In the order of the kernel's numbers.
 const LIMITS: [&str; 16] = [

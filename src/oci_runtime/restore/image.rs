@@ -1,4 +1,4 @@
-//! The form of CRIU's images: one or two magic numbers, then entries, each an encoded message after its length.
+//! The format of CRIU's images: one or two magic numbers, and then entries, each a length and a message.
 
 use bytes::Buf;
 use prost::{
@@ -14,7 +14,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Splits an image. Fails with the reason if it is truncated.
+    /// Splits an image into its entries. Fails if the image is truncated.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let (magic, mut rest) =
             bytes.split_at_checked(if has_two(bytes) { 8 } else { 4 }).ok_or("it is truncated")?;
@@ -32,7 +32,7 @@ impl Image {
         Ok(Self { magic: magic.to_vec(), entries })
     }
 
-    /// The first entry of an image that has other content after it.
+    /// Decodes the first entry of an image. The image may have other content after it.
     pub(super) fn first<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
         let start = if has_two(bytes) { 8 } else { 4 };
         let rest =
@@ -42,13 +42,13 @@ impl Image {
         decoded(rest.get(..length).ok_or("it is truncated")?)
     }
 
-    /// An image with one entry of this kind.
+    /// An image that has a single entry. `magic` is the number of the image's type.
     pub(super) fn new(magic: u32, entry: &impl Message) -> Self {
         let magic = [COMMON[0].to_le_bytes(), magic.to_le_bytes()].concat();
         Self { magic, entries: vec![entry.encode_to_vec()] }
     }
 
-    /// The bytes of the image.
+    /// The image in encoded form.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.magic.clone();
         for entry in &self.entries {
@@ -63,13 +63,12 @@ fn has_two(bytes: &[u8]) -> bool {
     COMMON.iter().any(|magic| bytes.starts_with(&magic.to_le_bytes()))
 }
 
-/// Decodes an entry or a part of one.
+/// Decodes an entry of an image, or a message inside an entry.
 pub(super) fn decoded<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
     M::decode(bytes).map_err(|error| error.to_string())
 }
 
-/// The encoded message, in which the fields of `changes` replace its own. All other fields stay, also those that
-/// are not known here.
+/// The encoded `message` with the fields of `changes` replaced. All other fields stay, also unknown fields.
 pub(super) fn merged(mut message: &[u8], changes: &impl Message) -> Result<Vec<u8>, String> {
     let changes = changes.encode_to_vec();
     let mut replaced = Vec::new();
@@ -84,20 +83,19 @@ pub(super) fn merged(mut message: &[u8], changes: &impl Message) -> Result<Vec<u
     Ok(kept)
 }
 
-/// The encoded embedded message with this tag.
+/// The embedded message with this tag, still encoded.
 pub(super) fn part(message: &[u8], wanted: u32) -> Result<Vec<u8>, String> {
     let mut part = Vec::new();
     fields(message, |tag, mut field| {
         let is_part = matches!(decode_key(&mut field), Ok((_, WireType::LengthDelimited)));
         if tag == wanted && is_part && decode_varint(&mut field).is_ok() {
-            // Decoders merge an embedded message that occurs twice.
+            // If an embedded message occurs twice, decoders merge the two, and so do the joined bytes.
             part.extend_from_slice(field);
         }
     })?;
     Ok(part)
 }
 
-/// Calls `visit` with the tag and the bytes of each field.
 fn fields(mut rest: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<(), String> {
     while rest.has_remaining() {
         let whole = rest;
@@ -110,7 +108,7 @@ fn fields(mut rest: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<(), Stri
 }
 
 const MOST_ENTRIES: usize = 100_000;
-/// Before the magic number of the kind. The inventory has none of them.
+/// Magic numbers that precede the number of the image's type. `inventory.img` has none of them.
 const COMMON: [u32; 2] = [0x5456_4319, 0x5510_5940];
 
 #[cfg(test)]
@@ -124,7 +122,7 @@ mod tests {
     fn changes_replace_fields_and_keep_what_is_not_known() {
         let thread = Thread { nice: Some(-5), seccomp_mode: Some(0), ..Thread::default() };
         let mut bytes = thread.encode_to_vec();
-        // Field 13, a name.
+        // Field 13 of the message, which the test does not change, is a name.
         bytes.extend([13 << 3 | 2, 2, b's', b'h']);
         let changes = Thread { seccomp_mode: Some(2), cgroups: Some(1), ..Thread::default() };
         let merged = merged(&bytes, &changes).unwrap();

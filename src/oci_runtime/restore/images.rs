@@ -1,4 +1,4 @@
-//! The images of a checkpoint, by name, with their entries.
+//! Access to CRIU's images of a checkpoint, by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::image::{Image, decoded};
 
-/// The images of a checkpoint that are read, by name, and the names of those that were changed.
+/// The images of a checkpoint that dockbridge-runtime has read, by name, and the names of changed images.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Images(
     pub(in crate::oci_runtime) BTreeMap<String, Vec<u8>>,
@@ -23,7 +23,7 @@ impl Images {
         Image::read(bytes).map_err(|reason| format!("image {name} is damaged: {reason}"))
     }
 
-    /// The entries of an image.
+    /// Decodes the entries of an image.
     pub(super) fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
         let image = self.image(name)?;
         let entries = image.entries.iter().map(|entry| decoded(entry));
@@ -32,7 +32,7 @@ impl Images {
             .map_err(|reason| format!("image {name} is damaged: {reason}"))
     }
 
-    /// The entries of the only image whose name starts like this.
+    /// Decodes the entries of the only image whose name starts with `start`. Fails unless there is one.
     pub(super) fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
         match self.names(start).as_slice() {
             [name] => self.read(name),

@@ -1,4 +1,4 @@
-//! Brings the files that a checkpointed container had changed into the root file system of a new one.
+//! Applies the changed files of a checkpointed container to the root file system of the new container.
 
 use std::{
     io::{self, Read},
@@ -9,10 +9,10 @@ use tar::{Archive, Entry, EntryType};
 
 use crate::host::root_files::{Properties, RootFiles};
 
-/// Deletes paths, which CRI-O has in a list, and applies archives in the format of an image layer.
+/// Deletes the paths in `deleted` (CRI-O's list), and applies archives in the format of an image layer.
 ///
 /// # Errors
-/// Names the path that cannot be changed or is not accepted.
+/// Fails with the path that it cannot change or does not accept.
 pub(in crate::oci_runtime) fn apply(
     root: &RootFiles,
     archives: impl Iterator<Item = impl Read>,
@@ -41,7 +41,7 @@ fn add(root: &RootFiles, path: &Path, entry: &mut Entry<'_, impl Read>) -> io::R
     }
     if let Some(deleted) = name.strip_prefix(DELETED) {
         return match deleted {
-            // Otherwise the whole directory would be removed.
+            // The marker would otherwise remove the whole directory.
             "" | "." | ".." => Err(refused("is not a name")),
             deleted => root.remove(&path.with_file_name(deleted)),
         };
@@ -64,7 +64,7 @@ fn properties(entry: &mut Entry<'_, impl Read>) -> io::Result<Properties> {
     for extension in entry.pax_extensions()?.into_iter().flatten() {
         let extension = extension?;
         let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
-        // Others are the kernel's or the label of the old container.
+        // Other attributes belong to the kernel, or are the SELinux label of the old container.
         let is_files = |name: &&str| {
             name.starts_with("user.")
                 || name.starts_with("system.posix_acl_")
@@ -88,8 +88,9 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("/{}: {error}", path.display()))
 }
 
-/// More than the writer of checkpoints accepts. A removal needs memory for each level.
+/// Maximum depth of a path, more than dockbridge accepts when it writes a checkpoint. The removal of a
+/// directory needs memory for each level.
 const DEEPEST: usize = 1000;
-/// The markers of image layers.
+/// In image layers, the prefix of a deleted file's name, and the name that marks an opaque directory.
 const DELETED: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";

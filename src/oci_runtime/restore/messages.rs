@@ -1,5 +1,5 @@
-//! The messages of CRIU's images that are read or changed, with the numbers of their fields in CRIU's `images/*.proto`.
-//! Fields that are not listed stay as they are: [`super::image::merged`] changes the encoded form.
+//! The messages in CRIU's images that dockbridge-runtime reads or changes; CRIU's `images/*.proto` define the
+//! numbers. [`super::image::merged`] keeps all fields that are not listed here.
 
 use prost::Message;
 
@@ -8,14 +8,14 @@ use prost::Message;
 pub(super) struct Inventory {
     #[prost(uint32, optional, tag = "1")]
     pub(super) version: Option<u32>,
-    /// The namespaces of CRIU itself. What a process has in common with them is the host's.
+    /// CRIU's own namespaces. A process with the same number is in the host's namespace.
     #[prost(message, optional, tag = "3")]
     pub(super) host: Option<Namespaces>,
     #[prost(uint32, optional, tag = "5")]
     pub(super) cgroups: Option<u32>,
 }
 
-/// `ids-PID.img`: numbers that stand for namespaces.
+/// `ids-PID.img`: numbers that stand for the namespaces of a process.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Namespaces {
     #[prost(uint32, optional, tag = "5")]
@@ -32,7 +32,7 @@ pub(super) struct Namespaces {
     pub(super) user: Option<u32>,
 }
 
-/// `pstree.img`, an entry for each process.
+/// `pstree.img` has an entry for each process.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TreeEntry {
     #[prost(uint32, required, tag = "1")]
@@ -41,17 +41,17 @@ pub(super) struct TreeEntry {
     pub(super) threads: Vec<u32>,
 }
 
-/// `core-PID.img`, for each thread.
+/// `core-PID.img` has the state of a thread.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Core {
     #[prost(bytes = "vec", optional, tag = "3")]
     pub(super) task: Option<Vec<u8>>,
-    /// A process that has ended has none.
+    /// State of the thread. `None` for a process that has ended.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub(super) thread: Option<Vec<u8>>,
 }
 
-/// What the threads of a process share.
+/// State that all threads of a process share.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Task {
     #[prost(uint32, optional, tag = "1")]
@@ -62,17 +62,17 @@ pub(super) struct Task {
     pub(super) cgroups: Option<u32>,
     #[prost(uint32, optional, tag = "11")]
     pub(super) old_seccomp_mode: Option<u32>,
-    /// CRIU prefers it to the filter of the first thread.
+    /// Older field for the filter, which CRIU prefers to the filter of the first thread.
     #[prost(uint32, optional, tag = "12")]
     pub(super) old_seccomp_filter: Option<u32>,
-    /// The user in the records of the kernel's audit.
+    /// The login user, which the kernel's audit records.
     #[prost(uint32, optional, tag = "13")]
     pub(super) login: Option<u32>,
     #[prost(int32, optional, tag = "14")]
     pub(super) oom_score: Option<i32>,
 }
 
-/// In the order of the kernel's numbers.
+/// The resource limits of a process, in the order of the kernel's numbers.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Limits {
     #[prost(message, repeated, tag = "1")]
@@ -121,7 +121,7 @@ pub(super) struct Credentials {
     pub(super) file_uid: u32,
     #[prost(uint32, required, tag = "8")]
     pub(super) file_gid: u32,
-    /// The sets of capabilities, in words of 32 bits.
+    /// The inheritable capabilities, in words of 32 bits, as are all sets of capabilities here.
     #[prost(uint32, repeated, packed = "false", tag = "9")]
     pub(super) inheritable: Vec<u32>,
     #[prost(uint32, repeated, packed = "false", tag = "10")]
@@ -134,10 +134,10 @@ pub(super) struct Credentials {
     pub(super) secure_bits: u32,
     #[prost(uint32, repeated, packed = "false", tag = "14")]
     pub(super) groups: Vec<u32>,
-    /// The AppArmor profile or SELinux label.
+    /// The AppArmor profile or SELinux label of the thread.
     #[prost(string, optional, tag = "15")]
     pub(super) label: Option<String>,
-    /// Profiles of AppArmor's own namespaces, which CRIU would load.
+    /// Profiles in AppArmor namespaces of the container, which CRIU would load into the kernel.
     #[prost(bytes = "vec", optional, tag = "17")]
     pub(super) apparmor_namespaces: Option<Vec<u8>>,
     #[prost(uint32, optional, tag = "18")]
@@ -157,14 +157,14 @@ pub(super) struct Seccomp {
 pub(super) struct Filter {
     #[prost(bytes = "vec", required, tag = "1")]
     pub(super) program: Vec<u8>,
-    /// The filter that was installed before it.
+    /// Index of the seccomp filter that was installed before this filter.
     #[prost(uint32, optional, tag = "2")]
     pub(super) previous: Option<u32>,
     #[prost(uint32, optional, tag = "3")]
     pub(super) flags: Option<u32>,
 }
 
-/// `files.img`, an entry for each open file.
+/// `files.img` has an entry for each open file.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct OpenFile {
     #[prost(uint32, required, tag = "1")]
@@ -187,7 +187,7 @@ pub(super) struct OpenFile {
     pub(super) terminal: Option<Terminal>,
 }
 
-/// Who gets signals about an open file, and who asked for them. A part of the message of each kind of file.
+/// The process that gets signals about an open file of any type, and the user who requested these signals.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Owner {
     #[prost(uint32, required, tag = "1")]
@@ -198,7 +198,7 @@ pub(super) struct Owner {
     pub(super) pid: u32,
 }
 
-/// A file that CRIU opens by its path.
+/// An open file that CRIU opens by its path.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RegularFile {
     #[prost(uint32, required, tag = "1")]
@@ -249,10 +249,10 @@ pub(super) struct SocketOptions {
 pub(super) struct UnixSocket {
     #[prost(message, optional, tag = "10")]
     pub(super) options: Option<SocketOptions>,
-    /// A path, or a name after a NUL.
+    /// The name of the socket: a path, or an abstract name after a NUL.
     #[prost(bytes = "vec", required, tag = "11")]
     pub(super) name: Vec<u8>,
-    /// CRIU's working directory while it uses the name.
+    /// The directory in which CRIU uses a relative name of the socket.
     #[prost(string, optional, tag = "14")]
     pub(super) directory: Option<String>,
 }
@@ -261,10 +261,9 @@ pub(super) struct UnixSocket {
 pub(super) struct Terminal {
     #[prost(uint32, required, tag = "1")]
     pub(super) id: u32,
-    /// Those with which CRIU opens its file.
     #[prost(uint32, required, tag = "3")]
     pub(super) flags: u32,
-    /// The number of its file, if it differs from its own.
+    /// Number of the terminal's open file, if it differs from the terminal's number.
     #[prost(uint32, optional, tag = "6")]
     pub(super) file: Option<u32>,
 }
@@ -288,19 +287,19 @@ pub(super) struct FileHandle {
     pub(super) path: Option<String>,
 }
 
-/// `remap-fpath.img`: how CRIU makes an open file that was deleted.
+/// `remap-fpath.img`: how CRIU recreates an open file that was deleted.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Remade {
     #[prost(uint32, required, tag = "1")]
     pub(super) file: u32,
-    /// The number of a ghost file, or the open file to which it was linked.
+    /// Number of a ghost file with the content, or of another open file that is the same file.
     #[prost(uint32, required, tag = "2")]
     pub(super) from: u32,
     #[prost(uint32, optional, tag = "3")]
     pub(super) kind: Option<u32>,
 }
 
-/// The start of `ghost-file-N.img`, before the content.
+/// The first entry of `ghost-file-N.img`, which the content of the file follows.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct GhostFile {
     #[prost(uint32, required, tag = "3")]
@@ -318,26 +317,24 @@ pub(super) struct Memory {
 pub(super) struct Area {
     #[prost(uint64, required, tag = "1")]
     pub(super) start: u64,
-    /// Those with which CRIU opens its file.
     #[prost(uint32, optional, tag = "10")]
     pub(super) flags: Option<u32>,
 }
 
-/// `mountpoints-N.img`, an entry for each mount.
+/// `mountpoints-N.img` has an entry for each mount.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Mount {
     #[prost(uint32, required, tag = "1")]
     pub(super) kind: u32,
     #[prost(uint32, required, tag = "2")]
     pub(super) id: u32,
-    /// The number of the file system.
     #[prost(uint32, required, tag = "3")]
     pub(super) device: u32,
     #[prost(uint32, required, tag = "4")]
     pub(super) parent: u32,
     #[prost(uint32, required, tag = "5")]
     pub(super) flags: u32,
-    /// The directory of the file system that is mounted.
+    /// The directory of the file system that the mount shows.
     #[prost(string, required, tag = "6")]
     pub(super) root: String,
     #[prost(string, required, tag = "7")]
@@ -346,26 +343,25 @@ pub(super) struct Mount {
     pub(super) options: Option<String>,
     #[prost(uint32, optional, tag = "10")]
     pub(super) shared: Option<u32>,
-    /// The group of mounts from which it receives changes.
+    /// Number of the peer group from which the mount receives changes.
     #[prost(uint32, optional, tag = "11")]
     pub(super) master: Option<u32>,
     #[prost(bool, optional, tag = "12")]
     pub(super) by_plugin: Option<bool>,
-    /// The old form of `outside`.
+    /// Older field for `outside`.
     #[prost(bool, optional, tag = "13")]
     pub(super) is_outside: Option<bool>,
-    /// CRIU would make its root and remove it again.
+    /// Whether the mounted directory was deleted. CRIU would create the directory and remove it again.
     #[prost(bool, optional, tag = "16")]
     pub(super) is_deleted: Option<bool>,
-    /// Flags of the file system, without those of the mount.
     #[prost(uint32, optional, tag = "17")]
     pub(super) file_system_flags: Option<u32>,
-    /// The runtime's key for an external mount, whose source is outside of the container.
+    /// The lower runtime's key for an external mount, whose source is outside of the container.
     #[prost(string, optional, tag = "18")]
     pub(super) outside: Option<String>,
 }
 
-/// What CRIU passes to the kernel for the file system of a [`Mount`].
+/// Source and options with which CRIU mounts the file system of a [`Mount`].
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct FileSystem {
     #[prost(string, required, tag = "8")]
@@ -377,7 +373,7 @@ pub(super) struct FileSystem {
 /// `netns-N.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Network {
-    /// The runtime's name for the network namespace of the pod.
+    /// The lower runtime's name for the network namespace of the pod.
     #[prost(string, optional, tag = "8")]
     pub(super) outside: Option<String>,
 }
@@ -412,7 +408,7 @@ pub(super) struct CgroupMember {
     pub(super) controller: String,
     #[prost(string, required, tag = "2")]
     pub(super) path: String,
-    /// The length of the part of the path that the namespace hides.
+    /// Length of the first part of the path, which the cgroup namespace hides.
     #[prost(uint32, optional, tag = "3")]
     pub(super) hidden: Option<u32>,
 }

@@ -1,9 +1,9 @@
 //! Restores a container from a checkpoint in place of its first start.
 //!
-//! The server puts the checkpoint into a directory that only root can change. At `create`, the images are fitted to
-//! the `config.json` of the new container ([`fit`], pure), its changed files are brought into the root file system
-//! ([`layer`]), and the lower runtime restores instead of creating ([`run`]). The checkpoint is then removed, so
-//! that the next start is a fresh one. `docs/decisions/0047` says what is compared and what is not.
+//! The dockbridge server puts the checkpoint into a directory that only root can change. At `create`,
+//! dockbridge-runtime fits the images to the new `config.json` ([`fit`], pure), applies the changed files to
+//! the root file system ([`layer`]), and lets the lower runtime restore the container ([`run`]). Then the
+//! checkpoint is removed, so that the next start is normal. `docs/decisions/0047` says what is compared.
 
 pub mod archive;
 pub(super) mod config;

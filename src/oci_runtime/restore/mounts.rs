@@ -1,5 +1,4 @@
-//! Whether the mounts of a checkpoint are those of the new container. CRIU makes them from the images, not from
-//! the `config.json`.
+//! Checks that a checkpoint's mounts are the new container's: CRIU follows the images, not the `config.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +8,13 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// Fails with the first mount that the new container does not have, or that the checkpoint lacks. `exists` tells which
-/// paths of `/proc` and `/sys` this kernel has.
+/// Fails if checkpoint and container differ in a mount. `exists` tells which paths this kernel has.
 pub(super) fn check(
     mounts: &[Mount],
     config: &Config,
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<(), String> {
-    // CRIU knows no such mounts.
+    // CRIU does not support recursively read-only mounts.
     if let Some(recursive) = config.mounts.iter().find(|it| it.has("rro")) {
         let path = &recursive.destination;
         return Err(format!("a recursively read-only mount cannot be restored: {path}"));
@@ -26,16 +24,16 @@ pub(super) fn check(
     }
     let (mut by_path, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for mount in mounts {
-        // CRIU ends a path at a NUL.
+        // CRIU would end a path at a NUL.
         if mount.path.contains('\0') || mount.root.contains('\0') {
             return Err("the checkpoint has a mount with a NUL in its path".to_owned());
         }
         check_flags(mount, config)?;
-        // CRIU uses both as a part of a path on the node.
+        // CRIU uses path and root as parts of paths on the node, so they must not contain `..`.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
             return Err(format!("the mount at {} leads out of the container", mount.path));
         }
-        // CRIU takes the first of them for the parent of others.
+        // If two mounts had the same id, CRIU would use the first of them as parent of other mounts.
         if !ids.insert(mount.id) {
             return Err(format!("the mount at {} has the id of another mount", mount.path));
         }
@@ -44,7 +42,7 @@ pub(super) fn check(
         }
     }
     for (path, mount) in &by_path {
-        // Otherwise a mount could be hidden below its own parent.
+        // The parent must be the mount above this path, or a mount could be hidden below its own parent.
         let above = (0..path.len()).rev().find_map(|length| by_path.get(path.get(..length)?));
         if above.is_some_and(|above| above.id != mount.parent) {
             return Err(format!("the mount at {} has the wrong parent mount", mount.path));
@@ -52,14 +50,14 @@ pub(super) fn check(
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
             return Err(format!("the checkpoint has a mount of an unknown kind at {}", mount.path));
         }
-        // CRIU would then take most flags of the mount, such as read-only, for those of the file system.
+        // Otherwise CRIU would use most flags of the mount, such as read-only, as flags of the file system.
         if mount.file_system_flags.is_none() {
             return Err(format!("the mount at {} has no file system flags", mount.path));
         }
-        // A part of the mount above it, such as `/proc/sys`, is mounted there again.
+        // A part of the mount above may be mounted again at its own path, such as `/proc/sys`.
         let below = path.get(above.map_or(0, |it| parts(&it.path).len())..).unwrap_or_default();
         let is_whole = mount.root == "/" || parts(&mount.root) == below;
-        // CRIU unpacks the content of a tmpfs into what is mounted.
+        // A tmpfs must be mounted as a whole, because CRIU unpacks its content into the mounted directory.
         let is_whole = is_whole && (mount.kind != TMPFS || mount.root == "/");
         if mount.outside.is_none() && !path.is_empty() && !is_whole {
             return Err(format!("the mount at {} has the root {}", mount.path, mount.root));
@@ -76,8 +74,8 @@ pub(super) fn check(
     }
 }
 
-/// The source and options of the new container's file systems, by their numbers in the checkpoint. CRIU compares those
-/// of mounts with the same number.
+/// Source and options of the new container's file systems, by the number of the file system in the
+/// checkpoint. CRIU requires that mounts with the same number have the same source and options.
 pub(super) fn file_systems(mounts: &[Mount], config: &Config) -> BTreeMap<u32, FileSystem> {
     let inside = mounts.iter().filter(|it| it.outside.is_none() && !parts(&it.path).is_empty());
     let own = inside.filter_map(|mount| {
@@ -99,22 +97,21 @@ pub(super) fn file_systems(mounts: &[Mount], config: &Config) -> BTreeMap<u32, F
     own.collect()
 }
 
-/// Whose files a mount has.
+/// To whom the files of a mount belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
-    /// The root file system.
     Root,
-    /// A volume, with its source.
+    /// The mount is a volume with this source.
     Volume(&'a str),
-    /// A tmpfs or terminals, which are the container's own.
+    /// The mount is a tmpfs or has terminals, which belong only to the container.
     Memory,
-    /// A device of the container, or one that hides a file.
+    /// The mount is a device of the container, or `/dev/null`, which hides a file.
     Device,
-    /// Files of the kernel.
+    /// The mount has files of the kernel, such as `/proc`.
     Kernel,
 }
 
-/// Whose files an accepted mount has.
+/// To whom the files of a mount belong. The mount must have passed [`check`].
 pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
     let path = parts(&mount.path);
     let is_at = |it: &String| parts(it) == path;
@@ -131,13 +128,13 @@ pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
     }
 }
 
-/// CRIU mounts a file system once, and binds it for its other mounts. A file system of the container must not become
-/// one of the node or the root.
+/// CRIU mounts a file system once, and makes bind mounts of it for other mounts with the same number. Checks
+/// that no file system of the container has the number of a file system of the node or of the root.
 fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
     let is_masked =
         |it: &Mount| config.linux.masked_paths.iter().any(|path| parts(path) == parts(&it.path));
     let is_inside = |it: &&Mount| it.outside.is_none() && !parts(&it.path).is_empty();
-    // runc hides files with the container's own device.
+    // runc hides files with the container's own `/dev/null`.
     let is_masking = |it: &Mount| it.outside.as_deref() == Some("/dev/null");
     for mount in mounts.iter().filter(is_inside) {
         let is_other = |it: &&Mount| {
@@ -157,7 +154,7 @@ fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// CRIU passes the flags to the kernel, where others would bind, move or change a mount of the node.
+/// Checks flags and options of a mount. CRIU passes the flags to the kernel, so they could change the node.
 fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     let of_file_system = mount.file_system_flags.unwrap_or_default();
     if mount.flags & !MOUNT_FLAGS != 0 || of_file_system & !FILE_SYSTEM_FLAGS != 0 {
@@ -166,7 +163,7 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     if mount.is_deleted == Some(true) {
         return Err(format!("the mount at {} has a deleted root", mount.path));
     }
-    // The propagation of a volume can also need that of the root.
+    // The root may have the propagation that any volume needs.
     let is_external = mount.outside.is_some();
     let is_at = |it: &&config::Mount| parts(&it.destination) == parts(&mount.path);
     let mut planned = config.mounts.iter().filter(|it| !is_external || is_at(it));
@@ -178,7 +175,7 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     {
         return Err(format!("the mount at {} propagates to or from the node", mount.path));
     }
-    // The kernel changes the only file system of cgroups by these options.
+    // All cgroup mounts are the same file system, and these options change it for the whole machine.
     let options = mount.options.iter().flat_map(|it| it.split(','));
     let is_known = |it: &str| it.is_empty() || CGROUP_OPTIONS.contains(&it);
     if mount.kind == CGROUPS && !is_external && !options.into_iter().all(is_known) {
@@ -199,7 +196,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     });
     let mut needed = 0;
     match (&mount.outside, planned.or(cgroups)) {
-        // CRIU only knows sources that the runtime names: those of the new container.
+        // The lower runtime tells CRIU the sources of external mounts: those of the new container.
         (Some(source), _) if is_masked && source == "/dev/null" => {}
         (None, _) if is_masked && mount.kind == TMPFS => needed = READ_ONLY,
         _ if is_masked => return unknown(),
@@ -213,12 +210,12 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
         (None, _) if path.is_empty() => {
             needed = if config.root.readonly { READ_ONLY } else { 0 };
         }
-        // Without the namespace, it would have the cgroups of the node.
+        // Without a cgroup namespace, the mount would show the cgroups of the node.
         (None, Some(_)) if mount.kind == CGROUPS && !config.has_namespace("cgroup") => {
             return unknown();
         }
         (None, Some(it)) if !it.is_bind() && kinds(&it.kind).contains(&mount.kind) => {
-            // The tmpfs with the cgroups of version 1 is only made read-only by some runtimes.
+            // With cgroup v1, only some OCI runtimes make the tmpfs at `/sys/fs/cgroup` read-only.
             let is_tmpfs_of_cgroups = it.kind == "cgroup" && mount.kind == TMPFS;
             needed = if is_tmpfs_of_cgroups { flags(it) & !READ_ONLY } else { flags(it) };
         }
@@ -234,13 +231,11 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     Ok(())
 }
 
-/// The kernel's flags of a mount that make it safer.
 fn flags(mount: &config::Mount) -> u32 {
     let named = [("ro", READ_ONLY), ("nosuid", 2), ("nodev", 4), ("noexec", 8)];
     named.iter().filter(|(name, _)| mount.has(name)).fold(0, |all, (_, flag)| all | flag)
 }
 
-/// CRIU's numbers for a type of mount.
 fn kinds(kind: &str) -> &'static [u32] {
     match kind {
         "proc" => &[1],
@@ -248,7 +243,7 @@ fn kinds(kind: &str) -> &'static [u32] {
         "tmpfs" => &[TMPFS],
         "devpts" => &[TERMINALS],
         "mqueue" => &[14],
-        // With version 1, a tmpfs. The runtime binds its controllers from outside.
+        // With cgroup v1 the mount is a tmpfs, in which the OCI runtime bind-mounts the controllers.
         "cgroup" => &[TMPFS, CGROUPS],
         _ => &[],
     }
@@ -268,7 +263,7 @@ const CGROUP_OPTIONS: [&str; 6] = [
     "memory_hugetlb_accounting",
     "pids_localevents",
 ];
-/// `ro`, `nosuid`, `nodev`, `noexec`, those of access times and the kinds of propagation.
+/// Flags that a mount may have: `ro`, `nosuid`, `nodev`, `noexec`, flags of access times and of propagation.
 const MOUNT_FLAGS: u32 = 0xf | 0x400 | 0x800 | 1 << 21 | 1 << 24 | 0xf << 17;
-/// `ro`, `sync` in both of CRIU's forms, `mand` and `dirsync`.
+/// Flags that a file system may have: `ro`, `sync` in both of CRIU's forms, `mand` and `dirsync`.
 const FILE_SYSTEM_FLAGS: u32 = READ_ONLY | 4 | 16 | 64 | 128;

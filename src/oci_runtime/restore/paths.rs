@@ -1,8 +1,8 @@
-//! The paths that CRIU opens. It does so as root, before the processes give up their rights.
+//! Checks the paths that CRIU opens as root, before the restored processes give up their rights.
 //!
-//! Most are opened in the container's mounts, where a link in `/proc` would lead to CRIU's program and open files. Deleted
-//! files are made before the root is changed, where every link would lead to the files of the node. CRIU follows links,
-//! so the paths must not contain any: `docs/decisions/0048`.
+//! CRIU opens most paths in the container's mounts, where a link in `/proc` would lead to CRIU's program and
+//! open files. CRIU recreates deleted files before it changes its root, where every link would lead to files
+//! of the node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,32 +18,31 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// A path that must exist without links when the checkpoint's files are in place.
+/// A path that must exist and contain no links, once the checkpoint's files are in the root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Located {
-    /// The source of its volume. None for the root file system.
+    /// `None` for the root file system.
     pub(in crate::oci_runtime) volume: Option<String>,
-    /// Below that source.
+    /// Below the volume's source or the root file system.
     pub(in crate::oci_runtime) path: String,
 }
 
-/// The links in each image of a tmpfs.
+/// The paths of symbolic links in each image of a tmpfs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links(pub(super) BTreeMap<String, BTreeSet<PathBuf>>);
 
-/// What CRIU does with a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     mount: Option<u32>,
-    /// CRIU creates and deletes it.
+    /// Whether CRIU creates and deletes the file.
     is_made: bool,
-    /// CRIU changes its permissions.
+    /// Whether CRIU changes the permissions of the file, because it is a terminal.
     is_terminal: bool,
 }
 
 impl Images {
-    /// Checks the paths of open files, working directories, programs, mapped files, sockets, watches and mounts. Returns
-    /// those whose files are known only when the checkpoint's own are in place.
+    /// Checks the paths of open files, working directories, programs, mapped files, sockets, watches and
+    /// mounts. Returns the paths to check once the checkpoint's files are in the root file system.
     pub(super) fn check_paths(
         &self,
         mounts: &[Mount],
@@ -53,7 +52,7 @@ impl Images {
         let places = Places { mounts, config, links };
         let mut located = Vec::new();
         for mount in mounts.iter().filter(|mount| !parts(&mount.path).is_empty()) {
-            // Only the kernel has files in these file systems.
+            // Only the kernel makes files in its file systems, so mount points there need no check.
             let above = places.mount_of(parent(&parts(&mount.path)));
             if above.is_some_and(|above| mounts::content(above, config) != Content::Kernel) {
                 located.extend(places.locate(
@@ -85,7 +84,7 @@ impl Images {
             }
             for watch in watches.iter().flat_map(|it| &it.all) {
                 let path = watch.handle.as_ref().and_then(|it| it.path.as_deref());
-                // Without a path, CRIU opens the file by its handle, outside of the container's mounts.
+                // Without a path, CRIU opens a watched file by its handle, outside of the container's mounts.
                 let path = path.ok_or("the checkpoint watches a file without a path (inotify)")?;
                 located.extend(places.open(path, Use::default())?);
             }
@@ -96,8 +95,8 @@ impl Images {
         Ok(located)
     }
 
-    /// The numbers of the open files that CRIU makes because they were deleted, and of the links to them, which CRIU
-    /// removes afterwards.
+    /// The numbers of open files that CRIU recreates because they were deleted, and of open files to which
+    /// CRIU links them and whose link it removes afterwards.
     fn made(&self) -> Result<(BTreeSet<u32>, BTreeSet<u32>), String> {
         let (mut made, mut linked) = (BTreeSet::new(), BTreeSet::new());
         if self.0.contains_key(REMADE) {
@@ -126,7 +125,7 @@ impl Images {
         Ok((made, linked))
     }
 
-    /// The kernel lets only root map the first pages, which an attack on the kernel can use.
+    /// Refuses a mapping of the first pages of memory. Only root may have one, because attacks can use it.
     pub(super) fn check_memory(&self, config: &Config) -> Result<(), String> {
         for name in self.names("mm-") {
             for Area { start, flags } in
@@ -142,7 +141,7 @@ impl Images {
     }
 }
 
-/// The kernel does not keep these flags of an open file, so no checkpoint has them.
+/// Refuses flags that create or empty a file. The kernel does not keep them, so no real checkpoint has them.
 fn check_flags(flags: u32) -> Result<(), String> {
     match flags & (CREATE | EXCLUSIVE | TRUNCATE) {
         0 => Ok(()),
@@ -163,7 +162,7 @@ impl Places<'_> {
     }
 
     fn socket(&self, name: &[u8], directory: Option<&str>) -> Result<Vec<Located>, String> {
-        // A NUL at the start marks a name that is not a path.
+        // A name that starts with a NUL is an abstract name and not a path.
         let name =
             if name.starts_with(b"\0") { b"" } else { name.strip_suffix(b"\0").unwrap_or(name) };
         let name = str::from_utf8(name).map_err(|_| "the path of a socket is not UTF-8")?;
@@ -193,17 +192,17 @@ impl Places<'_> {
             format!("tmpfs-{}.tar.gz.img", mount.id),
         ];
         let links = images.iter().filter_map(|name| self.links.0.get(name));
-        // CRIU reads the second if there is no first.
+        // A tmpfs has one of two possible images: CRIU reads the second if the first does not exist.
         let starts = (0..=below.len()).filter_map(|length| below.get(..length));
         let starts: Vec<PathBuf> = starts.map(|names| names.iter().collect()).collect();
         links.flat_map(|it| starts.iter().filter(|start| it.contains(*start))).next().is_some()
     }
 
-    /// The mount is that of the first `length` parts of the path.
+    /// Checks a path. The first `length` parts of `path` determine the mount of the path.
     fn locate(&self, path: &str, length: usize, use_: Use) -> Result<Option<Located>, String> {
         let refused = |what: &str| Err(format!("the file {path} of the checkpoint {what}"));
         let names = parts(path);
-        // CRIU ends a path at a NUL.
+        // CRIU would end a path at a NUL.
         let is_exact = !path.contains('\0')
             && path.strip_prefix('/').is_some_and(|rest| rest == names.join("/"));
         if !is_exact {
@@ -219,7 +218,7 @@ impl Places<'_> {
         if use_.is_made && mount.flags & mounts::READ_ONLY != 0 {
             return refused("was deleted, and the mount of the file is read-only");
         }
-        // Another container could put a link into its path.
+        // A deleted file must be directly in a mount, or another container could put a link into its path.
         if use_.is_made && content != Content::Root && below.len() != 1 {
             return refused("was deleted below a directory of a mount");
         }
@@ -247,10 +246,10 @@ const REMADE: &str = "remap-fpath.img";
 const LINKED: u32 = 0;
 const GHOST: u32 = 1;
 const TYPE: u32 = 0o170_000;
-/// Named pipes, directories and files.
+/// Types of deleted files that CRIU may recreate: named pipes, directories and regular files.
 const MADE: [u32; 3] = [0o010_000, 0o040_000, 0o100_000];
 const CREATE: u32 = 0o100;
 const EXCLUSIVE: u32 = 0o200;
 const TRUNCATE: u32 = 0o1000;
-/// The default of `vm.mmap_min_addr`.
+/// Lowest address that a process may map: the default of `vm.mmap_min_addr`.
 const LOWEST: u64 = 1 << 16;

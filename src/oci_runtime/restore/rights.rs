@@ -1,11 +1,11 @@
-//! Whether a thread of a checkpoint has only the rights that the new container gives its own processes.
+//! Checks that a thread of a checkpoint has only rights that the new container gives to its own processes.
 
 use super::{
     config::Config,
     messages::{Credentials, Owner, Thread},
 };
 
-/// Fails with the first right that the new container does not give.
+/// Fails if the thread has a right that processes of the new container do not have.
 pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     let credentials = thread.credentials.as_ref().ok_or("a restored process has no credentials")?;
     check_identity(credentials, config)?;
@@ -20,7 +20,7 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     if credentials.apparmor_namespaces.as_ref().is_some_and(|profiles| !profiles.is_empty()) {
         return Err("the checkpoint has its own AppArmor profiles".to_owned());
     }
-    // CRIU gives the new label only to threads that had one.
+    // CRIU gives the new container's label only to threads that had a label.
     let is_labelled = process.confining_profile().is_some() || !process.selinux_label.is_empty();
     if is_labelled && credentials.label.as_ref().is_none_or(String::is_empty) {
         return Err("a restored process has no AppArmor profile or SELinux label, and the new \
@@ -35,8 +35,9 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Root can have changed to other users. For any other user a change is refused, although a set-user-ID program
-/// of the image could have made it.
+/// Checks user and groups of a thread. A process of root can have changed its user. Refuses another user if
+/// the container does not run as root, although a set-user-ID program of the image could have made the
+/// change.
 fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let user = &config.process.user;
     let may = |capability| user.uid == 0 && config.allows(capability);
@@ -56,12 +57,12 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     }
 }
 
-/// CRIU becomes this user before it asks the kernel for the signals.
+/// Checks the owner of an open file. CRIU becomes this user before it asks the kernel to send signals.
 pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> {
     let user = &config.process.user;
     let may_change = user.uid == 0 && config.allows("CAP_SETUID");
     let is_own = [owner.uid, owner.effective_uid].iter().all(|uid| *uid == user.uid);
-    // In a namespace of the pod or the node, the number can be that of another process now.
+    // In a pid namespace of the pod or the node, the pid may now belong to another process.
     if owner.pid != 0 && (!config.has_own_processes() || !is_own && !may_change) {
         return Err("an open file of the checkpoint sends signals to other processes".to_owned());
     }
@@ -71,7 +72,7 @@ pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> 
 fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> {
     let allowed = &config.process.capabilities;
     let bounding = bits(&allowed.bounding);
-    // Without root, the first program of a container only has ambient capabilities.
+    // If the container does not run as root, its first program has only ambient capabilities.
     let own = if config.process.user.uid == 0 { bounding } else { bits(&allowed.ambient) };
     for (set, allowed) in [
         (&has.permitted, own),
@@ -101,9 +102,9 @@ fn bits(names: &[String]) -> u64 {
     numbers.fold(0, |bits, number| bits | 1 << number)
 }
 
-/// SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
+/// Real-time scheduling policies: SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
 const REAL_TIME: [u32; 3] = [1, 2, 6];
-/// In the order of the kernel's numbers: capabilities(7).
+/// Names of the capabilities, in the order of the kernel's numbers (capabilities(7)).
 const CAPABILITIES: [&str; 41] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",

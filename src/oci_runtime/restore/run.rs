@@ -1,5 +1,5 @@
-//! Prepares a restore: reads and replaces the images, changes the root file system, and returns the command line
-//! for the lower runtime.
+//! Prepares a restore: checks and changes CRIU's images, changes the root file system, and returns the
+//! command line for the lower runtime.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -35,12 +35,13 @@ use crate::{
     },
 };
 
-/// Fits the checkpoint in this directory to the container of the bundle. Returns the command line with which the
-/// lower runtime restores it. A container for the seccomp filter has the other bundle. `run` runs the lower runtime to
-/// its end, and returns whether it succeeded.
+/// Fits the checkpoint to the container that `line` creates. Returns the command line with which the lower
+/// runtime restores the container. `bundle` is the directory for an auxiliary container, from which the
+/// seccomp filter is read. `run` runs the lower runtime to its end, and returns whether it succeeded.
 ///
 /// # Errors
-/// The checkpoint has more than the container may have, or cannot be read. Nothing of it has run.
+/// Fails if the checkpoint has rights that the container must not have, or cannot be read. No process of the
+/// checkpoint has run then.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
     (checkpoint, bundle): (&Path, &Path),
@@ -49,7 +50,7 @@ pub(in crate::oci_runtime) fn prepare(
     let document: Value = json_file(&line.bundle.join("config.json"))?;
     let mut config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
     let root = line.bundle.join(&config.root.path);
-    // The images name the place that a link such as /var/run leads to, and the lower runtime looks for it there.
+    // CRIU's images have resolved paths, so the lower runtime must also resolve links such as /var/run.
     let files = RootFiles::open(&root).map_err(|e| HostError::new("open", &root, e))?;
     for mount in &mut config.mounts {
         let resolved = files.resolve(Path::new(&mount.destination));
@@ -84,7 +85,7 @@ pub(in crate::oci_runtime) fn prepare(
     Ok(restoring(line, &config, checkpoint))
 }
 
-/// How long a restore may take. CRIU never ends if the file that it opens is a named pipe or on a dead disk.
+/// Time limit for a restore. CRIU never ends if a file that it opens is a named pipe or on a dead disk.
 pub fn time_limit(checkpoint: &Path) -> Duration {
     let directories = [checkpoint.to_owned(), checkpoint.join(IMAGES)].map(fs::read_dir);
     let files = directories.into_iter().flatten().flatten().flatten();
@@ -96,7 +97,7 @@ fn unfit(reason: &str) -> OciRuntimeError {
     Restore(format!("the checkpoint does not fit the new container: {reason}"))
 }
 
-/// A volume may be a single file.
+/// Checks that a path exists in a volume. With an empty path, the volume itself may be a single file.
 fn check_file(source: &Path, path: &str) -> io::Result<()> {
     let kind = match path {
         "" => Some(fs::metadata(source)?.file_type()),
@@ -109,7 +110,7 @@ fn check_file(source: &Path, path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The line of `create`, which has the flags for files and terminals, as that of `restore`.
+/// Makes the command line of `restore` from that of `create`, whose flags for files and terminals it keeps.
 fn restoring(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandLine {
     let process = &config.process;
     let mut flags: Vec<OsString> = vec!["restore".into(), "--detach".into(), "--file-locks".into()];
@@ -171,8 +172,9 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
     Ok(layer::apply(&files, read, &deleted).map_err(failed)?)
 }
 
-/// The seccomp filter that the lower runtime makes for the container. It depends on the runtime, its library and the
-/// kernel, so a container is created for it that never starts, and removed.
+/// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the
+/// runtime, its library and the kernel, so this function reads the filter of an auxiliary container that
+/// never starts.
 fn filter(
     line: &CommandLine,
     document: &Value,
@@ -209,7 +211,7 @@ fn filter(
     }
 }
 
-/// Removes that container. A runtime that was killed may have left it.
+/// Removes the auxiliary container for the seccomp filter, which a killed dockbridge-runtime may have left.
 pub(in crate::oci_runtime) fn remove_filter(
     line: &CommandLine,
     bundle: &Path,
@@ -226,7 +228,7 @@ fn filter_id(line: &CommandLine) -> String {
     format!("{}-filter", line.id)
 }
 
-/// Another command with the same global flags.
+/// A command line with the same global flags and another command.
 fn other(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
     let at = line.words.iter().position(|word| *word == *line.command).unwrap_or_default();
     let mut all = line.words.get(..at).unwrap_or_default().to_vec();
@@ -234,7 +236,7 @@ fn other(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
     CommandLine { words: all, ..line.clone() }
 }
 
-/// A container with the same filter and root file system, and nothing else of the container.
+/// The `config.json` of the auxiliary container: only the container's seccomp filter and root file system.
 fn probe(document: &Value, bundle: &Path, (id, probe): (&str, &str)) -> Value {
     let place = |keys: &[&str]| keys.iter().try_fold(document, |at, key| at.get(*key)).cloned();
     let text = |keys: &[&str]| place(keys).and_then(|it| it.as_str().map(str::to_owned));
@@ -245,10 +247,10 @@ fn probe(document: &Value, bundle: &Path, (id, probe): (&str, &str)) -> Value {
         "root": { "path": root, "readonly": true },
         "process": {
             "user": { "uid": 0, "gid": 0 },
-            // Without a filter that allows it, the process would set it too late.
+            // Setting this flag would need a system call that the seccomp filter might not allow.
             "noNewPrivileges": false,
             "cwd": "/",
-            // A program that is in every root file system. It never runs.
+            // This path exists in every root file system. The program of the auxiliary container never runs.
             "args": ["/proc/self/exe"],
         },
         "mounts": [
@@ -263,13 +265,13 @@ fn probe(document: &Value, bundle: &Path, (id, probe): (&str, &str)) -> Value {
     })
 }
 
-/// The hard limits of this process, which a new container inherits.
+/// The hard resource limits of this process, which a new container inherits.
 fn own_limits() -> Result<Vec<u64>, HostError> {
     let table =
         fs::read_to_string(LIMITS).map_err(|e| HostError::new("read", Path::new(LIMITS), e))?;
     let hard = table.lines().skip(1).map(|line| {
         let columns = line.get(NAME_WIDTH..).unwrap_or_default();
-        // `unlimited` is the only text.
+        // A value that is not a number is `unlimited`.
         columns.split_whitespace().nth(1).and_then(|hard| hard.parse().ok()).unwrap_or(u64::MAX)
     });
     Ok(hard.collect())
@@ -283,14 +285,13 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
     })
 }
 
-/// How long the restore of a small checkpoint may take.
+/// Time limit for the restore of a small checkpoint.
 const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
-/// Bytes that a slow disk reads in a second.
+/// Bytes that a slow disk reads in a second. The time limit grows with the size of the checkpoint.
 const SLOWEST: u64 = 16 << 20;
-/// Images with more are not accepted. Memory is in others.
+/// Images with the memory of processes are not read.
 const LARGEST_IMAGE: u64 = 64 << 20;
-/// All of them are in memory at the same time.
+/// All images are in memory at the same time.
 const LARGEST_SUM: u64 = 128 << 20;
-/// In the order of the kernel's numbers.
 const LIMITS: &str = "/proc/self/limits";
 const NAME_WIDTH: usize = 26;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::messages::{Filter, Seccomp, Thread};
 
-/// The filters of a checkpoint, after those of the new container.
+/// The seccomp filters for the restore: first those of the new container, then those of the checkpoint.
 pub(super) struct Chains {
     filters: Vec<Filter>,
-    /// What was put below a first filter of the checkpoint.
+    /// For each lowest filter of the checkpoint: the filter of the new container that was put below it.
     below: BTreeMap<usize, u32>,
 }
 
@@ -23,8 +23,8 @@ impl Chains {
         Self { filters, below: BTreeMap::new() }
     }
 
-    /// Gives the threads of a process the filter. CRIU installs the filters of the first thread for all of them,
-    /// if the others have none in the images.
+    /// Adds the new container's filter to the threads of a process. CRIU installs the filters of the first
+    /// thread for all threads if the other threads have no filters in the images.
     pub(super) fn put_below(
         &mut self,
         leader: u32,
@@ -47,7 +47,7 @@ impl Chains {
         Ok(())
     }
 
-    /// Puts the new container's filter below the first filter that was installed before this one.
+    /// Puts the new container's filter below `filter` and all filters that were installed before it.
     fn based(&mut self, filter: u32, own: u32) -> Result<u32, String> {
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let mut first = index(filter);
@@ -76,7 +76,7 @@ impl Chains {
 
 /// SECCOMP_FILTER_FLAG_TSYNC.
 const ALL_THREADS: u32 = 1;
-/// Filters that come before those of the checkpoint.
+/// The numbers of the checkpoint's filters grow by the number of filters that precede them.
 const MOVED: u32 = 2;
 pub(super) const STRICT: u32 = 1;
 const WITH_FILTER: u32 = 2;

@@ -1,11 +1,11 @@
-//! Whether a socket of a checkpoint needs a capability that the new container does not have. CRIU makes it as root.
+//! Checks that no socket needs a capability that the new container lacks: CRIU creates sockets as root.
 
 use super::{
     config::Config,
     messages::{InternetSocket, NetlinkSocket, OpenFile, SocketOptions},
 };
 
-/// Fails with the first right that the new container does not give.
+/// Fails if the socket needs a capability that processes of the new container do not have.
 pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     let needs = |what: &str, capability: &str| match config.allows(capability) {
         true => Ok(()),
@@ -42,7 +42,8 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// The setting of the pod's network namespace is only known if it is the container's own.
+/// The lowest port for which a process needs no capability. The setting of the pod's network namespace is
+/// known only if the container's `config.json` has it.
 fn first_free_port(config: &Config) -> u32 {
     let set = config.linux.sysctl.get("net.ipv4.ip_unprivileged_port_start");
     set.and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
@@ -55,5 +56,5 @@ const RAW: u32 = 3;
 const DEFAULT_PORT: u32 = 1024;
 const HIGHEST_PRIORITY: u32 = 6;
 const AUDIT: u32 = 9;
-/// Netlink protocols whose events every process may receive: addresses and routes, devices, generic ones.
+/// Netlink protocols whose events every process may receive: addresses and routes, devices, generic netlink.
 const FREE_NETLINK: [u32; 3] = [0, 15, 16];

@@ -1,5 +1,6 @@
-//! The checkpoint of a real container, fitted to a new one, and what is refused. The fixture has the images of a shell
-//! with three children that was restored with this `config.json`.
+//! Tests that fit the checkpoint of a real container to a new container, and tests of refused checkpoints.
+//! The fixture has the images of a shell with three children, which can be restored with the `config.json` of
+//! the fixture.
 
 mod archives;
 mod files;
@@ -68,7 +69,7 @@ fn entry<M: Message + Default>(images: &Images, name: &str) -> M {
     decoded(&Image::read(&images.0[name]).unwrap().entries[0]).unwrap()
 }
 
-/// Changes every entry of an image.
+/// Applies `change` to every entry of an image.
 fn change(images: &mut Images, name: &str, change: &dyn Fn(&[u8]) -> Vec<u8>) {
     let mut image = Image::read(&images.0[name]).unwrap();
     for entry in &mut image.entries {
@@ -89,7 +90,7 @@ fn change_thread_of(images: &mut Images, id: u32, of: &Thread) {
     });
 }
 
-/// Replaces the open file with this number.
+/// Replaces the entry of the open file with this number.
 fn change_file(images: &mut Images, id: u32, file: &OpenFile) {
     let file = OpenFile { id, ..file.clone() };
     change(images, "files.img", &|entry| {
@@ -98,7 +99,7 @@ fn change_file(images: &mut Images, id: u32, file: &OpenFile) {
     });
 }
 
-/// The fixture, whose processes have no capabilities.
+/// The fixture with processes and a container that have no capabilities.
 fn without_capabilities() -> (Images, Value) {
     let (mut images, mut config) = fixture();
     config["process"]["capabilities"]["bounding"] = json!([]);
@@ -150,7 +151,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let filter = &filters[thread.seccomp_filter.unwrap() as usize];
         assert_eq!(filter.previous, Some(1), "the own filter comes first");
     }
-    // Also limits that the checkpoint does not have.
+    // The limits are also set if the checkpoint has none or only some of them.
     for count in [0, 3] {
         let (mut images, config) = fixture();
         change(&mut images, "core-7.img", &|entry| {
@@ -166,7 +167,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         assert_eq!((limits.len(), limits[15].hard, limits[15].soft), (16, 1 << 20, 1 << 20));
         assert_eq!(limits[0].soft, if count == 0 { 1 << 20 } else { 5 });
     }
-    // A private cgroup namespace: CRIU enters the cgroup that the runtime names.
+    // With a private cgroup namespace, CRIU enters the cgroup that the lower runtime names.
     let (mut images, mut config) = fixture();
     config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
     fit(&mut images, &config).unwrap();
@@ -205,7 +206,7 @@ fn unknown_and_damaged_images_are_refused() {
         images.0.get_mut(name).unwrap().pop();
         fit(&mut images, &config).expect_err(name);
     }
-    // The devices of a tmpfs.
+    // An archive of a tmpfs that contains a block device.
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Block);
     header.set_device_major(8).unwrap();

@@ -1,4 +1,5 @@
-//! The content of a tmpfs, which CRIU lets GNU tar unpack. So only what GNU tar and this reader read alike is accepted.
+//! Checks the archive of a tmpfs, which CRIU unpacks with GNU tar. Accepts only archives that GNU tar and
+//! this reader certainly read in the same way.
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +15,7 @@ use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
 use super::config::Config;
 
-/// Refuses devices that the new container does not have. Returns the paths of links.
+/// Refuses devices that the new container does not have. Returns the paths of symbolic links.
 pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, String> {
     let mut content = MultiGzDecoder::new(bytes).take(LARGEST);
     let (mut links, mut names, mut left) = (BTreeSet::new(), Names::default(), LARGEST_EXTENSIONS);
@@ -50,7 +51,7 @@ fn intact<T>(read: io::Result<T>) -> Result<T, String> {
     read.map_err(|error| format!("is damaged: {error}"))
 }
 
-/// The two readers differ in the sizes of other entries, and in other ways to write numbers and prefixes.
+/// Refuses a header that GNU tar may read differently, in sizes of other entry types, numbers or prefixes.
 fn check_header(header: &Header) -> Result<(), String> {
     let is_known_format = [&b"ustar  \0"[..], b"ustar\x0000"].contains(&field(header, MAGIC));
     let kind = header.entry_type();
@@ -99,11 +100,11 @@ fn check_device(header: &Header, path: &Path, config: &Config) -> Result<(), Str
     Ok(())
 }
 
-/// The names that extensions give to the next entry.
+/// The names that extension headers have for the next entry.
 #[derive(Debug, Default)]
 struct Names {
     path: Option<Vec<u8>>,
-    /// Of links, which are not followed.
+    /// Whether a link's target has a name. dockbridge-runtime does not follow links, so needs no more.
     has_target: bool,
     has_pax: bool,
 }
@@ -153,7 +154,7 @@ impl Names {
     }
 }
 
-/// GNU tar ends a name at a NUL.
+/// GNU tar would end a name at a NUL.
 fn check_name(name: &[u8]) -> Result<(), String> {
     if name.is_empty() || name.contains(&0) {
         return Err("has a name that two tar programs read differently".to_owned());
@@ -173,7 +174,7 @@ fn is_zero(rest: &mut impl Read) -> io::Result<bool> {
     }
 }
 
-/// Few bytes can become many.
+/// Maximum size of an unpacked archive, because a few compressed bytes can become many.
 const LARGEST: u64 = 256 << 20;
 const LARGEST_EXTENSIONS: u64 = 8 << 20;
 const MOST_ENTRIES: usize = 100_000;
@@ -189,7 +190,7 @@ const WITHOUT_CONTENT: [EntryType; 6] = [
     EntryType::Fifo,
 ];
 const PAX: [&[u8]; 7] = [b"mtime", b"atime", b"ctime", b"uid", b"gid", b"uname", b"gname"];
-/// Fields of a header.
+/// Positions of fields in a header.
 const SIZE: Range<usize> = 124..136;
 const MAGIC: Range<usize> = 257..265;
 const MAJOR: Range<usize> = 329..337;

@@ -1,5 +1,5 @@
-//! Chains of runtimes: ours runs the one that the container's file names, for example NVIDIA's, which runs
-//! runc. A site's wrapper may also run ours.
+//! Tests of chains of runtimes. dockbridge-runtime runs the runtime that the container's file names, for
+//! example NVIDIA's, which runs runc. An operator's wrapper may also run dockbridge-runtime.
 
 use std::fs;
 
@@ -14,8 +14,8 @@ use super::{
     CommandLine, ID, OciEdits, SpecEdit, directories, document, edits_of, read,
 };
 
-/// The arguments of the runtime come before those of the call. The shell splits them, as in the script that
-/// the engine writes for a runtime with arguments.
+/// The configured arguments of the lower runtime come before the arguments of the call. The shell splits the
+/// configured arguments, as in the script that the engine writes for a runtime with arguments.
 #[test]
 fn the_runtime_of_the_file_is_run_with_its_arguments() {
     let (folder, directory, _) = directories();
@@ -23,7 +23,7 @@ fn the_runtime_of_the_file_is_run_with_its_arguments() {
     let script = format!("'printf \"%s|\" \"$@\" >{}; exit 7'", seen.display());
     let runtime = ["sh", "-c", &script, "sh", "--site 'a b'"].map(str::to_owned);
     directory.write(ID, &OciEdits { runtime: runtime.into(), ..OciEdits::default() }).unwrap();
-    // Something is mounted, so this process waits for the end of the runtime.
+    // The container has a mount, so dockbridge-runtime waits until the lower runtime has ended.
     fs::create_dir(directory.of(ID).join("root")).unwrap();
     let line = read(&format!("--root /r delete --force {ID}"));
     let code = execute::run(line, &directory, &|_| None).unwrap();
@@ -32,7 +32,7 @@ fn the_runtime_of_the_file_is_run_with_its_arguments() {
     assert_eq!(seen, format!("--site|a b|--root|/r|delete|--force|{ID}|"));
 }
 
-/// As after an uninstall of NVIDIA's toolkit while pods run: they can be stopped and removed.
+/// Containers can be stopped and removed after their runtime was uninstalled, for example NVIDIA's toolkit.
 #[test]
 fn a_container_ends_without_the_runtime_that_it_was_started_with() {
     let (folder, directory, _) = directories();
@@ -67,7 +67,7 @@ fn a_container_ends_without_the_runtime_that_it_was_started_with() {
     }
 }
 
-/// A container can always be stopped and removed.
+/// If the file with edits is not readable, the container can still be stopped and removed.
 #[test]
 fn without_a_readable_file_it_is_the_registered_runtime() {
     let (_folder, directory, _) = directories();
@@ -80,7 +80,8 @@ fn without_a_readable_file_it_is_the_registered_runtime() {
     }
 }
 
-/// A program that knows only version 2 ignores the name and would run runc.
+/// A dockbridge-runtime that knows only version 2 would ignore the runtime in the file and run runc. With
+/// version 3 such a dockbridge-runtime fails.
 #[test]
 fn a_file_with_a_runtime_has_a_version_of_its_own() {
     let (_folder, directory, _) = directories();
@@ -94,7 +95,8 @@ fn a_file_with_a_runtime_has_a_version_of_its_own() {
     }
 }
 
-/// The variable tells the inner call of a chain that the edits are made.
+/// The environment variable tells the inner call of dockbridge-runtime in a chain that the outer call has
+/// made the edits.
 #[test]
 fn the_runtime_below_learns_the_container() {
     let line = CommandLine { runtime: vec!["nvidia".into()], ..read(&format!("start {ID}")) };
@@ -103,7 +105,7 @@ fn the_runtime_below_learns_the_container() {
     assert_eq!((name.to_str(), value.unwrap().to_str()), (Some(execute::CONTAINER), Some(ID)));
 }
 
-/// A wrapper may change the bundle before this runtime reads it.
+/// An operator's wrapper may change the bundle before dockbridge-runtime reads it.
 #[test]
 fn what_a_wrapper_changed_before_stays() {
     let (_folder, directory, bundle) = directories();

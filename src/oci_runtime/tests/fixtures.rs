@@ -1,4 +1,4 @@
-//! Pairs of fixtures: a `config.json` with edits, and the result.
+//! Tests with fixtures: each has a `config.json`, edits, and the expected result.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,8 @@ fn edits_change_documents_as_recorded() {
     });
 }
 
-/// Edits that set a value can be applied twice. Hooks and rules are added each time, so they are left out.
+/// Applies the edits to a document again. Leaves out edits that append to a list, because these would add
+/// hooks and rules twice.
 fn changed_twice(document: &Value, edits: &OciEdits) -> Value {
     let mut edits = edits.clone();
     edits.edits.retain(|edit| !matches!(edit, SpecEdit::Add { .. }));

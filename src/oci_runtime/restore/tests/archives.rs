@@ -1,4 +1,4 @@
-//! Archives that are complete, damaged and hostile.
+//! Tests with archives that are complete, damaged or hostile.
 
 use std::{fs, io::Cursor};
 
@@ -10,7 +10,8 @@ fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_size(content.len() as u64);
-    // Paths that the crate itself refuses to write.
+    // The test writes the path into the header itself, because the crate `tar` refuses to write hostile
+    // paths.
     let field = &mut header.as_old_mut().name;
     field[..name.len()].copy_from_slice(name.as_bytes());
     header.set_cksum();
@@ -39,7 +40,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     ]);
     let contents = Contents::find(&mut bytes).unwrap();
     assert_eq!(contents.size(), 10);
-    // The other one is missing.
+    // The archive has `config.dump`, but not the other document.
     assert!(contents.documents(&mut bytes).unwrap_err().to_string().contains("spec.dump"));
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("checkpoint")).unwrap();
@@ -49,7 +50,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
     assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
     assert!(!place.path().join("dump.log").exists());
-    // The archive is truncated while it is unpacked.
+    // The archive becomes shorter while it is unpacked.
     let mut cut = Cursor::new(bytes.get_ref()[..1024].to_vec());
     fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
     contents.unpack(&mut cut, place.path(), &|| false).unwrap_err();
@@ -72,7 +73,7 @@ fn hostile_archives_are_refused() {
         let refused = Contents::find(&mut archive(entries)).unwrap_err().to_string();
         assert!(refused.contains(reason), "{entries:?}: {refused}");
     }
-    // A size that other readers use in place of that of the header.
+    // A pax header can have a size, which other readers use in place of the size in the file's header.
     for kind in [EntryType::XHeader, EntryType::XGlobalHeader] {
         let mut bytes = archive(&[("pax", kind, b"10 size=1\n"), (CONFIG, FILE, b"{}")]);
         let refused = Contents::find(&mut bytes).unwrap_err().to_string();
@@ -82,7 +83,7 @@ fn hostile_archives_are_refused() {
         let mut bytes = archive(&[("pax", kind, b"9 mtime=1\n"), (CONFIG, FILE, b"{}")]);
         Contents::find(&mut bytes).unwrap();
     }
-    // A file that claims to be much larger than the archive.
+    // The header of this file has a size that is much larger than the archive.
     let mut header = Header::new_gnu();
     header.set_path("checkpoint/pages-1.img").unwrap();
     header.set_size(1 << 50);

@@ -1,4 +1,4 @@
-//! Namespaces, open files and sockets.
+//! Tests of the checks of namespaces, open files and sockets.
 
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let refused = fit(&mut fixture().0, &config).unwrap_err();
         assert!(refused.contains(&format!("has its own {kind} namespace")), "{refused}");
     }
-    // CRIU takes a missing number for 0.
+    // CRIU reads a missing number as 0.
     let none = Namespaces { network: Some(0), ..Namespaces::default() };
     for host in [None, Some(Namespaces::default()), Some(none.clone())] {
         let (mut images, config) = fixture();
@@ -78,7 +78,7 @@ fn signals_of_files_stay_in_the_container() {
         let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
         namespaces.retain(|it| it["type"] != "pid");
         namespaces.push(namespace);
-        // A pipe, whose owner is field 4 of field 18.
+        // An entry for a pipe: field 18 is the message of the pipe, whose field 4 is the owner.
         let owner = owner.encode_to_vec();
         let length = u8::try_from(owner.len()).unwrap();
         let bytes = [&[0x92, 1, length + 2, 0x22, length][..], &owner].concat();
@@ -88,7 +88,7 @@ fn signals_of_files_stay_in_the_container() {
     let with = |owner| in_namespace(owner, json!({ "type": "pid" }));
     let own = Owner { uid: 0, effective_uid: 0, pid: 7 };
     with(own).unwrap();
-    // The number may be that of a process of another container, whatever the user.
+    // The pid may belong to a process of another container, so it is refused for every user.
     let shared = json!({ "type": "pid", "path": "/proc/1/ns/pid" });
     assert!(in_namespace(own, shared.clone()).unwrap_err().contains("sends signals"));
     in_namespace(Owner { pid: 0, ..own }, shared).unwrap();
@@ -114,7 +114,7 @@ fn open_files_of_the_node_are_refused() {
         let refused = fit(&mut images, &config).unwrap_err();
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
-    // What belongs to another type of file does not hide the type.
+    // The check uses the type of an entry, even if the entry has fields of another type of file.
     let watches = Some(Watches { all: vec![Watch::default()] });
     for (file, reason) in [
         (OpenFile { kind: 16, internet_socket: raw, ..OpenFile::default() }, Some("type 16")),

@@ -1,4 +1,4 @@
-//! Changed files in a root file system.
+//! Tests of applying changed files to a root file system.
 
 use std::{
     fs,
@@ -51,7 +51,7 @@ fn files_are_added_replaced_and_deleted() {
     let long = format!("opaque/{}", "long".repeat(50));
     archive.append_data(&mut header(EntryType::Regular, 1), &long, &b"x"[..]).unwrap();
     let bytes = archive.into_inner().unwrap();
-    // A restore that failed may be repeated.
+    // Applying the same files twice works, because a failed restore may be repeated.
     for _ in 0..2 {
         apply(root, bytes.clone(), &["/listed", "/not/there"]).unwrap();
     }

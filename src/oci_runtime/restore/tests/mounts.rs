@@ -1,4 +1,4 @@
-//! Mounts and hooks of the new container.
+//! Tests of the checks of mounts and hooks.
 
 use prost::Message as _;
 use serde_json::json;
@@ -67,11 +67,11 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("at /dev has /sub", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
         ("mounts /sys/fs/cgroup and", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
         ("a NUL", at("/data", Box::new(|it| it.path = "/data\0x".to_owned()))),
-        // MS_REC, and MS_BIND and MS_MOVE.
+        // The flags are MS_REC, MS_BIND and MS_MOVE.
         ("/data has flags", at("/data", Box::new(|it| it.flags |= 1 << 14))),
         ("/dev has flags", at("/dev", Box::new(|it| it.file_system_flags = Some(1 << 12)))),
         ("/dev has flags", at("/dev", Box::new(|it| it.file_system_flags = Some(1 << 13)))),
-        // Version 2 without a cgroup namespace.
+        // A mount of cgroup v2, in a container without a cgroup namespace.
         (
             "a mount at /sys/fs/cgroup",
             at("/sys/fs/cgroup", Box::new(|it| (it.kind, it.options) = (23, Some(String::new())))),
@@ -82,7 +82,8 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         change(&mut images, "mountpoints-13.img", &|entry| {
             let mut mount: Mount = decoded(entry).unwrap();
             mutate(&mut mount);
-            // A field that is none now is removed.
+            // `merged` cannot remove a field, so an entry in which a field is now `None` is encoded as a
+            // whole.
             let mut without = merged(entry, &mount).unwrap();
             if mount.outside.is_none() || mount.file_system_flags.is_none() {
                 without = mount.encode_to_vec();
@@ -169,7 +170,7 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     fit(&mut images, &config).unwrap();
     config["linux"]["readonlyPaths"].as_array_mut().unwrap().push(json!("/proc/keys"));
     fit(&mut images, &config).unwrap();
-    // Also where another mount is planned.
+    // The checks also apply at a path for which the container has another mount.
     for (key, path, reason) in [
         ("readonlyPaths", "/", "mount at / lacks"),
         ("readonlyPaths", "/data", "mount at /data lacks"),

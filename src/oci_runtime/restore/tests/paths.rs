@@ -1,4 +1,4 @@
-//! Paths that lead CRIU out of the container.
+//! Tests of paths that would lead CRIU out of the container.
 
 use prost::Message;
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::{
     change, change_file, fit, fixture,
 };
 
-/// `/data/count`, `/bin/sh` and `/dev/null` of the fixture.
+/// Numbers of open files in the fixture: `/data/count`, `/bin/sh` and `/dev/null`.
 const COUNT: u32 = 5;
 const PROGRAM: u32 = 1;
 const DEVICE: u32 = 2;
@@ -29,7 +29,7 @@ fn regular(id: u32, path: &str, mount: i32) -> RegularFile {
     RegularFile { id, flags: 0, path: path.to_owned(), mount: Some(mount) }
 }
 
-/// Fits the fixture after an open file was replaced.
+/// Replaces an open file of the fixture, and fits the fixture.
 fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, String> {
     let (mut images, config) = fixture();
     change_file(&mut images, id, file);
@@ -63,7 +63,7 @@ fn files_are_looked_up_in_their_mounts() {
         at(None, "bin/sh"),
         at(None, ""),
         at(Some("/srv/data"), "count"),
-        // Where mounts are made.
+        // The paths `etc/hosts` and `proc` are mount points.
         at(None, "etc/hosts"),
         at(None, "proc"),
     ] {
@@ -90,7 +90,7 @@ fn paths_that_lead_elsewhere_are_refused() {
         ("/data/count\0", DATA, "not a normalized absolute path"),
         ("/data/count", ROOT, "another mount hides"),
         ("/proc/self/exe", ROOT, "another mount hides"),
-        // The links of Docker's own /dev.
+        // These paths are links that Docker makes in `/dev`.
         ("/dev/fd/5", DEV, "a link in its path"),
         ("/dev/stdin", DEV, "a link in its path"),
     ] {
@@ -202,7 +202,7 @@ fn flags_and_permissions_are_not_those_of_an_open() {
         let file = OpenFile { kind: 1, id: COUNT, regular: Some(file), ..OpenFile::default() };
         assert_eq!(with(COUNT, &file, &[]).is_err(), is_refused, "{flags:o}");
     }
-    // CRIU changes the permissions of the file of a terminal.
+    // CRIU changes the permissions of a terminal's file, so this must be a terminal.
     let terminal = |id, file, flags| {
         let terminal = Some(Terminal { id, flags, file });
         with(3, &OpenFile { kind: 11, id: 3, terminal, ..OpenFile::default() }, &[])
@@ -238,13 +238,13 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         assert!(refused.contains("deleted below a directory"), "{path}: {refused}");
     }
     for (kind, from, is_refused) in [
-        // Files that CRIU would remove.
+        // With these values of `Remade`, CRIU would remove a file.
         (None, 1, true),
         (Some(0), 1, true),
         (None, 99, false),
         (Some(2), 1, true),
         (Some(9), 1, true),
-        // Both names of a linked file.
+        // The check refuses both names of a linked file.
         (Some(0), COUNT, true),
     ] {
         let regular = Some(regular(COUNT, "/data/below/x", DATA));
@@ -263,7 +263,7 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         let remade = Remade { file: 6, from: COUNT, kind: Some(0) };
         assert_eq!(with(COUNT, &file, &[remade]).is_err(), is_refused, "{path}");
     }
-    // A mount that CRIU would make writable.
+    // CRIU would change the permissions of a read-only mount, so that it would be writable.
     let (mut images, mut config) = fixture();
     config["mounts"][6]["options"] = json!(["rbind", "ro"]);
     change(&mut images, "mountpoints-13.img", &|entry| {

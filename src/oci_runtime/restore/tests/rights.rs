@@ -1,4 +1,4 @@
-//! Users, capabilities, priorities and filters of threads.
+//! Tests of the checks of users, capabilities, priorities and seccomp filters of threads.
 
 use serde_json::{Value, json};
 
@@ -33,17 +33,17 @@ fn threads_get_the_filter_with_and_without_filters_of_their_own() {
             chains.filters().filters.iter().skip(2).map(|it| it.previous).collect::<Vec<_>>();
         Ok::<_, String>((filters, previous))
     };
-    // CRIU gives the filters of the first thread to the others.
+    // CRIU gives the seccomp filters of the first thread to the other threads.
     assert_eq!(put(chains(&[]), &[None, None]).unwrap(), (vec![Some(1), None], vec![]));
     let one: &[(Option<u32>, &[u8])] = &[(None, b"a"), (Some(0), b"b")];
     assert_eq!(
         put(chains(one), &[Some(1), None]).unwrap(),
         (vec![Some(3), None], vec![Some(1), Some(2)])
     );
-    // Also below a filter that no thread names.
+    // The new container's filter is also put below a filter that is not the last filter of any thread.
     let unused: &[(Option<u32>, &[u8])] = &[(None, b"a"), (None, b"b")];
     assert_eq!(put(chains(unused), &[Some(1)]).unwrap(), (vec![Some(3)], vec![Some(0), Some(1)]));
-    // A thread with other filters.
+    // A thread has other filters than the first thread.
     assert_eq!(
         put(chains(one), &[None, Some(1), None]).unwrap(),
         (vec![Some(0), Some(3), Some(0)], vec![Some(0), Some(2)])
@@ -134,7 +134,7 @@ fn priorities_and_strict_seccomp_are_refused() {
     change_thread(&mut images, &Thread { seccomp_mode: Some(1), ..Thread::default() });
     assert!(fit(&mut images.clone(), &config).unwrap_err().contains("strict mode of seccomp"));
     fit_with(&mut images, &config, None).unwrap();
-    // Its image is that of another process, whose thread has no filter.
+    // The second thread of the process has the image of another process, whose thread has no seccomp filter.
     let second = TreeEntry { pid: 7, threads: vec![7, 29] };
     change(&mut images, "pstree.img", &|entry| {
         let entry_of = decoded::<TreeEntry>(entry).unwrap();
@@ -149,7 +149,7 @@ fn priorities_and_strict_seccomp_are_refused() {
 
 #[test]
 fn a_confined_container_needs_processes_with_a_label() {
-    // A new profile or label, which CRIU only gives to what had one.
+    // The new container has a profile or label, which CRIU gives only to threads that had one.
     for (key, value, is_confined) in [
         ("apparmorProfile", "docker-default", true),
         ("selinuxLabel", "system_u:system_r:container_t:s0", true),
@@ -159,7 +159,7 @@ fn a_confined_container_needs_processes_with_a_label() {
             let (mut images, mut config) = fixture();
             config["process"][key] = json!(value);
             for id in [1, 7, 8, 29] {
-                // One thread without a label is enough.
+                // A single thread without a label makes the check fail.
                 let label = if id == 7 { label } else { Some("docker-default") };
                 let label = label.map(str::to_owned);
                 let has = Credentials { label, ..credentials(&images) };
@@ -178,13 +178,13 @@ fn a_confined_container_needs_processes_with_a_label() {
 
 #[test]
 fn another_user_without_capabilities_is_refused() {
-    // Another user without capabilities.
+    // The new container runs as another user, without capabilities.
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
     assert!(fit(&mut images, &config).unwrap_err().contains("not 1000"));
 }
 
-/// CRIU 4.2 writes memory that it has not set as their numbers.
+/// CRIU 4.2 writes uninitialised memory as the numbers of these threads.
 #[test]
 fn threads_of_a_process_that_has_ended_are_not_read() {
     for (state, is_read) in [(1, true), (2, false), (3, true)] {

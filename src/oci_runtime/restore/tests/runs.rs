@@ -1,4 +1,4 @@
-//! Complete restores, with a script in place of the lower runtime.
+//! Tests of complete restores, with a script in place of the lower runtime.
 
 use std::{
     fs,
@@ -26,7 +26,8 @@ struct Place {
 }
 
 impl Place {
-    /// A container with a bundle and a dump. The script writes down its arguments.
+    /// Creates a container with a bundle and a dump. The script stands for the lower runtime and records its
+    /// arguments.
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -34,7 +35,7 @@ impl Place {
         fs::create_dir_all(at("bundle/rootfs")).unwrap();
         let mut config = fixture().1;
         config["linux"].as_object_mut().unwrap().remove("seccomp");
-        // These paths might not exist on this machine.
+        // The masked and read-only paths might not exist on the machine that runs the tests.
         config["linux"]["maskedPaths"] =
             serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
         config["linux"]["readonlyPaths"] =
@@ -101,16 +102,17 @@ fn a_create_becomes_a_restore_once() {
     );
     assert_eq!(place.seen(), wanted);
     assert!(!dump.exists() && !taken.exists() && !bundle.join("rootfs/gone").exists());
-    // The runtime is not asked to start what runs.
+    // dockbridge-runtime does not ask the lower runtime to start a container that already runs.
     let started = place.run(&format!("start {ID}")).unwrap();
     assert_eq!(format!("{started:?}"), format!("{:?}", ExitCode::SUCCESS));
     assert_eq!(place.seen(), wanted);
     assert_eq!(place.directory.restore(ID).unwrap(), None, "the next start is a fresh one");
-    // Also if the server has put the checkpoint there again, or the restored container was never started.
+    // A container that was started is not restored again, even if the server has written the checkpoint
+    // again.
     fs::create_dir(&dump).unwrap();
     assert_eq!(place.directory.restore(ID).unwrap(), None);
     place.directory.mark_restored(ID).unwrap();
-    // Otherwise it would replace this process.
+    // The lower runtime is not executable here: otherwise it would replace the test process.
     let mode = fs::Permissions::from_mode(0o644);
     fs::set_permissions(place.path("runtime"), mode).unwrap();
     place.run(&format!("create --bundle BUNDLE {ID}")).unwrap_err();
@@ -135,7 +137,7 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
             failed.contains("CRIU cannot restore the checkpoint: Error (criu/x.c:1)"),
             "{failed}"
         );
-        // The memory of the processes does not stay.
+        // The dump with the memory of the processes is removed after the restore.
         let names = fs::read_dir(place.folder.path()).unwrap();
         let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         assert!(
@@ -145,14 +147,16 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
         );
         assert!(!place.directory.take_restored(ID).unwrap());
     }
-    // Without the server, the start fails, and does not run the program from its beginning.
+    // If the server has not written the checkpoint again, the start fails, and does not run the program from
+    // its beginning.
     let seen = place.seen();
     let failed = place.run(&create).unwrap_err();
     assert!(failed.contains("cannot start from the checkpoint in"), "{failed}");
     assert_eq!(place.seen(), seen);
 }
 
-/// As if CRIU opened a named pipe: the image has a file there, and another container of the volume a pipe.
+/// The script hangs like CRIU if it opens a named pipe. The checkpoint has a regular file at the path, and
+/// another container has put a pipe there.
 #[test]
 fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
     let place = Place::new(
@@ -175,7 +179,8 @@ fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
     }
 }
 
-/// The time of the preparation counts. Here it is the runtime that hangs, in place of the disk of a volume.
+/// The time limit includes the preparation. In this test the lower runtime hangs, instead of the disk of a
+/// volume.
 #[test]
 fn a_preparation_that_hangs_is_given_up() {
     let place = Place::new("exec sleep 20");
@@ -196,7 +201,7 @@ fn the_container_for_the_filter_is_removed_with_the_other_one() {
     let filter = place.directory.filter(ID);
     fs::create_dir(&filter).unwrap();
     fs::write(filter.join("config.json"), "{}").unwrap();
-    // Otherwise it would replace this process.
+    // The container has a mount: otherwise the lower runtime would replace the test process.
     fs::create_dir_all(place.directory.mount_point(ID, 0).unwrap()).unwrap();
     place.run(&format!("delete --force {ID}")).unwrap();
     assert_eq!(
@@ -204,7 +209,7 @@ fn the_container_for_the_filter_is_removed_with_the_other_one() {
         format!("--root /r delete --force {ID}-filter\n--root /r delete --force {ID}\n")
     );
     assert!(!filter.exists());
-    // Also if the runtime of the engine is gone.
+    // The files are also removed if the engine's runtime is gone.
     fs::create_dir(&filter).unwrap();
     fs::write(filter.join("pid"), "").unwrap();
     place.directory.remove(ID).unwrap();
@@ -261,7 +266,7 @@ fn a_link_in_the_way_of_criu_is_refused() {
         assert_eq!(place.seen(), "", "{refused}");
         refused
     };
-    // The changed files have the link: in the path of the program /bin/sh, and where mounts are made.
+    // The changed files contain a link: in the path of the program /bin/sh, or in the path of a mount point.
     for (link, file) in [("bin", "bin/sh"), ("etc", "etc/hosts"), ("dev", "dev")] {
         let text = refused(&|place| {
             let mut archive = tar::Builder::new(Vec::new());
