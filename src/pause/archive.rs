@@ -1,5 +1,5 @@
-//! The pause image as an archive that every engine can load. The same blobs are described twice: once for
-//! graph drivers (`manifest.json`) and once as an OCI layout for containerd's image store.
+//! The pause image as an archive that every engine can load. The archive describes the same blobs twice: in
+//! `manifest.json` for engines with graph drivers, and as an OCI layout for containerd's image store.
 
 use std::sync::LazyLock;
 
@@ -12,14 +12,14 @@ use super::{
     ustar,
 };
 
-/// The archive for this host's processor, for `POST /images/load`. The bytes are always the same, so the
-/// image always has the same id.
+/// The archive of the pause image for this host's processor, for `POST /images/load`. The bytes are always
+/// the same, so the image always has the same id.
 pub fn archive() -> Bytes {
     archive_for(Machine::host())
 }
 
-/// Whether an id in the engine is the id of this image, whatever the image's name is. With a graph driver
-/// the id is the digest of the configuration, in containerd's image store that of the manifest.
+/// Whether an image id is that of the pause image: with a graph driver the digest of the configuration, in
+/// containerd's image store the digest of the manifest.
 pub fn is_of(id: &str) -> bool {
     static IDS: LazyLock<[String; 2]> = LazyLock::new(|| {
         let (_, config, manifest) = blobs(Machine::host());
@@ -28,7 +28,7 @@ pub fn is_of(id: &str) -> bool {
     IDS.iter().any(|own| own == id)
 }
 
-/// The archive for a given processor.
+/// The archive of the pause image for a given processor.
 pub fn archive_for(machine: Machine) -> Bytes {
     let (layer, config, manifest) = blobs(machine);
     let descriptions = [
@@ -49,13 +49,13 @@ fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
     (layer, config, manifest)
 }
 
-/// The name of the image after it is loaded. The tag changes whenever the image changes, because the
-/// archive is loaded only if the engine has no image of this name.
+/// Name of the pause image in the engine. The tag must change whenever the image changes, because dockbridge
+/// loads the archive only if the engine has no image with this name.
 pub const fn reference() -> &'static str {
     "dockbridge/pause:2"
 }
 
-/// A part of the image that has a digest.
+/// A blob of the image, which other parts of the archive name by its digest.
 struct Blob {
     content: Vec<u8>,
     sha256: String,
@@ -83,8 +83,8 @@ impl Blob {
     }
 }
 
-/// The image configuration. It names no user: if pause runs as root, dockbridge can open its namespaces
-/// even without CAP_SYS_PTRACE.
+/// The image configuration. The configuration names no user, so that the pause process runs as root:
+/// dockbridge can then open the process's namespaces even without CAP_SYS_PTRACE.
 fn config(machine: Machine, layer: &Blob) -> Value {
     json!({
         "architecture": machine.architecture,
@@ -113,8 +113,7 @@ fn manifest(config: &Blob, layer: &Blob) -> Value {
     })
 }
 
-/// The OCI layout's index. containerd takes the image's name from the first annotation; other tools take
-/// the tag from the second.
+/// The index of the OCI layout. containerd reads the first annotation, and other tools read the second.
 fn index(machine: Machine, manifest: &Blob) -> Value {
     let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
     let details = json!({
@@ -130,7 +129,7 @@ fn index(machine: Machine, manifest: &Blob) -> Value {
     json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor] })
 }
 
-/// What engines with a graph driver read.
+/// Content of `manifest.json`, which engines with a graph driver read.
 fn docker_manifest(config: &Blob, layer: &Blob) -> Value {
     json!([{
         "Config": config.path(),
@@ -143,7 +142,7 @@ fn tag() -> &'static str {
     reference().rsplit_once(':').map_or("latest", |(_, tag)| tag)
 }
 
-/// Fixed, so that the image's id never changes.
+/// Fixed so that the image's id never changes.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";

@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The architecture of this host, which the engine on its local socket also has.
+    /// The architecture of this host and of the engine, which dockbridge reaches over a local socket.
     pub fn host() -> Self {
         let (architecture, number) =
             if cfg!(target_arch = "aarch64") { ("arm64", 183) } else { ("amd64", 62) };
@@ -21,12 +21,12 @@ impl Machine {
     }
 }
 
-/// The pause program as a static executable.
+/// The pause program as the content of a static executable file.
 pub fn program(machine: Machine) -> Vec<u8> {
     let size = HEADERS + machine.code.len() as u64;
     let mut file = file_header(machine);
     file.extend(segment(PT_LOAD, FLAG_READ | FLAG_EXECUTE, size, PAGE));
-    // Marks the stack as not executable; without it old kernels make it executable.
+    // Without this header, old kernels make the stack executable.
     file.extend(segment(PT_GNU_STACK, FLAG_READ | FLAG_WRITE, 0, 16));
     file.extend_from_slice(machine.code);
     file
@@ -49,7 +49,7 @@ fn file_header(machine: Machine) -> Vec<u8> {
     header
 }
 
-/// `Elf64_Phdr` of the first `size` bytes of the file, or of nothing.
+/// `Elf64_Phdr` of a segment with the first `size` bytes of the file; an empty segment if `size` is 0.
 fn segment(kind: u32, flags: u32, size: u64, align: u64) -> Vec<u8> {
     let address = if size == 0 { 0 } else { BASE };
     let mut header = Vec::with_capacity(usize::from(PROGRAM_HEADER));
@@ -71,12 +71,11 @@ const PT_GNU_STACK: u32 = 0x6474_e551;
 const FLAG_EXECUTE: u32 = 1;
 const FLAG_WRITE: u32 = 2;
 const FLAG_READ: u32 = 4;
-/// The sizes of the two kinds of header, in bytes.
 const FILE_HEADER: u16 = 64;
 const PROGRAM_HEADER: u16 = 56;
 const PROGRAM_HEADERS: u16 = 2;
 const HEADERS: u64 = FILE_HEADER as u64 + (PROGRAM_HEADER * PROGRAM_HEADERS) as u64;
-/// The address where linkers put static programs, above the `mmap_min_addr` of every distribution.
+/// The address at which linkers place static programs: above the `mmap_min_addr` of every distribution.
 const BASE: u64 = 0x40_0000;
-/// The largest page size in use (some 64-bit ARM kernels have 64 KiB).
+/// Alignment of the segment: the largest page size of any kernel (some 64-bit ARM kernels have 64 KiB).
 const PAGE: u64 = 0x1_0000;

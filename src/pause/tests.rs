@@ -1,5 +1,5 @@
-//! The pause program of both architectures: its file against the ELF rules, its image against the formats,
-//! and the running program.
+//! Tests of the pause program for both architectures: its ELF file, its image in all formats, and the running
+//! program.
 
 use std::{
     collections::BTreeMap,
@@ -72,8 +72,8 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
     }
 }
 
-/// The image's name means these bytes on every node. If you change them, you must also change the tag in
-/// `archive::reference`, and then these digests.
+/// The pause image of a given name has the same bytes on every node. If you change the bytes, you must also
+/// change the tag in `archive::reference`, and then the digests in this test.
 #[test]
 fn archive_never_changes_under_one_name() {
     assert_eq!(archive::reference(), "dockbridge/pause:2");
@@ -84,7 +84,7 @@ fn archive_never_changes_under_one_name() {
     assert_eq!(archive::archive(), archive::archive_for(Machine::host()));
 }
 
-/// Another image may have the same name.
+/// dockbridge finds the pause image by its id, because a user can give another image the same name.
 #[test]
 fn image_is_known_by_its_id() {
     let files = read_tar(&archive::archive());
@@ -115,7 +115,7 @@ fn tar_is_what_tar_reads() {
     assert_eq!(tar.len() % 10240, 0);
 }
 
-/// What the filter allows, for all architectures and their calls.
+/// Tries all system calls of all architectures with the seccomp filter of the pause program.
 #[test]
 fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     for machine in machines() {
@@ -124,7 +124,8 @@ fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
             _ => (AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, [61, 128, 231]),
         };
         let code = machine.code;
-        // The filter is at the end. It starts with the only load of the architecture.
+        // The filter is at the end of the program, and starts with the only instruction that loads the
+        // architecture.
         let begin = code.windows(8).position(|step| step == LOAD_ARCHITECTURE).unwrap();
         let filter = &code[begin..];
         let numbers = (0..1024).chain(X32..X32 + 1024);
@@ -134,7 +135,7 @@ fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     }
 }
 
-/// Runs the filter in the same way as the kernel.
+/// Interprets the seccomp filter in the same way as the kernel.
 fn is_allowed(filter: &[u8], arch: u32, call: u32) -> bool {
     let (mut at, mut loaded) = (0, 0);
     loop {
@@ -174,7 +175,7 @@ fn pause_confines_itself() {
     }
 }
 
-/// How many filters a process has, from Linux 5.10 on.
+/// The number of seccomp filters of a process. Linux reports this number from 5.10 on.
 fn filters(process: &str) -> u32 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
@@ -197,7 +198,8 @@ fn pause_ends_at_once_when_asked() {
 #[test]
 fn pause_reaps_and_survives_stop_and_continue() {
     for pause in installed() {
-        // The shell is replaced by the pause program, so that its children become children of pause.
+        // The shell starts children and then becomes the pause program (`exec`), so the children are children
+        // of pause.
         let script = "for i in 1 2 3 4 5 6 7 8; do sleep 0.$i & done; exec \"$@\"";
         let command = pause.command();
         let mut child = Command::new("sh")
@@ -219,7 +221,7 @@ fn pause_reaps_and_survives_stop_and_continue() {
     }
 }
 
-/// A pause program that can run here.
+/// A pause program that can run on this machine.
 struct Installed {
     name: &'static str,
     runner: Option<&'static str>,
@@ -228,13 +230,14 @@ struct Installed {
 }
 
 impl Installed {
-    /// Waits until the process has blocked its signals. It does so before it installs its filter.
+    /// Waits until the pause process has blocked its signals, which it does before it installs its seccomp
+    /// filter.
     fn await_start(&self, child: &Child) {
         if self.runner.is_some() {
-            // The emulator installs no filter.
+            // Under the emulator the process has no seccomp filter for which this test could wait.
             return thread::sleep(Duration::from_millis(800));
         }
-        // In a container, there are other filters already.
+        // If the test runs in a container, the process already has the container's seccomp filters.
         let (own, others) = (child.id().to_string(), filters("self"));
         assert!(within(SOON, || filters(&own) == others + 1), "{}", self.name);
     }
@@ -249,7 +252,8 @@ impl Installed {
     }
 }
 
-/// The program for this machine, and the other one under an emulator if there is one.
+/// The pause program of this machine's architecture, and that of the other architecture if an emulator is
+/// installed.
 fn installed() -> Vec<Installed> {
     let mut found = Vec::new();
     for machine in machines() {
@@ -273,8 +277,9 @@ fn installed() -> Vec<Installed> {
     found
 }
 
-/// Writes the program in another process. A file that this process has open for writing, even for a short
-/// time, cannot be executed by a child that is forked at that moment.
+/// Writes the program in another process (`install`). If the test process itself had the file open for
+/// writing, a child that another thread forks in this moment would keep it open, and the kernel refuses to
+/// execute such a file.
 fn install(home: &Path, machine: Machine) -> PathBuf {
     let (bytes, program) = (home.join("bytes"), home.join("pause"));
     fs::write(&bytes, elf::program(machine)).unwrap();
@@ -283,9 +288,9 @@ fn install(home: &Path, machine: Machine) -> PathBuf {
     program
 }
 
-/// This machine, and one of the other architecture, for which the compiler assembles the program. This
-/// needs no standard library of that architecture, but a compiler feature that is stable only with this
-/// variable.
+/// This machine, and a machine of the other architecture. The compiler assembles the pause program of the
+/// other architecture. The compiler needs no standard library of the other architecture, but an unstable
+/// feature, which `RUSTC_BOOTSTRAP` enables.
 fn machines() -> Vec<Machine> {
     let host = Machine::host();
     let (architecture, number, target, source, options) = match host.architecture {
@@ -317,7 +322,7 @@ fn machines() -> Vec<Machine> {
     vec![host, Machine { architecture, number, code }]
 }
 
-/// The only section of an object file that is read-only and not executable.
+/// Content of the only section of an object file that is read-only and not executable.
 fn read_only_data(object: &[u8]) -> Vec<u8> {
     let place = |bytes, at| usize::try_from(long(bytes, at)).unwrap();
     let headers = object[place(object, 40)..].chunks_exact(64);
@@ -326,7 +331,7 @@ fn read_only_data(object: &[u8]) -> Vec<u8> {
     object[place(section, 24)..][..place(section, 32)].to_vec()
 }
 
-/// The regular files of a tar archive. Checks the checksum of each header.
+/// The regular files of a tar archive. Fails if the checksum of a header is wrong.
 fn read_tar(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut at = 0;
@@ -349,7 +354,7 @@ fn read_tar(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The blob that a descriptor names. Checks its digest and size first.
+/// The blob that a descriptor names. Fails if the blob's digest or size is wrong.
 fn described<'a>(files: &'a BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'a Vec<u8> {
     let named = descriptor["digest"].as_str().unwrap();
     let blob = &files[&format!("blobs/{}", named.replace(':', "/"))];
@@ -385,7 +390,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
 }
 
-/// The exit code of a process that should end soon. Kills it if it does not.
+/// The exit code of a process that should end soon. Kills the process if it does not end.
 fn exit_code(child: &mut Child) -> Option<i32> {
     if !within(SOON, || child.try_wait().unwrap().is_some()) {
         child.kill().unwrap();
@@ -393,7 +398,7 @@ fn exit_code(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Much more than a busy machine needs.
+/// Time limit of these tests, which is much longer than a busy machine needs.
 const SOON: Duration = Duration::from_secs(300);
 
 fn within(time_limit: Duration, mut done: impl FnMut() -> bool) -> bool {
@@ -414,6 +419,6 @@ const DIGESTS: [(&str, &str); 2] = [
 /// `linux/audit.h`.
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const AUDIT_ARCH_AARCH64: u32 = 0xc000_00b7;
-/// The calls of x32 programs are the calls of their architecture with this bit.
+/// The bit that distinguishes the system calls of x32 programs from those of 64-bit programs.
 const X32: u32 = 0x4000_0000;
 const LOAD_ARCHITECTURE: [u8; 8] = [0x20, 0, 0, 0, 4, 0, 0, 0];

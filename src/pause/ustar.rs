@@ -1,14 +1,13 @@
-//! Writes ustar archives with what an image needs: regular files with short names. The result is the same
-//! on every host.
+//! Writes ustar archives of regular files with short names. The bytes are the same on every host.
 
 use tar::{EntryType, Header};
 
-/// The archive of files by name and mode, with owner root and a date in 1970. A name has at most 99 bytes.
+/// An archive of files with name (at most 99 bytes), mode and content, owned by root and dated 1970.
 pub(super) fn archive<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8])>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (name, mode, content) in files {
         let mut header = Header::new_ustar();
-        // Only a long name is refused.
+        // `set_path` fails only for a name of more than 99 bytes.
         let _ = header.set_path(name);
         header.set_entry_type(EntryType::Regular);
         header.set_mode(mode);
@@ -16,7 +15,7 @@ pub(super) fn archive<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8
         header.set_gid(0);
         header.set_size(content.len() as u64);
         header.set_cksum();
-        // The checksum in the form that other programs write.
+        // Other programs write the checksum in this format: six octal digits, NUL, space.
         let sum = header.cksum().unwrap_or_default();
         header.as_old_mut().cksum.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         bytes.extend_from_slice(header.as_bytes());
@@ -27,7 +26,7 @@ pub(super) fn archive<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8
     bytes
 }
 
-/// All entries of an archive start at a multiple of this many bytes.
+/// Each entry of an archive starts at a multiple of this many bytes.
 const BLOCK: usize = 512;
 /// The length of an archive is a multiple of this many bytes.
 const RECORD: usize = 20 * BLOCK;
