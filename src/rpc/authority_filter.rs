@@ -1,65 +1,64 @@
 //! Accepts clients that send an invalid `:authority`.
 //!
-//! grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, and gRPC's C core (Python, Ruby,
-//! C++) sends it percent-encoded. The HTTP/2 library resets every such call. Nothing in dockbridge uses the
-//! authority. So each authority that a client sends as text is overwritten with the same number of letters,
-//! in the bytes that were read, before the library sees them.
+//! As `:authority`, grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, and gRPC's C core
+//! (Python, Ruby, C++) sends the percent-encoded path. The HTTP/2 library of dockbridge would reset every
+//! call with such an authority. Nothing in dockbridge uses the authority. So the filter overwrites each
+//! authority that a client sends as text with letters, in the received bytes, before the library reads them.
 //!
-//! No length changes, so nothing has to be delayed. The decoder's table also stays correct. A plain value
-//! keeps its length. A Huffman-coded value becomes one letter per byte, which is not longer than in the
-//! client's own table, because clients use the code only if it is shorter. So the decoder keeps its entries
-//! at least as long as the client does, and every index of the client means the same entry (RFC 7541,
-//! section 4).
+//! The filter changes no lengths, so it passes on all bytes at once. The library's dynamic table of headers
+//! also stays correct (RFC 7541, section 4). A plain value keeps its length. A Huffman-coded value becomes
+//! one letter for each byte. The new value is not longer than the value in the client's table, because
+//! clients use the Huffman code only if it makes a value shorter. So the library keeps each entry of the
+//! table at least as long as the client does, and every index of the client refers to the same entry.
 //!
-//! A name given as an index into the dynamic table is not followed, because encoders use the index of
-//! `:authority` in the static table.
+//! The filter does not look up names in the dynamic table, because encoders use the index of `:authority` in
+//! the static table.
 
-/// The position in a connection's bytes (RFC 9113, sections 3.4, 4.1 and 6.2).
+/// Overwrites authorities in a connection's bytes, and stores its position (RFC 9113, 3.4, 4.1 and 6.2).
 #[derive(Debug, Default)]
 pub(super) struct AuthorityFilter {
-    /// Bytes of the preface that have arrived.
     preface: usize,
     frame: Frame,
     field: Field,
 }
 
-/// A frame, as far as it has arrived.
+/// The part of an HTTP/2 frame that has arrived.
 #[derive(Debug, Default)]
 struct Frame {
     header: u128,
     header_length: usize,
     kind: u8,
     flags: u8,
-    /// Bytes of the payload: all, those that have arrived, and those of the padding at its end.
+    /// Lengths in bytes: of the payload, of its arrived part, and of the padding at its end.
     length: usize,
     arrived: usize,
     padding: usize,
 }
 
-/// A part of a header block (RFC 7541, sections 5 and 6). A block may run over several frames.
+/// The part of a header block (in one or several frames) with the next byte (RFC 7541, sections 5 and 6).
 #[derive(Clone, Copy, Debug, Default)]
 enum Field {
     #[default]
     Start,
-    /// Further bytes of an index. `:authority` has an index of only one byte.
+    /// The second and later bytes of an index. The index of `:authority` has only one byte.
     LongIndex { has_value: bool },
-    /// The first byte of a text's length.
+    /// The first byte of the length of a text.
     Length(Text),
-    /// Further bytes of a length, of which each has seven bits.
+    /// The second and later bytes of a length. Each of these bytes has seven bits of the length.
     LongLength { text: Text, length: usize, shift: u32 },
-    /// A text, and how many bytes of it are left.
+    /// The content of a text, of which `left` bytes have not arrived yet.
     Content { text: Text, left: usize },
-    /// This is not a header block. The HTTP/2 library will end the connection.
+    /// The bytes are not a valid header block. The HTTP/2 library will end the connection.
     Invalid,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Text {
-    /// A name, and the rest that it must have to be `:authority`. None if it is another name.
+    /// A header's name. `missing` is the text that must follow for `:authority`; `None` for another name.
     Name { missing: Option<&'static [u8]> },
-    /// A value, and the letter that replaces its bytes.
+    /// A header's value. Every byte of it becomes `letter`, if that is set.
     Value { letter: Option<u8> },
-    /// The value of `:authority`. Whether it is Huffman-coded is not known yet.
+    /// The value of `:authority`, before its first byte shows whether it is Huffman-coded.
     Authority,
 }
 
@@ -69,7 +68,7 @@ impl AuthorityFilter {
         self.preface == PREFACE
     }
 
-    /// Handles the next bytes that were read, and overwrites the authorities in them.
+    /// Overwrites the authorities in the bytes of the connection that were read last.
     pub(super) fn overwrite(&mut self, bytes: &mut [u8]) {
         let preface = bytes.len().min(PREFACE - self.preface);
         self.preface += preface;
@@ -93,7 +92,7 @@ impl AuthorityFilter {
 }
 
 impl Frame {
-    /// Takes one byte of the header. Returns the type of the frame after the last one.
+    /// Returns the frame's type after the last byte of the header.
     fn take_header(&mut self, byte: u8) -> Option<u8> {
         self.header = self.header << 8 | u128::from(byte);
         self.header_length += 1;
@@ -108,7 +107,8 @@ impl Frame {
         Some(kind)
     }
 
-    /// Takes one byte of the payload of a frame with headers. Returns whether the byte belongs to them.
+    /// Counts one byte of a frame's payload. Returns whether the byte belongs to the header block, and not to
+    /// padding or a priority.
     fn take_payload(&mut self, byte: u8) -> bool {
         let mut before = PRIORITY_LENGTH * usize::from(self.flags & PRIORITY != 0);
         if self.flags & PADDED != 0 {
@@ -122,8 +122,8 @@ impl Frame {
         is_field
     }
 
-    /// Takes at most this many bytes of the payload, and returns their number. After the last one, the next
-    /// frame begins.
+    /// Skips at most `most` bytes of the payload, and returns how many it skipped. After the last byte of the
+    /// payload, the next frame begins.
     fn skip(&mut self, most: usize) -> usize {
         let taken = most.min(self.length - self.arrived);
         self.arrived += taken;
@@ -135,7 +135,7 @@ impl Frame {
 }
 
 impl Field {
-    /// The field after one more byte, which is overwritten if it belongs to an authority.
+    /// Processes one byte, overwriting an authority. Returns the part of the header block that follows.
     fn overwrite(self, byte: &mut u8) -> Self {
         match self {
             Self::Start => Self::of(*byte),
@@ -148,7 +148,7 @@ impl Field {
                     Self::content(text, length)
                 }
             }
-            // Far longer than any accepted header list.
+            // The length has more than 22 bits, which is far longer than any header that the library accepts.
             Self::LongLength { shift: 22.., .. } => Self::Invalid,
             Self::LongLength { text, length, shift } => {
                 let length = length + (usize::from(*byte & !MORE) << shift);
@@ -163,7 +163,7 @@ impl Field {
         }
     }
 
-    /// The kind of a field by its first byte: an index, a table size or a literal.
+    /// Determines from the first byte of a header what follows: an index, a table size or a literal.
     fn of(first: u8) -> Self {
         let (most, has_value) = match first.leading_zeros() {
             0 => (0x7f, false),
@@ -189,7 +189,7 @@ impl Field {
 }
 
 impl Text {
-    /// The same with the first byte of the length, which says whether the content is Huffman-coded.
+    /// Evaluates the first byte of a text's length, which says whether the text is Huffman-coded.
     fn coded_as(self, first: u8) -> Self {
         let is_coded = first & CODED != 0;
         match self {
@@ -203,7 +203,7 @@ impl Text {
         }
     }
 
-    /// Reads or overwrites one byte of the text.
+    /// Compares one byte of a name, or overwrites one byte of a value.
     fn overwrite(self, byte: &mut u8) -> Self {
         match self {
             Self::Name { missing } => {
@@ -216,7 +216,7 @@ impl Text {
         self
     }
 
-    /// The field after this one.
+    /// The part of the header block that follows this text.
     const fn next(self) -> Field {
         match self {
             Self::Name { missing: Some([]) } => Field::Length(Self::Authority),
@@ -226,9 +226,7 @@ impl Text {
     }
 }
 
-/// Length of the HTTP/2 preface.
 const PREFACE: usize = 24;
-/// Length of a frame's header.
 const HEADER: usize = 9;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
@@ -240,13 +238,13 @@ const PRIORITY_LENGTH: usize = 5;
 const AUTHORITY_INDEX: u8 = 1;
 const NAME: &[u8] = b":authority";
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
-/// Bit of a length: the content is Huffman-coded.
+/// Bit in the first byte of a length. If set, the text is Huffman-coded.
 const CODED: u8 = 0x80;
-/// A length that does not fit into seven bits starts with this value.
+/// First byte of a length that does not fit into seven bits.
 const LONGEST: usize = 0x7f;
-/// Bit in a byte of a long number: another byte follows.
+/// Bit in a byte of a long number. If set, another byte follows.
 const MORE: u8 = 0x80;
-/// `Z`, and its code of eight bits.
+/// Overwrites an authority, plain and Huffman-coded. The letter's Huffman code has eight bits.
 const LETTER: u8 = b'Z';
 const CODED_LETTER: u8 = 0xfd;
 

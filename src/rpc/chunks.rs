@@ -1,8 +1,8 @@
-//! Lists: the items of an answer in one message, or streamed in as many messages as needed.
+//! Sends the items of a list in a single message, or as a stream of several messages.
 //!
-//! The list of a full node may be larger than the message that a client accepts. The items are fixed before
-//! the first message is sent. If dockbridge stops, the stream ends with an error, because an incomplete
-//! list must not look complete.
+//! The list of a full node may be larger than the message that a client accepts. dockbridge determines all
+//! items before it sends the first message of a stream. If dockbridge stops, the stream ends with an error,
+//! because an incomplete list must not look complete.
 
 use std::iter::Peekable;
 
@@ -14,9 +14,7 @@ use tonic::{Response, Status, codegen::BoxStream};
 use super::status::status;
 use crate::error::Kind;
 
-/// Answers with `items` in chunks, from each of which `to_message` makes a message. Without items there is
-/// no message. An item is a message or the bytes of one. As a `Message`, these count with the bytes of
-/// their field.
+/// Streams `items` (messages or encoded bytes) in chunks. Without items, the stream has no message.
 pub fn chunks<I, T, R>(
     items: I,
     to_message: fn(Vec<T>) -> R,
@@ -41,10 +39,10 @@ where
     Response::new(messages.boxed())
 }
 
-/// Answers with a whole list.
+/// Answers with the whole list in one message.
 ///
 /// # Errors
-/// The list is larger than a message may be. The text names the streaming call.
+/// Fails if the list is larger than a message may be. The error names `streamed`, which streams the list.
 pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status> {
     let size = list.encoded_len();
     if size <= LARGEST_MESSAGE {
@@ -57,7 +55,7 @@ pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status>
     Err(status(Kind::ResourceExhausted, text))
 }
 
-/// The next items that are neither too many nor too large together. Never empty.
+/// The next items: at least one, at most [`MOST_ITEMS`] and [`MOST_BYTES`]. `None` after the last item.
 fn next_chunk<I: Iterator<Item: Message>>(items: &mut Peekable<I>) -> Option<Vec<I::Item>> {
     let mut chunk = vec![items.next()?];
     let mut size: usize = chunk.iter().map(Message::encoded_len).sum();
@@ -70,11 +68,11 @@ fn next_chunk<I: Iterator<Item: Message>>(items: &mut Peekable<I>) -> Option<Vec
     Some(chunk)
 }
 
-/// kubelet refuses larger answers, and sends no larger requests.
+/// Maximum size of a message in bytes. kubelet refuses larger answers, and sends no larger requests.
 pub(super) const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
-/// Maximum number of items in a message.
+/// Maximum number of items in a message of a streamed list.
 pub(super) const MOST_ITEMS: usize = 500;
-/// Maximum size of a message's items in bytes. A single item may be larger.
+/// Maximum size of all items in a message of a streamed list, in bytes. A single item may be larger.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

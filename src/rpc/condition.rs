@@ -1,6 +1,7 @@
 //! The answer to Status: the conditions of the engine and of the network, and the current settings.
 //!
-//! Unlike a list, Status is answered at once even if the engine is down, because it reports this.
+//! dockbridge answers Status at once even if the engine is down, because Status reports exactly this. Lists
+//! wait for the engine.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ impl RuntimeRpc {
         }
     }
 
-    /// What `crictl info` shows below the conditions. kubeadm reads `config.sandboxImage`.
+    /// The additional information that `crictl info` shows below the conditions. kubeadm reads
+    /// `config.sandboxImage` in it.
     fn verbose(&self, now: &Snapshot) -> BTreeMap<String, String> {
         let engine = now.engine.as_deref().map(render::runtime::engine_info);
         let live = self.live.current();

@@ -1,10 +1,9 @@
-//! A client's connection, which wakes dockbridge only for the client's requests.
+//! A client's connection, which wakes dockbridge only when the client sends bytes.
 //!
-//! The runtime's own sockets are registered edge-triggered for reading and writing. When the client reads
-//! an answer, the socket becomes writable, so each answer would wake a thread again without need.
+//! Tokio's own sockets are registered with epoll for reading and writing. Each time the client reads an
+//! answer, the socket becomes writable, so each answer would wake a thread again without need.
 //!
-//! A client that sends nothing after connecting is disconnected, because before HTTP/2 has begun it gets no
-//! pings.
+//! dockbridge disconnects a client that sends nothing. Pings need HTTP/2, so they cannot find such a client.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -25,21 +24,19 @@ use tonic::transport::server::Connected;
 use super::authority_filter::AuthorityFilter;
 use crate::host::readiness::register;
 
-/// A connection that is registered for reading, and for writing after it was full for the first time. Reads
-/// and writes must come from the same task.
+/// A socket that is registered for reading. After the socket's send buffer was full for the first time, the
+/// socket is also registered for writing. Reads and writes must come from the same task.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// None only if it could not be registered again. The connection then counts as closed.
+    /// `None` only if the socket could not be registered for writing. The connection then counts as closed.
     socket: Option<AsyncFd<UnixStream>>,
     has_been_full: bool,
     filter: AuthorityFilter,
-    /// When to disconnect a client that has not sent the HTTP/2 preface.
     opening: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    /// Uses a new connection. The client is disconnected unless it sends the HTTP/2 preface within
-    /// `time_limit`.
+    /// Wraps a new connection. Reads fail if the client does not send the HTTP/2 preface within `time_limit`.
     pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
         let socket = register(stream.into_std()?, Interest::READABLE)?;
         let opening = Some(Box::pin(sleep(time_limit)));
@@ -64,9 +61,9 @@ impl Connection {
         }
     }
 
-    /// From now on the kernel also reports free space.
+    /// Registers the socket also for writing, so that the kernel reports free space in the send buffer.
     fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
-        // A pending read is registered with the old descriptor, so it has to register again.
+        // A task that waits to read uses the old registration of the socket, so it must register again.
         turn.waker().wake_by_ref();
         if let Some(socket) = self.socket.take().map(AsyncFd::into_inner) {
             self.has_been_full = true;
@@ -95,7 +92,7 @@ impl AsyncRead for Connection {
             let wanted = free.len();
             match ready.try_io(|_| socket.get_ref().read(free)) {
                 Ok(Ok(read)) => {
-                    // The read was shorter than possible, so the kernel will report when there is more.
+                    // The read did not fill the buffer, so the kernel will report new bytes.
                     if 0 < read && read < wanted {
                         ready.clear_ready();
                     }

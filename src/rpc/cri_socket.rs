@@ -1,4 +1,4 @@
-//! The sockets of the CRI: those of a systemd socket unit, or one of dockbridge's own.
+//! The sockets on which dockbridge serves the CRI: those of a systemd socket unit, or its own.
 
 use std::path::{Path, PathBuf};
 
@@ -11,24 +11,24 @@ use crate::{
     model::listen::Listen,
 };
 
-/// The sockets to serve. Their paths are known, but none accepts yet.
+/// The sockets that dockbridge will serve, before it accepts connections.
 #[derive(Debug)]
 pub struct CriSocket {
     path: PathBuf,
     inherited: Vec<InheritedSocket>,
 }
 
-/// Listening sockets. The one that dockbridge created is removed when this is dropped.
+/// Listening sockets. If dockbridge created the socket, dropping this value removes it.
 #[derive(Debug)]
 pub struct Opened {
     pub listeners: Vec<UnixListener>,
-    /// dockbridge's own socket. Sockets of systemd stay, and clients wait there for the next server.
+    /// The socket that dockbridge created. Sockets of systemd stay when dockbridge ends, and clients wait at
+    /// them for the next server.
     pub own: Option<ListeningSocket>,
 }
 
 impl CriSocket {
-    /// Chooses the sockets for `listen` among those that systemd passed on. Fails if `listen` needs one,
-    /// but none matches.
+    /// Chooses the inherited sockets that `listen` selects. Fails if `listen` requires one and none matches.
     pub fn choose(listen: &Listen, inherited: Vec<InheritedSocket>) -> Result<Self, ListenError> {
         let (chosen, others): (Vec<_>, Vec<_>) =
             inherited.into_iter().partition(|socket| is_meant(listen, socket));
@@ -52,12 +52,12 @@ impl CriSocket {
         Ok(Self { path, inherited: chosen })
     }
 
-    /// The path for clients; if there are several, the first one.
+    /// The path to which clients connect: that of the first socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Starts listening. Clients that waited at a socket of systemd are accepted first.
+    /// Starts to listen. Clients that already wait at a socket of systemd come first.
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
         if inherited.is_empty() {
@@ -83,7 +83,7 @@ fn is_meant(listen: &Listen, socket: &InheritedSocket) -> bool {
 
 const MODE: u32 = 0o660;
 
-/// Names and paths, for messages.
+/// Names and paths of inherited sockets, for error messages.
 fn describe(sockets: &[InheritedSocket]) -> String {
     let each =
         sockets.iter().map(|socket| format!("{:?} at {}", socket.name, socket.path.display()));
@@ -92,7 +92,7 @@ fn describe(sockets: &[InheritedSocket]) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Which sockets are chosen, and that systemd's sockets stay.
+    //! Tests which sockets dockbridge chooses, and that the sockets of systemd stay.
 
     use std::os::unix::net::{UnixListener, UnixStream};
 

@@ -1,5 +1,5 @@
-//! The caller's deadline. The answer comes shortly before it, and names the Docker call for which it
-//! waited. The transport would only cancel the call, without a message.
+//! The caller's deadline. Shortly before the deadline, dockbridge answers with an error that names the Docker
+//! call for which it waits. Without this error, gRPC would cancel the call without a message.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tonic::Status;
 
 use crate::telemetry::in_progress::RunningOperation;
 
-/// The timeout in the caller's headers, if it is valid.
+/// The timeout in the header `grpc-timeout`, if it is valid.
 pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -26,19 +26,19 @@ pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// The result of the work, or the limit if it is about to expire.
+/// Runs `work`. Fails with the limit if the limit is about to expire.
 pub(super) async fn within<T>(
     limit: Option<Duration>,
     work: impl Future<Output = T>,
 ) -> Result<T, Duration> {
     let Some(limit) = limit else { return Ok(work.await) };
-    // The answer must arrive before the caller stops waiting for it.
+    // The error must reach the caller before the caller's own limit ends.
     let margin = (limit / 10).min(LONGEST_WAY);
     timeout(limit - margin, work).await.map_err(|_| limit)
 }
 
-/// The answer after the deadline, with the Docker call for which this call probably waited: among the
-/// running calls that are not older than this call, the longest one; if there is none, the longest of all.
+/// The error for a call that missed its deadline. Names the Docker call for which the CRI call probably
+/// waited: the longest running Docker call that began during the CRI call, otherwise the longest of all.
 pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
@@ -52,9 +52,9 @@ pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     ))
 }
 
-/// How long the transfer of an answer may take.
+/// Time in which an error must reach the caller.
 const LONGEST_WAY: Duration = Duration::from_millis(250);
-/// Maximum number of digits of a timeout in gRPC.
+/// Maximum number of digits of a timeout, as gRPC defines it.
 const MOST_DIGITS: usize = 8;
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
         let another = || doing("stop container other", 60);
         let ours = || doing("create container ours", 9);
         assert!(told(vec![another(), ours(), doing("ping", 1)]).contains("create container ours"));
-        // This call may wait for an engine call of another CRI call.
+        // A CRI call can also wait for a Docker call that another CRI call made.
         assert!(told(vec![another()]).contains("stop container other"));
         assert!(told(Vec::new()).contains("no call"));
     }

@@ -1,6 +1,6 @@
-//! List items that are encoded once and sent many times.
+//! Items of lists, which dockbridge encodes once and sends many times.
 //!
-//! kubelet lists everything more than once a second, and usually nothing has changed.
+//! kubelet lists all pods and containers more than once a second, and usually no item has changed.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,18 +9,18 @@ use prost::bytes::Bytes;
 
 use crate::model::record::{ContainerRecord, SandboxRecord};
 
-/// The encoded items of the last listed tables.
+/// The encoded items of the pods and containers that were listed last.
 #[derive(Debug, Default)]
 pub struct EncodedLists {
     pub(super) sandboxes: Items<SandboxRecord>,
     pub(super) containers: Items<ContainerRecord>,
 }
 
-/// The items of one table of records, in its order.
+/// The items of a list of records, in the order of the records.
 #[derive(Debug)]
 pub(super) struct Items<R>(ArcSwap<Vec<Item<R>>>);
 
-/// A record and its message. While the record is kept, no other record has its address.
+/// A record and its encoded message. An item holds its record, so no other record can have the same address.
 #[derive(Debug)]
 pub(super) struct Item<R> {
     pub(super) record: Arc<R>,
@@ -28,7 +28,7 @@ pub(super) struct Item<R> {
 }
 
 impl<R> Items<R> {
-    /// The items of all these records. Only new records are rendered, because a record never changes.
+    /// The items of all `records`. Calls `render` only for records without an item: a record never changes.
     pub(super) fn of(&self, records: &[Arc<R>], render: impl Fn(&R) -> Bytes) -> Arc<Vec<Item<R>>> {
         let known = self.0.load_full();
         if known.iter().map(|item| Arc::as_ptr(&item.record)).eq(records.iter().map(Arc::as_ptr)) {

@@ -1,7 +1,7 @@
 //! GetContainerEvents: sends the changes between two snapshots of the store to all listeners.
 //!
-//! Each event is rendered once for all listeners. A slow listener does not delay others: events wait in one
-//! queue for all of them, up to [`MOST_QUEUED`] bytes. A listener that falls further behind gets an error.
+//! dockbridge renders each event once. One queue of up to [`MOST_QUEUED`] bytes serves all listeners. A
+//! listener that reads so slowly that its events are discarded gets an error.
 
 use std::{
     collections::VecDeque,
@@ -48,49 +48,47 @@ use crate::{
     wire::cri,
 };
 
-/// The source of container events. Clones share it.
+/// Sends container events to all listeners. Clones share the listeners.
 #[derive(Clone, Debug)]
 pub struct Events {
     store: Store,
     nri: Nri,
     limits: Limits,
-    /// Cancelled when dockbridge stops. All streams then end.
     shutdown: CancellationToken,
-    /// The queue for the listeners. None while there is no listener.
+    /// `None` while there is no listener.
     listeners: Arc<Mutex<Option<broadcast::Sender<Arc<RenderedEvents>>>>>,
 }
 
-/// Events that were rendered together. `None` after the queue has discarded them.
+/// The events of one batch. `None` after the queue has discarded the batch.
 #[derive(Debug)]
 struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 
-/// The queue to all listeners.
+/// The queue from which all listeners read, with a limit for its size.
 #[derive(Debug)]
 struct EventQueue {
     listeners: broadcast::Sender<Arc<RenderedEvents>>,
-    /// Batches that a listener might not have read yet, with their sizes in bytes.
+    /// Batches that a listener may still have to read, with their sizes in bytes.
     sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
-/// Changes to render with their pods in `shown`.
+/// Changes that are not rendered yet. An event has its pod as in `shown`.
 #[derive(Debug)]
 struct Batch {
     shown: Arc<Snapshot>,
     changes: Vec<Change>,
-    /// kubelet reads the time of an event as the time of the state in it, so it must not be later than
-    /// `shown`.
+    /// kubelet reads this as the time of the state in the event, so it must not be later than `shown`.
     at: Nanos,
 }
 
 impl Events {
-    /// For this node's store.
+    /// Creates the source of events for a node's store.
     pub fn new(node: &Node, limits: Limits, shutdown: CancellationToken) -> Self {
         let (store, nri) = (node.store.clone(), node.nri.clone());
         Self { store, nri, limits, shutdown, listeners: Arc::default() }
     }
 
-    /// All changes from now on, until the listener disconnects or dockbridge stops. If there are other
-    /// listeners, a few earlier changes may also be sent. Fails if the store is not synced in time.
+    /// Streams all changes from now on, and perhaps a few earlier ones, until the listener disconnects or
+    /// dockbridge stops. Fails if the store is not synced in time.
     pub(super) async fn listen(
         &self,
         listening: GaugeGuard,
@@ -116,8 +114,7 @@ impl Events {
         events
     }
 
-    /// Compares snapshots until the last listener has disconnected. It waits only for the next snapshot, so
-    /// that none is missed.
+    /// Compares snapshots until the last listener has disconnected. Waits only for snapshots, so misses none.
     async fn follow(
         self,
         mut now: Arc<Snapshot>,
@@ -136,7 +133,6 @@ impl Events {
                 () = self.shutdown.cancelled() => false,
             };
             if !more {
-                // Clients that still listen get the end of the stream.
                 return *self.listeners.lock() = None;
             }
             if self.end_unheard() {
@@ -144,13 +140,13 @@ impl Events {
             }
             let at = Nanos(clock::nanos());
             now = self.store.snapshot();
-            // Without objects that plugins have not accepted yet. Their events are sent once plugins have
-            // accepted them.
+            // `shown` lacks pods and containers that NRI plugins have not accepted yet. Their events follow
+            // later.
             let shown = self.nri.shown(Arc::clone(&now));
             pending.push(tracker.changes(&shown), Instant::now());
             let changes = pending.take_ready(&shown, Instant::now());
-            // Rendering reads cgroup files and never the engine, so the queue only fills up on an
-            // overloaded host. All listeners then receive the queued events and the end of the stream.
+            // The task that renders reads cgroup files and never asks the engine, so its queue is full only
+            // on an overloaded host. All listeners then receive the queued events and the end of the stream.
             if !changes.is_empty() && batches.try_send(Batch { shown, changes, at }).is_err() {
                 return *self.listeners.lock() = None;
             }
@@ -175,7 +171,7 @@ impl Events {
         }
     }
 
-    /// Whether no listener is left. A later listener starts with the then current state.
+    /// Whether no listener is left. If so, removes the queue: the next listener starts with the state then.
     fn end_unheard(&self) -> bool {
         let mut listeners = self.listeners.lock();
         let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
@@ -187,8 +183,7 @@ impl Events {
 }
 
 impl EventQueue {
-    /// Sends to all listeners. If more than [`MOST_QUEUED`] bytes wait, discards the oldest batches, but
-    /// never the new one.
+    /// Sends events. If more than [`MOST_QUEUED`] bytes wait, discards the oldest batches except the new one.
     fn send(&mut self, events: Vec<cri::ContainerEventResponse>) {
         self.sent.retain(|(events, _)| events.strong_count() > 0);
         let size = events.iter().map(prost::Message::encoded_len).sum();
@@ -203,7 +198,7 @@ impl EventQueue {
             queued -= size;
         }
         self.sent.push_back((Arc::downgrade(&events), size));
-        // The last listener may have disconnected.
+        // `send` fails if the last listener has disconnected.
         let _ = self.listeners.send(events);
     }
 }
@@ -224,8 +219,9 @@ fn listener_stream(
                     Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
                 },
             };
-            // Events are cloned one at a time, so a client that does not read holds no copies. The batch is
-            // released with its last event, so discarding it later is not an error.
+            // This clones one event at a time, so a client that does not read holds no copies. The stream
+            // drops the batch with its last event, so that this listener gets no error if the queue discards
+            // the batch.
             let (event, is_last) = match &*batch.0.lock() {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),
@@ -244,13 +240,13 @@ fn too_slow() -> Status {
     status(Kind::ResourceExhausted, text.to_owned())
 }
 
-/// A pod with all its containers, as in `now`.
+/// A pod with all its containers, as the snapshot `now` has them.
 pub async fn pod<'a>(now: &'a Snapshot, sandbox: &'a SandboxRecord, limits: &Limits) -> Pod<'a> {
     let all = now.containers_of(&sandbox.id).map(|record| view(now, record, limits));
     Pod { sandbox, containers: join_all(all).await }
 }
 
-/// A container as in `now`, with its current limits.
+/// A container as the snapshot `now` has it, with its current limits.
 pub async fn view<'a>(
     now: &'a Snapshot,
     record: &'a ContainerRecord,
@@ -260,12 +256,10 @@ pub async fn view<'a>(
     ContainerView { record, image, limits: limits.shown(record).await }
 }
 
-/// Maximum number of batches that wait to be rendered, and that wait for a listener. One batch may have any
-/// number of events.
+/// Limits batches that wait for rendering or for a listener. A batch can have any number of events.
 const QUEUED_BATCHES: usize = 1024;
 
-/// Encoded size in bytes of the events that wait for a listener: several times the events of all pods on a
-/// full node.
+/// Encoded size in bytes of waiting events: several times the events of all pods on a full node.
 const MOST_QUEUED: usize = 16 << 20;
 
 #[cfg(test)]
@@ -331,7 +325,7 @@ mod tests {
         let end = deaf.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
         drop(deaf);
-        // A single larger batch may wait.
+        // A batch that is larger than the limit may wait alone.
         queue.send(events(&[&large.repeat(5)]));
         assert_eq!(held(&queue), 1);
         assert_eq!(reading.next().await.unwrap().unwrap().container_id.len(), large.len() * 5);

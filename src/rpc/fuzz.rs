@@ -1,9 +1,9 @@
-//! An entry point for `make fuzz`: the bytes of a connection.
+//! A target of `make fuzz`: the bytes that a client sends on a connection.
 
 use super::authority_filter::AuthorityFilter;
 use crate::fuzz_input::portions;
 
-/// For any split, the same bytes are overwritten.
+/// However the bytes are split into reads, the filter overwrites the same bytes.
 pub(crate) fn authorities(bytes: &[u8]) {
     let mut whole = bytes.to_vec();
     AuthorityFilter::default().overwrite(&mut whole);

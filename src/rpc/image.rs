@@ -25,7 +25,6 @@ pub struct ImageRpc {
     pub images: Images,
     pub stats: Stats,
     pub store: Store,
-    /// Cancelled when dockbridge stops. Streamed lists then end.
     pub shutdown: CancellationToken,
 }
 
@@ -34,7 +33,7 @@ impl ImageRpc {
         Ok(self.store.images().await?)
     }
 
-    /// Waits until dockbridge may change the engine, which may belong to another server.
+    /// Waits until dockbridge may make changes in the engine. Fails if another server uses this engine.
     async fn changeable(&self) -> Result<(), Status> {
         self.store.described(SYNC_TIMEOUT).await?;
         Ok(())

@@ -1,5 +1,5 @@
-//! Wraps every RPC: it gets a span, a log line if it fails, an error instead of a panic, the right code if
-//! the transport refused the message, and an answer before the caller's deadline.
+//! Wraps every RPC. The wrapper makes a span, logs a failure, turns a panic into an error, corrects the code
+//! if the gRPC library refused the message, and answers before the caller's deadline.
 
 use std::{
     any::Any,
@@ -24,7 +24,7 @@ use crate::{
     telemetry::trace::{self, SpanGuard},
 };
 
-/// A service whose calls are logged and counted, and cannot panic the process.
+/// A gRPC service whose calls dockbridge logs and counts. A panic in a call does not end the process.
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     pub inner: S,
@@ -60,7 +60,7 @@ where
         }
         let span_guard = SpanGuard::new(&span);
         let limit = deadline::stated(request.headers());
-        // tonic first builds the future and runs the method only when the future is polled.
+        // `call` itself cannot panic: tonic runs the method only when the future is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let (engine, store) = (self.metrics.engine.clone(), self.store.clone());
         let logged = async move {
@@ -85,15 +85,16 @@ where
     }
 }
 
-/// Records for the log, and for the list of running calls, which pod, container or image this call is about.
+/// Records the pod, container or image of the current call, for the log and for the list of running calls.
 pub fn about(subject: impl Display) {
     Span::current().record("about", field::display(&subject));
     note(subject);
 }
 
-/// tonic answers Internal to a message that is not valid protobuf or not a complete frame, and OutOfRange
-/// to one that is too large. gRPC's codes for these are InvalidArgument and ResourceExhausted. What is missing
-/// may belong to another image store.
+/// Corrects answers of the gRPC library tonic. For an invalid message tonic answers Internal, but gRPC
+/// defines InvalidArgument. For a message that is too large tonic answers OutOfRange, but gRPC defines
+/// ResourceExhausted. Also adds a hint to NotFound if the engine has switched its image store, because the
+/// object may be in the other store.
 fn corrected(answer: Response<Body>, store: &Store) -> Response<Body> {
     let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
     if status.code() == Code::NotFound
@@ -132,11 +133,11 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// Calls that create something for a pod. Their failures are logged as warnings. Other calls often ask for
-/// objects that are gone, or for unsupported features.
+/// Calls that create or start a pod or container. dockbridge logs all failures of these calls as warnings.
+/// Other calls often ask for pods and containers that are gone, or for unsupported features.
 const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 const TRACEPARENT: &str = "traceparent";
-/// The starts of tonic's error texts for requests that it could not read.
+/// Beginnings of the error texts of tonic for requests that it cannot read.
 const MALFORMED: [&str; 4] = [
     "failed to decode Protobuf",
     "Missing request message",

@@ -1,4 +1,4 @@
-//! The unix sockets of the server, and the errors if they cannot be served.
+//! The unix sockets of dockbridge, and the errors if it cannot serve them.
 
 use std::{
     io,
@@ -16,18 +16,18 @@ use crate::{
     model::listen::Listen,
 };
 
-/// The socket cannot be served.
+/// Why dockbridge cannot serve a socket.
 #[derive(Debug, Error)]
 pub enum ListenError {
     #[error("{path} is served by {holder}: stop that process, or choose another {flag}")]
     InUse { path: PathBuf, holder: Holder, flag: &'static str },
     #[error("{path} exists and is not a socket: move that file away, or choose another {flag}")]
     NotASocket { path: PathBuf, flag: &'static str },
-    /// `fd://` without a socket from systemd.
+    /// The setting is `fd://`, but systemd passed no matching socket.
     #[error("--listen {listen}: {}", not_inherited(passed))]
     NotInherited {
         listen: Listen,
-        /// The sockets that were passed on instead.
+        /// The sockets that systemd passed instead, as text.
         passed: String,
     },
     #[error("cannot listen on {path}")]
@@ -43,8 +43,7 @@ fn not_inherited(passed: &str) -> String {
     }
 }
 
-/// A socket with this mode, at a path that `flag` determines. If a socket exists that nobody serves, it is
-/// replaced.
+/// Creates a socket with this mode at `path`. Replaces a socket that no process serves. Errors name `flag`.
 pub async fn bind(
     path: &Path,
     mode: u32,

@@ -1,8 +1,6 @@
-//! The items of each list, in one place, so that a list and its streamed form return the same items for the
-//! same filters from one snapshot.
+//! The items of each list, so that a list in one message and a streamed list return the same items.
 //!
-//! Items of pods and containers come from [`super::encoded_lists`]. Others are rendered one by one when
-//! they are needed.
+//! Items of pods and containers come from [`super::encoded_lists`]. dockbridge renders other items singly.
 
 use std::sync::Arc;
 

@@ -13,24 +13,24 @@ use crate::{
     },
 };
 
-/// The metrics of RPCs. Clones share the counts.
+/// The metrics of CRI calls and of listeners to events. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,
     in_progress: InProgress,
     pub(super) listeners: Gauge,
-    /// Calls of the engine that an RPC may wait for.
+    /// Metrics of Docker calls, for which a CRI call may wait.
     pub(super) engine: EngineMetrics,
 }
 
 impl RpcMetrics {
-    /// For RPCs that use this engine.
+    /// Creates the metrics of CRI calls that use this engine.
     pub fn with_engine(engine: &EngineMetrics) -> Self {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
-    /// A call starts. The client chooses its name, so only methods of the CRI become labels. The timer ends
-    /// with the answer, for a stream with its start, or when the caller disconnects.
+    /// Counts a call that starts. Only methods of the CRI become labels. The timer stops when dockbridge
+    /// answers or starts to stream, or when the caller disconnects.
     pub(super) fn begin(&self, name: &str) -> (Timer<2>, InProgressGuard) {
         let method = known(name);
         let timer = self.answered.start_timer([method, word(Code::Cancelled)]);
@@ -56,13 +56,13 @@ impl RegisterMetrics for RpcMetrics {
 }
 
 tokio::task_local! {
-    /// The call of the current task.
+    /// The CRI call that the current task handles.
     pub(super) static CALL: InProgressGuard;
 }
 
-/// Records for the list of running calls what the current task's call is about.
+/// Records the pod, container or image of the current task's call, for the list of running calls.
 pub(super) fn note(subject: impl Display) {
-    // If a test calls a method directly, there is none.
+    // `try_with` fails if a test calls a method directly, without a CRI call.
     let _ = CALL.try_with(|call| call.about(subject));
 }
 
@@ -74,7 +74,7 @@ pub(super) fn word(code: Code) -> &'static str {
     CODES.split(' ').nth(code as usize).unwrap_or(UNKNOWN)
 }
 
-/// The methods of both services, so that unknown method names make no new series.
+/// The methods of both CRI services. An unknown method name does not become a label.
 const METHODS: &str = "\
     Version RunPodSandbox StopPodSandbox RemovePodSandbox PodSandboxStatus ListPodSandbox \
     StreamPodSandboxes CreateContainer StartContainer StopContainer RemoveContainer ListContainers \
@@ -84,7 +84,7 @@ const METHODS: &str = "\
     CheckpointPod RestorePod GetContainerEvents ListMetricDescriptors ListPodSandboxMetrics \
     StreamPodSandboxMetrics RuntimeConfig UpdatePodSandboxResources ListImages StreamImages \
     ImageStatus PullImage RemoveImage ImageFsInfo";
-/// The codes of answers, by their number.
+/// Names of the gRPC codes, in the order of their numbers.
 const CODES: &str = "\
     OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS \
     PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED \
@@ -93,7 +93,7 @@ const UNKNOWN: &str = "unknown";
 
 #[cfg(test)]
 mod tests {
-    //! The names that are counted.
+    //! Tests which names of methods become labels.
 
     use super::{METHODS, known};
 

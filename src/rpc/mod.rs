@@ -1,7 +1,7 @@
 //! The gRPC server: the unix socket, the two CRI services, and gRPC's codes.
 //!
 //! Each method parses, calls a service of another module and renders, in a few lines. Start with `runtime`
-//! and `image`. Nothing below this module knows gRPC.
+//! and `image`. Modules of lower levels do not know gRPC.
 
 pub mod chunks;
 pub mod cri_socket;

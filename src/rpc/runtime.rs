@@ -49,24 +49,20 @@ pub struct RuntimeRpc {
     pub stats: Stats,
     pub store: Store,
     pub network: Network,
-    /// Current settings as JSON, for verbose Status.
+    /// As JSON, for verbose Status.
     pub config: Arc<serde_json::Value>,
-    /// The settings that a reload can change.
     pub live: LiveSettings,
-    /// The image of pause containers.
     pub sandbox_image: Arc<str>,
-    /// Stores changed pod CIDRs.
+    /// The state directory, in which a change of the pod CIDRs is stored.
     pub checkpoints: Checkpoints,
-    /// Cancelled when dockbridge stops. Streams of events then end.
     pub shutdown: CancellationToken,
     pub events: Events,
     pub metrics: RpcMetrics,
-    /// The last sent lists, encoded.
     pub encoded: Arc<EncodedLists>,
 }
 
 impl RuntimeRpc {
-    /// Records for the log which pod or container a call is about, if possible by name.
+    /// Records the pod or container of the current call for the log, by name if the store has it.
     fn about(&self, id: &str) {
         let now = self.store.snapshot();
         let container = now.container(id).map(|record| record.name.as_str());
@@ -131,7 +127,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::PodSandboxStatusResponse>, Status> {
         let request = request.into_inner();
         let id = self.sandbox(&request.pod_sandbox_id)?;
-        // kubelet reads it as the age of the answer, so it must not be newer than the answer.
+        // kubelet reads `timestamp` as the time of the state, so it must not be later than the state.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
         let sandbox = now.sandbox(&id).ok_or_else(|| Failure::missing(format!("sandbox {id}")))?;
@@ -364,7 +360,7 @@ impl RuntimeService for RuntimeRpc {
         request: Request<cri::ContainerStatsRequest>,
     ) -> Result<Response<cri::ContainerStatsResponse>, Status> {
         let id = self.container(&request.get_ref().container_id)?;
-        // The engine's list has no pid, and without a pid no cgroup is found.
+        // dockbridge finds a container's cgroup by its pid, which the engine's list does not have.
         let now = self.inspected(&id).await?;
         let container =
             now.container(&id).ok_or_else(|| Failure::missing(format!("container {id}")))?;
@@ -454,7 +450,7 @@ impl RuntimeService for RuntimeRpc {
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
         let cidrs = parse::sandbox::pod_cidrs(&text)?;
         if !cidrs.is_empty() {
-            // There is no await in between, so a cancelled call cannot be interrupted here.
+            // The save starts without an `await` in between, so a cancelled call cannot stop here.
             self.network.set_pod_cidrs(cidrs.clone());
             let saved = PodCidrs { pod_cidrs: cidrs };
             self.checkpoints.save_file(&saved).await.map_err(Failure::from)?;
@@ -466,7 +462,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::RuntimeConfigRequest>,
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
-        // This is never guessed: kubelet uses its own flag after an answer, but retries after an error.
+        // dockbridge answers only if it knows the engine's cgroup driver. After an error kubelet retries, but
+        // after an answer without a driver it would use its own flag.
         let now = self.described().await;
         Ok(Response::new(render::runtime::config(now.described()?)))
     }

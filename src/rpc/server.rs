@@ -1,4 +1,4 @@
-//! Both services on one socket, until the stop signal.
+//! Serves both CRI services on the same sockets until the stop signal.
 
 use std::{future::Future, io, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
 };
 
-/// How long clients may be silent.
+/// How long a client may send nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
-    /// From connecting to the first bytes.
+    /// Limit for the time between a client's connection and its first bytes.
     pub opening: Duration,
-    /// How long a client may send nothing before it gets a ping.
+    /// How long a client may send nothing before dockbridge sends it a ping.
     pub ping_interval: Duration,
-    /// How long the answer to a ping may take before the client is disconnected.
+    /// How long the client's answer to a ping may take before dockbridge disconnects the client.
     pub pong: Duration,
 }
 
@@ -82,8 +82,7 @@ pub async fn serve(
     }
 }
 
-/// The accepted connections. A failed accept, most likely because no descriptors are left, is retried after
-/// a pause. Waiting clients stay in the backlog.
+/// The accepted connections. Retries after a pause if `accept` fails, probably without free file descriptors.
 fn connections(
     listener: UnixListener,
     opening: Duration,

@@ -1,4 +1,4 @@
-//! The snapshots from which calls are answered.
+//! The snapshots of the store from which dockbridge answers CRI calls.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{
 };
 
 impl RuntimeRpc {
-    /// The current snapshot for callers, or the reason why there is none yet.
+    /// The current snapshot as clients may see it, or the reason why there is none yet.
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         let now = self.store.synced(SYNC_TIMEOUT).await?;
         Ok(self.nri.shown(now))
     }
 
-    /// A snapshot in which this container, or this pod with all its containers, was inspected. If the
-    /// engine does not answer, the state in its list is used.
+    /// Waits for a snapshot in which this container, or this pod and all its containers, have been inspected.
+    /// If the engine does not answer the inspect, returns a snapshot with the state of the engine's list.
     pub(super) async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
         let now = self.now().await?;
         let pod = now.sandbox(id).into_iter().flat_map(|pod| now.containers_of(&pod.id));
@@ -42,7 +42,7 @@ impl RuntimeRpc {
         self.now().await
     }
 
-    /// The current snapshot after the engine has described itself, which it does before its lists.
+    /// The current snapshot, if possible with `info`, which dockbridge requests before the lists.
     pub(super) async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
         self.store.snapshot()

@@ -7,7 +7,7 @@ use crate::{
     translate::parse::error::ParseError,
 };
 
-/// The gRPC code for a kind of failure, as kubelet reads it.
+/// The gRPC code for a kind of failure, chosen for how kubelet reacts to it.
 pub const fn code(kind: Kind) -> Code {
     match kind {
         Kind::InvalidArgument => Code::InvalidArgument,
@@ -25,12 +25,12 @@ pub const fn code(kind: Kind) -> Code {
     }
 }
 
-/// A failure whose message may quote the request, so it may have any length.
+/// A gRPC status with a message of limited length. `text` may quote the request and can have any length.
 pub fn status(kind: Kind, text: String) -> Status {
     Status::new(code(kind), shortened(text))
 }
 
-/// A failed call as kubelet sees it.
+/// The gRPC status with which a failed call ends.
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Self {
         status(failure.kind(), failure.to_string())

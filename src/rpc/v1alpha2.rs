@@ -1,16 +1,15 @@
-//! CRI v1alpha2, which crictl 1.23 and kubelet 1.22 use. Its messages are the same as those of v1 under
-//! another name, so a call is answered by the method of v1.
+//! CRI v1alpha2 of crictl 1.23 and kubelet 1.22. Its messages are those of v1, so methods of v1 answer.
 
 use http::{Request, Uri, uri::PathAndQuery};
 
-/// The request with the path for v1, if its path is that of v1alpha2.
+/// Changes the path of a request for v1alpha2 to that of v1. Leaves all other requests unchanged.
 pub(super) fn to_v1<B>(mut request: Request<B>) -> Request<B> {
     if let Some(method) = request.uri().path().strip_prefix("/runtime.v1alpha2.")
         && let Ok(path) = PathAndQuery::try_from(format!("/runtime.v1.{method}"))
     {
         let mut parts = std::mem::take(request.uri_mut()).into_parts();
         parts.path_and_query = Some(path);
-        // A valid URI with another valid path is also valid.
+        // `from_parts` cannot fail here: a valid URI with another valid path is also valid.
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
     }
     request

@@ -1,4 +1,5 @@
-//! Every way to encode an authority, split at every byte, compared with an independent HPACK library.
+//! Tests with every encoding of an authority, split into two reads at every byte. An independent HPACK
+//! library decodes the result.
 
 use httlib_hpack::{Decoder, Encoder};
 use proptest::prelude::*;
@@ -16,7 +17,8 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// The filtered bytes of a connection. They must not depend on where the input is split into two reads.
+/// The filtered bytes of a connection. Fails if the filtered bytes depend on where the input is split into
+/// two reads.
 fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
     let sent = [PREFACE, &frames.concat()].concat();
     let mut whole = sent.clone();
@@ -37,7 +39,7 @@ fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
     whole.split_off(PREFACE.len())
 }
 
-/// A length and bytes that are not Huffman-coded.
+/// Encodes a text without Huffman code: its length and its bytes.
 fn plain(text: &[u8]) -> Vec<u8> {
     [&[u8::try_from(text.len()).unwrap()], text].concat()
 }
@@ -65,7 +67,8 @@ fn each_spelling_of_an_authority_is_overwritten() {
         (0x10, coded(CODED_NAME)),
     ] {
         let block = |value: &[u8]| {
-            // POST, a table size, a header with a long index and one with a name, and another one after them.
+            // The header block has POST, a table size, a header with a long index and a header with a name
+            // before the authority, and one header after it.
             let before = [0x83, 0x3f, 0xe1, 0x1f, 0x0f, 0x01, 2, b'a', b'b', 0, 1, b':', 1, b'c'];
             [&before[..], &[first], &name, &plain(value), &[0x40, 1, b'x', 1, b'y']].concat()
         };
@@ -89,7 +92,8 @@ fn a_huffman_coded_authority_becomes_huffman_coded_letters() {
 
 #[test]
 fn padding_priority_and_further_frames_are_met() {
-    // The path in three frames, and its last bytes again as padding and as a priority.
+    // The authority is split into three frames. Bytes that look like an authority are also in the padding and
+    // the priority.
     let (start, middle, end) = (&PATH[..1], &PATH[1..9], &PATH[9..]);
     let block = |start: &[u8]| [&[0x41, 31][..], start].concat();
     let padded =
@@ -130,8 +134,8 @@ fn what_is_no_header_block_passes() {
 }
 
 proptest! {
-    /// Requests on one connection: an authority, other headers, whether each is indexed and coded, and how
-    /// frames and reads are split.
+    /// Random requests on one connection. The requests vary the authority, other headers, whether each header
+    /// is indexed and Huffman-coded, and how frames and reads are split.
     #[test]
     fn other_headers_arrive_as_they_were_sent(
         requests in prop::collection::vec(
@@ -190,7 +194,7 @@ proptest! {
     }
 }
 
-/// A header block with padding, a priority and a second frame, by the bits of `shape`.
+/// Encodes a header block as frames. The bits of `shape` select padding, a priority and a second frame.
 fn as_frames(block: &[u8], shape: u8) -> Vec<u8> {
     let mut payload = Vec::new();
     let padding = usize::from(shape >> 4);
@@ -212,7 +216,7 @@ fn as_frames(block: &[u8], shape: u8) -> Vec<u8> {
     frames
 }
 
-/// The header blocks of frames.
+/// Joins the header blocks that a list of frames contains.
 fn blocks(mut frames: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     while let [_, long, short, kind, flags, _, _, _, _, rest @ ..] = frames {

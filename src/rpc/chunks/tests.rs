@@ -1,4 +1,4 @@
-//! Lists of any length and size in several messages.
+//! Tests that stream lists of any length and size in several messages.
 
 use futures_util::StreamExt;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use tonic::Code;
 use super::{LARGEST_MESSAGE, MOST_BYTES, MOST_ITEMS, chunks, next_chunk, whole};
 use crate::wire::cri;
 
-/// An image whose message has about this many bytes.
+/// An image whose CRI message has about this many bytes.
 fn image(number: usize, bytes: usize) -> cri::Image {
     cri::Image { id: number.to_string(), username: "x".repeat(bytes), ..Default::default() }
 }
@@ -18,7 +18,7 @@ fn to_message(images: Vec<cri::Image>) -> cri::StreamImagesResponse {
     cri::StreamImagesResponse { images }
 }
 
-/// Many small sizes, some that fill a message, and sizes near the limits.
+/// Random sizes of items: many small ones, some that fill a message, and some near the limits.
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     let large = prop_oneof![
         0..100_usize,
@@ -61,7 +61,7 @@ async fn an_empty_list_ends_at_once() {
     assert!(none.into_inner().next().await.is_none());
 }
 
-/// A client that received half of a list must not mistake it for the whole.
+/// A client that received half of a list must be able to notice that the list is incomplete.
 #[tokio::test]
 async fn a_list_that_is_cut_ends_with_an_error() {
     let shutdown = CancellationToken::new();
@@ -74,7 +74,7 @@ async fn a_list_that_is_cut_ends_with_an_error() {
     assert!(stream.next().await.is_none());
 }
 
-/// The same code as containerd's for an answer that is too large. kubelet would refuse such an answer.
+/// An answer larger than kubelet accepts fails with the same gRPC code as in containerd.
 #[test]
 fn a_list_that_fits_no_message_names_the_call_that_streams_it() {
     let list = |bytes| cri::ListImagesResponse { images: vec![image(0, bytes)] };

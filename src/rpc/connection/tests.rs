@@ -1,5 +1,5 @@
-//! Connections over a pair of sockets: written bytes arrive at once, a write to a full socket waits, and
-//! nothing is lost.
+//! Tests of connections over a pair of sockets: written bytes arrive at once, a write to a full socket waits,
+//! and no bytes are lost.
 
 use std::{
     io::{ErrorKind, Read as _},
@@ -15,7 +15,7 @@ use tokio::{
 
 use super::Connection;
 
-/// The server's and the client's end.
+/// Two connected sockets: the server's and the client's.
 fn pair() -> (Connection, UnixStream) {
     let (ours, callers) = UnixStream::pair().unwrap();
     (Connection::over(ours, Duration::from_secs(600)).unwrap(), callers)
@@ -79,7 +79,7 @@ async fn a_slow_reader_blocks_the_writer_and_loses_nothing() {
 async fn a_writer_held_back_learns_that_the_caller_left() {
     let (mut ours, callers) = pair();
     let writing = tokio::spawn(async move { ours.write_all(&[7; 4_000_000]).await });
-    // Runs the task until it waits.
+    // Runs the writing task until it waits.
     tokio::task::yield_now().await;
     drop(callers);
     let error = writing.await.unwrap().unwrap_err();
@@ -103,7 +103,7 @@ async fn a_full_connection_reports_reads_to_a_waiter_for_both() {
     let (mut reader, mut writer) = tokio::io::split(ours);
     let (told, heard) = oneshot::channel();
     let serving = tokio::spawn(async move {
-        // One task waits for both directions, as in HTTP/2, and is already reading when it fills the
+        // One task reads and writes, as in HTTP/2. The task already waits for bytes when its writes fill the
         // socket.
         let reading = async {
             let mut word = [0; 4];

@@ -1,4 +1,4 @@
-//! The cached items equal a new rendering, for any tables in any order.
+//! For any lists of records in any order, the cached items equal newly encoded items.
 
 use std::sync::{
     Arc,
@@ -27,7 +27,7 @@ fn render(record: &Record) -> Bytes {
     record.number.to_string().into()
 }
 
-/// Tables of records by number, without duplicates.
+/// Random lists of records, which are numbers here, without duplicates.
 fn tables() -> impl Strategy<Value = Vec<Vec<usize>>> {
     let table = prop::collection::hash_set(0..12_usize, 0..12);
     prop::collection::vec(table.prop_map(|table| table.into_iter().collect()), 1..20)
@@ -61,7 +61,7 @@ fn only_what_is_new_is_rendered() {
     items.of(&[Arc::clone(&three), Arc::clone(&two)], render);
     let times = |record: &Record| record.rendered.load(Ordering::Relaxed);
     assert_eq!([times(&one), times(&two), times(&three)], [1, 1, 1]);
-    // Records that were not in the last table are forgotten.
+    // The cache drops records that were not in the last list.
     items.of(std::slice::from_ref(&one), render);
     assert_eq!((times(&one), Arc::strong_count(&three)), (2, 1));
 }
