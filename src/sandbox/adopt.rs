@@ -1,10 +1,8 @@
-//! Adopts pods without a checkpoint: those of cri-dockerd or dockershim, and dockbridge's own after the
-//! state directory was lost. Their network state is found and their checkpoint is written before they are
-//! listed. The pods themselves are not changed.
+//! Adopts pods without a checkpoint: those of cri-dockerd or dockershim, and dockbridge's own after the state
+//! directory was lost. Writes their checkpoints before dockbridge lists them, and does not change the pods.
 //!
-//! The engine has the pod's configuration. CNI's result cache has its addresses and the network
-//! configuration that releases them. If there is no cache entry, the addresses are read in the pod's
-//! network namespace.
+//! The engine has the pod's configuration. CNI's result cache has the addresses and the network configuration
+//! for DEL. Otherwise dockbridge reads the addresses in the network namespace.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -32,19 +30,19 @@ use crate::{
     network::service::Network,
 };
 
-/// Adopts pods. Clones share everything.
+/// Adopts pods. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Adopter {
     engine: Engine,
     network: Network,
     checkpoints: Checkpoints,
-    /// Pods that have a checkpoint.
+    /// Ids of pods that had a checkpoint at the start.
     known: Arc<HashSet<SandboxId>>,
     netns_dir: PathBuf,
 }
 
 impl Adopter {
-    /// Adopts pods that are not among the `known`. Namespaces are pinned below `run_dir`.
+    /// Creates an adopter for pods that are not in `known`. Namespaces are pinned below `run_dir`.
     pub fn new(
         engine: Engine,
         network: Network,
@@ -56,8 +54,7 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
     }
 
-    /// Returns the checkpoints of pods that had none, after writing them to disk. Only a pod that CNI
-    /// connected gets one.
+    /// Writes a checkpoint for each pod that CNI connected and that has none. Returns these checkpoints.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let connected = found.iter().filter(|pod| pod.document.network == NetworkMode::Cni);
         let unknown = connected.filter(|pod| !self.known.contains(&pod.id));
@@ -77,8 +74,8 @@ impl Adopter {
         Some(adopted)
     }
 
-    /// The pod from its inspect, or from the list if the inspect fails or takes long. None if it was
-    /// started by hand, from an image with a pod's labels, under the name of that pod.
+    /// Inspects the pod. Returns the pod as listed if the inspect fails or takes long. `None` if this is not
+    /// a pod: somebody can run a container by hand from an image with a pod's labels.
     pub async fn inspected(&self, listed: &SandboxRecord) -> Option<SandboxRecord> {
         let id = &listed.id;
         match timeout(INSPECT_TIMEOUT, self.engine.inspect_container(id.as_str())).await {
@@ -94,8 +91,8 @@ impl Adopter {
         Some(listed.clone())
     }
 
-    /// The network state of a pod, as far as it can be found. None if there is nothing to release, or if
-    /// this is unknown because the cache cannot be read and the pod does not run.
+    /// Finds the network state of a pod. Returns `None` if the pod has no network to release, or if
+    /// dockbridge does not know because the cache is unreadable and the pod does not run.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -109,25 +106,24 @@ impl Adopter {
             warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint; retrying when the pod is stopped");
         }
         if pod.process.as_ref().is_some_and(Process::is_running) {
-            // Without a pid, the pod is adopted later, after it was inspected.
+            // If the pid is unknown, dockbridge adopts the pod later, once it has inspected the pod.
             let found = self.network.attachment_from_namespace(network.clone(), pod.pid()?).await;
             if found.is_some() {
                 return found;
             }
         }
-        // The state is unknown. The pod cannot be ready, but the plugins of the current network may know
-        // its id, so it is released when it is stopped.
+        // The network state is unknown, so the pod is not ready. DEL runs at the stop: plugins may know the
+        // pod's id.
         match cached.ok()? {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
         }
     }
 
-    /// What is needed to release the network of a pod whose network state is unknown. None for a pod that
-    /// CNI did not connect.
+    /// Returns the intent for DEL of a pod with unknown network state. `None` if CNI did not connect the pod.
     ///
     /// # Errors
-    /// There is no network configuration, or the cache cannot be read. The network cannot be released yet.
+    /// Fails if there is no network configuration or the cache is unreadable, so that DEL cannot run yet.
     pub async fn find_intent(
         &self,
         pod: &SandboxRecord,
@@ -141,7 +137,8 @@ impl Adopter {
             return Ok(Some(intent.clone()));
         }
         match self.network.prepare(network.clone()).await {
-            // A pod with such an annotation was never connected, but it must be possible to remove it.
+            // A pod with an invalid annotation was never connected, but dockbridge must be able to remove it,
+            // so DEL runs without the annotations.
             Err(refused) if refused.kind() == Kind::InvalidArgument => {
                 let annotations = BTreeMap::new();
                 Ok(Some(self.network.prepare(PodNetwork { annotations, ..network }).await?))
@@ -159,5 +156,5 @@ impl Adopter {
     }
 }
 
-/// No pod is listed before this ends.
+/// dockbridge lists no pod until all inspects of pods have ended.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
-//! The namespaces of a pod that are created and pinned before its pause container starts.
+//! Creates and pins namespaces of a pod before its pause container starts.
 //!
-//! If there is a user namespace, the network namespace is created inside it. Only a process with rights in
-//! the owning user namespace can configure a network namespace and mount its sysfs.
+//! If the pod has a user namespace, dockbridge creates the network namespace inside it. Only a process with
+//! privileges in the user namespace that owns a network namespace can configure it and mount its sysfs.
 
 use std::path::Path;
 
@@ -20,8 +20,7 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Creates and pins the namespaces that the engine does not create, and writes their paths for our OCI
-    /// runtime.
+    /// Creates and pins the namespaces that the engine does not create, and tells dockbridge-runtime.
     pub(super) async fn make_namespaces(
         &self,
         id: &SandboxId,
@@ -40,20 +39,20 @@ impl Sandboxes {
         let engine = snapshot.described()?;
         let refused = |reason| Failure::unsupported(HANDLER, reason);
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
-        // Written before the pins, so that a sweep finds them after a crash in between.
+        // This precedes the pins: after a crash in between, the file tells the clean-up which pins exist.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {
             let holder = NamespaceHolder::make(&maps(ids), !is_host)?;
-            // The user namespace is pinned first and unpinned last, so that a sweep finds both by it.
+            // dockbridge pins the user namespace first and unpins it last. After a crash, the pin of the user
+            // namespace tells the clean-up that the network namespace may also be pinned.
             holder.pin_user(&user)?;
             if is_host { Ok(()) } else { holder.pin_network(&network) }
         };
         self.with_user_pin(id, make).await
     }
 
-    /// Pins the user namespace of a running pause container again if the pin was lost. New containers join
-    /// it there.
+    /// Pins the user namespace of a running pause container again: new containers join it at the pin.
     pub(super) async fn restore_user_pin(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let (Some(_), Some(pid)) = (sandbox.document.spec.namespaces.users, sandbox.pid()) else {
             return Ok(());
@@ -67,7 +66,7 @@ impl Sandboxes {
         self.with_user_pin(&sandbox.id, restore).await
     }
 
-    /// Mounting and forking block.
+    /// Runs `work` with the pod's user namespace pin on a separate thread, because mounts and forks block.
     pub(super) async fn with_user_pin(
         &self,
         id: &SandboxId,
@@ -83,5 +82,5 @@ fn maps(ids: IdMappings) -> IdMaps {
     IdMaps { uids: ids.uids.line(), gids: ids.gids.line() }
 }
 
-/// The field of the request that names the runtime.
+/// The field of the CRI request that names the runtime handler, for error messages.
 const HANDLER: &str = "runtime_handler";

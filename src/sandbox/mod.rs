@@ -1,9 +1,8 @@
-//! Pods: run, stop, remove, resize, recovery after a crash, and adoption of the pods of cri-dockerd or
-//! dockershim. The module does not know gRPC.
+//! Pods: run, stop, remove, resize, recovery after a crash, and adoption. This module does not know gRPC.
 //!
-//! A sandbox is a pause container whose network namespace is pinned and connected. Connecting is the last
-//! step, so an interrupted sandbox is never ready. Its resources are released by [`undo::Undo`], or after a
-//! crash with the help of the checkpoint.
+//! A sandbox is a pause container whose network namespace is pinned and connected. dockbridge connects the
+//! network as the last step, so an interrupted sandbox is never ready. [`undo::Undo`] releases the resources
+//! of a failed sandbox. After a crash, dockbridge releases them with the help of the checkpoint.
 //!
 //! Start with [`service::Sandboxes`] and [`run`].
 

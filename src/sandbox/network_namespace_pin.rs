@@ -1,5 +1,5 @@
-//! The pin (a bind mount) of a pod's network namespace. It keeps the namespace, so that CNI plugins
-//! can clean up in it after the pause container has ended.
+//! The pin (a bind mount) of a pod's network namespace. The pin keeps the namespace after the pause container
+//! has ended, so that CNI plugins can clean up in the namespace.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// The path at which the namespace of a sandbox is pinned.
+    /// The path at which dockbridge pins the network namespace of a sandbox.
     pub(super) fn pin_of(&self, id: &SandboxId) -> PathBuf {
         self.netns_dir.join(id.as_str())
     }
 
-    /// Pins the namespace of the process `pid`. Also succeeds if it is already pinned.
+    /// Pins the network namespace of the process `pid`. Also succeeds if the namespace is already pinned.
     pub(super) async fn pin(&self, id: &SandboxId, pid: u32) -> Result<(), Failure> {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    /// Fails if the process `pid` is not in the pinned namespace, which plugins have connected.
+    /// Fails if the process `pid` is not in the pinned network namespace, which plugins have connected.
     pub(super) async fn ensure_in_made_namespace(
         &self,
         id: &SandboxId,
@@ -42,15 +42,15 @@ impl Sandboxes {
         blocking(move || netns::is_pinned(&at)).await
     }
 
-    /// Unpins the namespace and the pod's user namespace. Also succeeds if they are not pinned.
+    /// Unpins the pod's network namespace and user namespace. Also succeeds if the namespaces are not pinned.
     pub(super) async fn unpin(&self, id: &SandboxId) -> Result<(), Failure> {
         self.mount(id, netns::unpin).await?;
         self.with_user_pin(id, netns::unpin).await
     }
 
-    /// Releases the network and the namespaces of a pod that neither Docker nor a checkpoint has, with the
-    /// entries of CNI's cache. Returns false if it did not, because a container with another name, or of
-    /// another engine, may still use them.
+    /// Releases the network and namespaces of a pod that neither Docker nor a checkpoint has, with the data
+    /// of CNI's cache. Returns false without releasing anything if a container that was renamed, or one of
+    /// another engine, may still use the namespaces.
     pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, Failure> {
         match self.deps.node.engine.inspect_container(id.as_str()).await {
             Err(error) if error.is_not_found() => {}
@@ -65,8 +65,7 @@ impl Sandboxes {
         Ok(true)
     }
 
-    /// [`Self::unpin`], but not for a pod whose network is not released, because the next DEL uses its
-    /// namespace.
+    /// Unpins the namespaces, unless the next DEL still needs the network namespace.
     pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), Failure> {
         let now = self.deps.node.store.snapshot();
         let attachment = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.attachment.as_ref());
@@ -76,7 +75,7 @@ impl Sandboxes {
         self.unpin(id).await
     }
 
-    /// Mounting blocks, so it runs in a separate thread.
+    /// Runs `change` with the path of the network namespace pin, on a separate thread because mounts block.
     pub(super) async fn mount<T: Send + 'static>(
         &self,
         id: &SandboxId,

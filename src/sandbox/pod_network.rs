@@ -1,4 +1,4 @@
-//! The data of a pod for the network and for the checkpoint. No I/O.
+//! Converts a pod's data for CNI and for the checkpoint. No I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The checkpoint of a sandbox with this attachment.
+/// The checkpoint of a sandbox that has this network attachment.
 pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> SandboxCheckpoint {
     SandboxCheckpoint {
         id: sandbox.id.clone(),
@@ -23,7 +23,7 @@ pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> San
     }
 }
 
-/// The pod in the form that CNI needs.
+/// The data of a pod that CNI plugins need.
 pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) -> PodNetwork {
     PodNetwork {
         id: id.clone(),
@@ -36,7 +36,7 @@ pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) 
     }
 }
 
-/// The directory where namespaces are pinned.
+/// The directory in which dockbridge pins network namespaces.
 pub fn netns_dir(run_dir: &Path) -> PathBuf {
     run_dir.join("netns")
 }

@@ -1,9 +1,8 @@
-//! Recovery at the start and later of checkpoints, namespace pins and files of sandboxes, which may have
-//! been lost or left over while dockbridge did not run.
+//! Restores lost checkpoints and pins, and removes leftover files and pins: at the start and again later.
 //!
-//! Docker's label has the sandbox's configuration, and CNI's result cache the plugins' results. A lost
-//! checkpoint is restored from both. A lost pin is restored while the pause container runs. The files of a
-//! sandbox that Docker no longer has are removed after its network is released.
+//! A lost checkpoint comes from the pause container's label (configuration) and CNI's cache (results). A lost
+//! pin is restored while the pause container runs. If Docker no longer has a sandbox, dockbridge first
+//! releases its network and then removes its files.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -28,9 +27,9 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores the pins of sandboxes and their lost checkpoints, each as soon as the sandbox was
-    /// inspected. Only then `tracker` counts the work. Must be called after the engine's first list. CRI
-    /// calls may run at the same time.
+    /// Restores the pins and lost checkpoints of all sandboxes, each after its inspect. `tracker` does not
+    /// count the wait for the inspect. Must be called after the engine's first list. CRI calls may run at the
+    /// same time.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.deps.node.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
@@ -44,7 +43,7 @@ impl Sandboxes {
     }
 
     /// Restores the limits of running containers, removes the files of unknown sandboxes, then releases the
-    /// networks of pods that are gone. Must be called after everything was inspected.
+    /// networks of pods that are gone. Must be called after all pods and containers were inspected.
     pub async fn clean_up(&self) {
         self.deps.limits.restore().await;
         self.remove_leftovers().await;
@@ -52,8 +51,9 @@ impl Sandboxes {
         self.release_stale().await;
     }
 
-    /// Repeats [`Self::release_stale`] until it succeeds, less and less often, and again after a DEL whose
-    /// failure was ignored. Runs in the background, because plugins may hang. `tracker` counts each attempt.
+    /// Repeats [`Self::release_stale`] until it succeeds, with increasing pauses. Starts again after a pod
+    /// was removed although its DEL had failed. Runs in the background, because plugins may hang. `tracker`
+    /// counts each attempt.
     pub async fn repeat_releases(&self, tracker: &TaskTracker, every: Duration) -> Infallible {
         let mut pauses = Backoff::new(every, LONGEST_PAUSE);
         let mut is_released = false;
@@ -70,7 +70,7 @@ impl Sandboxes {
         }
     }
 
-    /// Calls DEL for attachments of pods that are gone. Returns false if one is left.
+    /// Calls DEL for attachments of pods that are gone. Returns false if an attachment could not be released.
     async fn release_stale(&self) -> bool {
         if self.mode != NetworkMode::Cni {
             return true;
@@ -89,11 +89,11 @@ impl Sandboxes {
     }
 
     /// Removes the files of our OCI runtime for containers that are gone, and the namespaces that were
-    /// created for their pods. Must be called after everything was inspected.
+    /// created for their pods. Must be called after all pods and containers were inspected.
     pub async fn sweep_edits(&self) {
         let mut left = BTreeSet::new();
         for id in self.deps.node.edited_sandboxes().await {
-            // A call with the lock creates or removes them itself.
+            // A call that holds the pod's lock creates or removes the files itself.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             let now = self.deps.node.store.snapshot();
             if !now.is_complete() || !is_unknown(&now, &id) {
@@ -108,12 +108,12 @@ impl Sandboxes {
                 }
             }
         }
-        // These files show the next attempt which pins are left.
+        // The files of `left` stay: they show the next clean-up which pins it must remove.
         self.deps.node.sweep_edits(&left).await;
     }
 
-    /// Writes deleted checkpoints again and removes what is left of unknown pods. After a start, Docker may
-    /// finish a removal that an earlier, killed process had begun.
+    /// Writes deleted checkpoints again, and removes files and pins of unknown pods. A pod can become unknown
+    /// later, when Docker finishes a removal that an earlier process had begun.
     pub async fn reconcile_checkpoints(&self) {
         self.restore_checkpoints().await;
         self.remove_leftovers().await;
@@ -125,7 +125,7 @@ impl Sandboxes {
             return;
         }
         for id in self.leftovers(&now).await {
-            // A call with the lock removes it itself.
+            // A call that holds the sandbox's lock removes the files and pins itself.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             if let Err(error) = self.remove_leftover(&id).await {
                 tell_unclean(&id, &error);
@@ -133,8 +133,7 @@ impl Sandboxes {
         }
     }
 
-    /// Writes checkpoints again whose files were deleted. If a call for a pod is in progress, that call
-    /// writes its checkpoint.
+    /// Writes deleted checkpoints again, except those of pods with a call in progress.
     pub async fn restore_checkpoints(&self) {
         let stored = self.deps.checkpoints.stored().await;
         let known = self.deps.node.store.snapshot();
@@ -156,7 +155,6 @@ impl Sandboxes {
         }
     }
 
-    /// Waits until the sandbox was inspected.
     async fn until_inspected(&self, id: &SandboxId) {
         let is_inspected = |now: &Arc<Snapshot>| {
             let process = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.process.as_ref());
@@ -192,8 +190,7 @@ impl Sandboxes {
         }
     }
 
-    /// Adds the start time of the pause container to an attachment without it, which is from another
-    /// program or from the CNI cache.
+    /// Adds the pause container's start time to an attachment of another program or from the CNI cache.
     async fn record_start(
         &self,
         sandbox: &SandboxRecord,
@@ -207,7 +204,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Sandboxes that neither Docker nor a checkpoint has, but that have files or pins.
+    /// Ids of sandboxes that neither Docker nor a checkpoint has, but of which files or pins are left.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.node.pod_files.owners().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;
@@ -245,5 +242,4 @@ fn tell_unclean(id: &SandboxId, error: &Failure) {
     warn!(sandbox = %id, error = chain(error), "cannot clean up after this pod sandbox; retrying");
 }
 
-/// The longest pause between attempts to release the networks of pods that are gone.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

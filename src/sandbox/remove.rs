@@ -8,11 +8,11 @@ use super::service::{Sandboxes, gather};
 use crate::{error::Failure, model::id::SandboxId};
 
 impl Sandboxes {
-    /// Removes a sandbox and all its containers, and stops those that run. Unknown sandboxes are accepted.
-    /// Returns when the store no longer shows the sandbox.
+    /// Removes a sandbox and all its containers; stops running containers first. Also succeeds for an unknown
+    /// sandbox. Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// All failures. The sandbox then stays visible, and another call continues.
+    /// The failures of all steps. The sandbox then stays visible, and another call continues the removal.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
@@ -25,7 +25,7 @@ impl Sandboxes {
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
         }
-        // kubelet stops a pod first. After a crash in between, the address is released here.
+        // A stop before the removal normally releases the network. If that stop did not finish, this does.
         let disconnect = async {
             match &sandbox {
                 Some(sandbox) => self.disconnect(sandbox).await,

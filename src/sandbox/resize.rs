@@ -1,5 +1,5 @@
-//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet owns the pod's
-//! cgroup, so the limits are only recorded. An error would stop the resize.
+//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet itself changes
+//! the pod's cgroup, so dockbridge only records the limits. An error of this call would stop the resize.
 
 use tracing::info;
 
@@ -11,8 +11,7 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Records the limits of a pod. They are kept across restarts. Fails if the sandbox is unknown, a
-    /// plugin refuses, or the limits cannot be saved.
+    /// Records the limits on disk. Fails for an unknown sandbox, if an NRI plugin refuses, or without a save.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let missing = || Failure::missing(format_args!("sandbox {id}"));
@@ -25,7 +24,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// The pod-level resources that kubelet sent last.
+    /// The pod-level limits that kubelet sent last for this pod.
     pub fn resources(&self, sandbox: &SandboxRecord) -> PodResources {
         self.deps.node.saved_changes.pod_limits(sandbox)
     }

@@ -1,5 +1,4 @@
-//! RestorePod: a pod as RunPodSandbox makes it, with containers that were created and will start from the archives of
-//! CheckpointPod.
+//! RestorePod: creates a pod and containers that will start from the archives of CheckpointPod.
 
 use std::collections::BTreeSet;
 
@@ -18,12 +17,12 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Runs a sandbox, and creates the containers of a checkpoint in it, which the caller starts. A repeated call with
-    /// the same configuration returns the same ones.
+    /// Runs a sandbox and creates the containers of a checkpoint in it. The caller must start the containers.
+    /// A repeated call with the same request returns the same sandbox and containers.
     ///
     /// # Errors
-    /// As for RunPodSandbox and CreateContainer. The checkpoint must be in the directory of the setting `restore-dir`
-    /// and have these containers. Everything that the call has created is removed.
+    /// The errors of RunPodSandbox and CreateContainer. Also fails if the checkpoint is not in `restore-dir`,
+    /// or has other containers. A failed call removes everything that it has created.
     pub async fn restore(&self, spec: PodRestoreSpec) -> Result<RestoredPod, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_default();
         let service = self.clone();
@@ -35,11 +34,11 @@ impl Sandboxes {
         let wanted = spec.containers.iter().map(|container| &container.metadata.name);
         if names.iter().collect::<BTreeSet<_>>() != wanted.collect() {
             let text = "container_configs: must be the containers of the checkpoint";
-            // Somebody else wrote the names, and an answer cannot have an error of any size.
+            // Another person may have written these names, so the error quotes only ten of them.
             let text = format!("{text}: {:?}", names.iter().take(10).collect::<Vec<_>>());
             return Err(Failure::invalid(shortened(text)));
         }
-        // Until the end, no other call makes this pod, or containers of it from a checkpoint.
+        // The lock is held until the end, so that no other call creates this pod or restores its containers.
         let _held = self.deps.node.locks.write(&sandbox_name(&spec.sandbox.metadata)).await;
         let before = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let dns = spec.sandbox.dns.clone();
@@ -59,8 +58,8 @@ impl Sandboxes {
         Ok(RestoredPod { sandbox: id, containers: made })
     }
 
-    /// Removes what was not there before, and returns the error of the call. A new pod stays if another call has created
-    /// a container in it.
+    /// Removes the pod and containers that the failed call has created, and returns the call's error. A new
+    /// pod stays if another call has created a container in it.
     async fn take_back(
         &self,
         before: &Snapshot,
@@ -70,7 +69,7 @@ impl Sandboxes {
     ) -> Failure {
         let mut failed = Vec::new();
         let now = self.deps.node.store.snapshot();
-        // A container whose creation failed can still exist.
+        // Docker may have created a container although the call to create it failed.
         let mut named = now.containers_of(&id).map(|it| &it.document.spec.metadata);
         let has_others = named.any(|name| !wanted.contains(name));
         if before.sandbox(id.as_str()).is_none() && !has_others {

@@ -5,7 +5,7 @@
 //!    └─ each step pushes its undo; after a crash the intent is undone ─┘
 //! ```
 //!
-//! With our OCI runtime, the namespace is created and pinned before the start, and CNI ADD runs at the same time.
+//! With dockbridge-runtime, the network namespace is pinned before the start, and CNI ADD runs during it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,12 +42,12 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Runs a sandbox and returns its id. If the call is repeated with the same configuration while the
-    /// sandbox is ready, it returns the same sandbox. Leftovers of an earlier attempt are removed.
+    /// Runs a sandbox and returns its id. A repeated call with the same request returns the same sandbox
+    /// while the sandbox is ready. Removes what an earlier failed attempt has left.
     ///
     /// # Errors
-    /// The configuration cannot be fulfilled, the pod already has another sandbox, or a step fails. All
-    /// acquired resources were then released, or the error lists those that were not.
+    /// Fails if the request is impossible, if the pod already has another sandbox, or if a step fails. All
+    /// acquired resources have then been released, or the error lists those that have not.
     pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
         let service = self.clone();
@@ -59,7 +59,7 @@ impl Sandboxes {
         self.run_locked(spec).await
     }
 
-    /// The caller has locked the name of the sandbox.
+    /// Runs a sandbox. The caller must hold the lock on the sandbox's name.
     pub(super) async fn run_locked(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let name = sandbox_name(&spec.metadata);
         if let Some(id) = self.existing(&spec).await? {
@@ -94,18 +94,17 @@ impl Sandboxes {
         }
     }
 
-    /// The ready sandbox of an equal request, if there is one. A sandbox that has ended, or that plugins
-    /// refused, is removed. It is found by its metadata, because its container may have another name after
-    /// a name conflict.
+    /// Returns the ready sandbox of an equal request. Removes an ended or refused sandbox of this pod.
+    /// Searches by metadata: after a conflict, the pause container may have another name.
     async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
-        // The event of its end might not have arrived yet.
+        // The sandbox may have ended, and Docker's event of its end might not have arrived yet.
         self.deps.node.store.refresh_container(held.id.as_str()).await?;
         let snapshot = self.deps.node.store.snapshot();
         let Some(found) = snapshot.sandbox(held.id.as_str()) else { return Ok(None) };
-        // A sandbox that plugins refused may be left, because it could not be removed.
+        // A sandbox that NRI plugins refused can still exist if its removal failed.
         if found.state() != SandboxState::Ready
             || !self.deps.node.nri.knows_pod(found.id.as_str()).await
         {
@@ -141,7 +140,7 @@ impl Sandboxes {
             pause: &pause,
             network: self.mode,
             oom_floor: self.deps.node.oom_floor().await,
-            // A random name, because a shim of an earlier sandbox of this pod might not have ended yet.
+            // A random group name: the shim of an earlier sandbox of this pod might not have ended yet.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
         plan::sandbox::plan(spec, &input)
@@ -159,7 +158,7 @@ impl Sandboxes {
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created)?;
-        // The sandbox is listed from now on. It must not be stopped or get containers before it is complete.
+        // dockbridge lists the sandbox from now on, but no call may use it before it is complete.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });
@@ -172,12 +171,10 @@ impl Sandboxes {
         Ok(id)
     }
 
-    /// Starts the pause container and connects its namespace. The intent is written while the container
-    /// starts, and is on disk before any plugin runs. The inspect for it is made before the start, because
-    /// the engine answers no inspect during the start.
+    /// Starts the pause container and connects its network namespace. Writes the intent to disk before any
+    /// plugin runs. Inspects before the start, because the engine answers no inspect during a start.
     ///
-    /// If both the start and a plugin fail, the start's error is returned, because plugins fail after the
-    /// pod of their namespace has ended.
+    /// If both the start and a plugin fail, returns the start's error: plugins fail if the pod has ended.
     async fn connect(
         &self,
         id: &SandboxId,
@@ -203,7 +200,7 @@ impl Sandboxes {
             let adding = Attachment::Adding(intent.clone());
             self.save_attachment(&record, adding, Durability::Synced).await?;
             let attached = is_beside.then(|| self.deps.network.attach(&intent));
-            // A plugin that hangs must not delay the undo of a pod that cannot start.
+            // If the pause container cannot start, dockbridge does not wait for a plugin that hangs.
             let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
             attached.flatten().transpose()
         };
@@ -222,7 +219,7 @@ impl Sandboxes {
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
-    /// Starts the pause container. On return its network namespace is pinned. Returns the start time.
+    /// Starts the pause container, and pins its network namespace. Returns the start time.
     async fn start(
         &self,
         id: &SandboxId,
@@ -236,7 +233,7 @@ impl Sandboxes {
             }
         };
         if let Err(error) = joined {
-            // The process may have ended since it was inspected. That is then the reason.
+            // If the pause process has ended since its inspect, `pid_of` returns the reason hereafter.
             self.deps.node.store.refresh_container(id.as_str()).await?;
             self.pid_of(id)?;
             return Err(error);
@@ -244,7 +241,6 @@ impl Sandboxes {
         Ok(started_at)
     }
 
-    /// Returns its pid and start time.
     async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), Failure> {
         let start =
             start_once(&self.deps.node.engine, &self.deps.node.store, id.as_str(), Duration::ZERO)
@@ -256,7 +252,7 @@ impl Sandboxes {
         Ok((pid, started_at.filter(|at| at.is_set())))
     }
 
-    /// The pause container may have ended while plugins ran. The kernel knows this before the engine does.
+    /// Fails if the pause container has ended while plugins ran: the kernel knows this before the engine.
     fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, Failure> {
         let is_alive = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.is_alive);
         if is_alive && self.record(&id)?.state() == SandboxState::Ready {
@@ -277,8 +273,9 @@ impl Sandboxes {
     /// Undo of [`Self::connect`].
     async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), Failure> {
         if let Ok(record) = self.record(id) {
-            // If plugins rejected the pod, it was ready. After a crash at this point it must not count as
-            // ready. If this cannot be written, the network is released anyway.
+            // The checkpoint of a pod that NRI plugins rejected says that the pod is ready. The pod must not
+            // count as ready after a crash at this point, so dockbridge changes the checkpoint. If dockbridge
+            // cannot change the checkpoint, it releases the network nevertheless.
             self.try_save_attachment(&record, Attachment::Adding(intent.clone())).await;
         }
         self.deps.network.detach(intent).await?;
@@ -286,7 +283,7 @@ impl Sandboxes {
         self.forget(id).await
     }
 
-    /// Removes the pause container with its files.
+    /// Removes the pause container, and its files for dockbridge-runtime.
     pub(super) async fn discard(&self, id: &str) -> Result<(), Failure> {
         self.deps.node.engine.remove_container(id).await?;
         self.deps.node.oci_runtime_files.remove(id).await;
@@ -298,8 +295,8 @@ fn ended(id: &SandboxId) -> Failure {
     Failure::unmet(format!("the process of sandbox {id} ended while the sandbox was being set up"))
 }
 
-/// What to do with a container that has the name of this pod's sandbox, if the store does not have it.
-/// `docker rename` may have given the name to another one.
+/// Decides what to do with a container that has the name of this pod's sandbox but is not in the store.
+/// `docker rename` may have given this name to an unrelated container.
 fn resolution(pod: &PodMetadata, holder: &Observed) -> Resolution {
     match holder {
         Observed::Sandbox(holder) if holder.document.spec.metadata == *pod => {

@@ -1,4 +1,4 @@
-//! State that RunPodSandbox, StopPodSandbox and the other calls share.
+//! State that RunPodSandbox, StopPodSandbox and all other calls for pods share.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ use crate::{
     network::service::Network,
 };
 
-/// The services that pods need.
+/// Services of other modules that the calls for pods use.
 #[derive(Clone)]
 pub struct SandboxDependencies {
     pub node: Arc<Node>,
@@ -38,13 +38,12 @@ pub struct SandboxDependencies {
     pub containers: Containers,
 }
 
-/// The pods of this node. Clones share everything.
+/// The pods of this node. Clones share all state.
 #[derive(Clone)]
 pub struct Sandboxes {
     pub(super) deps: SandboxDependencies,
-    /// How pods that do not use the host's network are connected.
     pub(super) mode: NetworkMode,
-    /// Namespaces are pinned as `<netns_dir>/<sandbox id>`.
+    /// dockbridge pins the network namespace of a pod at `<netns_dir>/<sandbox id>`.
     pub(super) netns_dir: PathBuf,
     pub(super) adopter: Adopter,
     pub(super) running: SingleFlight<String, Result<SandboxId, Failure>>,
@@ -54,7 +53,7 @@ pub struct Sandboxes {
 }
 
 impl Sandboxes {
-    /// Pods that do not use the host's network are connected by `mode`.
+    /// `mode` says how dockbridge connects pods that do not use the host's network.
     pub fn new(
         deps: SandboxDependencies,
         mode: NetworkMode,
@@ -73,7 +72,8 @@ impl Sandboxes {
         }
     }
 
-    /// Locks a pod to stop it, and cancels work without a deadline in it.
+    /// Locks a pod to stop it. First cancels work in the pod that has no deadline, such as relabelling a
+    /// volume, because it would hold the lock.
     pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
         let cancellation = self.deps.node.cancellations.of(id.as_str());
         cancellation.cancel();
@@ -93,7 +93,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// [`Self::save_attachment`], but only logs a warning if the file cannot be written.
+    /// As [`Self::save_attachment`], but only logs a warning if dockbridge cannot write the file.
     pub(super) async fn try_save_attachment(
         &self,
         sandbox: &SandboxRecord,
@@ -115,7 +115,7 @@ impl Sandboxes {
     }
 }
 
-/// Combines the failures of independent steps into one, with the kind of the first.
+/// Combines the failures of independent steps into one failure, with the kind of the first failure.
 pub(super) fn gather(causes: impl IntoIterator<Item = Failure>) -> Result<(), Failure> {
     let causes: Vec<Failure> = causes.into_iter().collect();
     let Some(first) = causes.first() else { return Ok(()) };

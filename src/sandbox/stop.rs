@@ -1,7 +1,6 @@
-//! StopPodSandbox: the containers end, the network is released, the pause container ends.
+//! StopPodSandbox: kills the containers, releases the network, and kills the pause container.
 //!
-//! All containers are killed first, at the same time. The namespace is pinned, so the network can be
-//! released while the pause container ends.
+//! First kills all containers at once. The pinned network is released while the pause container ends.
 
 use std::sync::Arc;
 
@@ -21,22 +20,22 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Stops a sandbox and everything in it. Unknown and stopped sandboxes are accepted. Returns when the
-    /// store shows it.
+    /// Stops a sandbox and all its containers. Also succeeds if the sandbox is unknown or already stopped.
+    /// Returns when the store shows the sandbox as stopped.
     ///
     /// # Errors
-    /// All failures. Every step is tried, and another call continues.
+    /// The failures of all steps. dockbridge tries every step, and another call tries the failed steps again.
     pub async fn stop(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
         self.stopping.run(id.clone(), async move { service.stop_locked(&id).await }).await?
     }
 
-    /// The sandbox with this id. If Docker no longer has it, it is found while it has containers, a
-    /// checkpoint, or a network that is not released.
+    /// Finds the full id of a sandbox. Also finds a sandbox that Docker no longer has, as long as it has
+    /// containers, a checkpoint, or a network that is not released.
     ///
     /// # Errors
-    /// Docker hides containers that run: those of this sandbox may be among them.
+    /// Fails if Docker hides running containers, because they may belong to this sandbox.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let found = snapshot.sandbox(id);
@@ -75,15 +74,14 @@ impl Sandboxes {
         }
         gather(causes)?;
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
-            // Docker no longer has it and no list shows it, so kubelet will not remove it.
+            // Docker and the lists no longer have this sandbox, so kubelet will not ask for its removal.
             self.forget(id).await?;
         }
         info!(sandbox = %id, "pod sandbox stopped");
         Ok(())
     }
 
-    /// Kills all containers that are not known to have ended. A container listed as created may run,
-    /// because the inspect after its start may have failed.
+    /// Kills all containers except those that have certainly ended. A "created" container may run.
     async fn stop_workloads(&self, id: &SandboxId) -> Vec<Failure> {
         let snapshot = self.deps.node.store.snapshot();
         let kills = snapshot
@@ -94,13 +92,13 @@ impl Sandboxes {
         ended.into_iter().filter_map(Result::err).collect()
     }
 
-    /// Pins the namespace of a running pause container if it is not pinned, for example because the pod was
-    /// just adopted. The plugins need the namespace after the pause container has ended.
+    /// Pins the network namespace of a running pause container if it is not pinned, for example because
+    /// dockbridge just adopted the pod. CNI plugins need the namespace after the pause container has ended.
     pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
         let attached = match &sandbox.attachment {
             Some(attachment) => attachment.intent().is_some(),
-            // Its state is unknown, so it may be running.
+            // The network state is unknown, so CNI may have connected the pod.
             None => sandbox.document.network == NetworkMode::Cni,
         };
         if !runs || !attached || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
@@ -114,8 +112,9 @@ impl Sandboxes {
         }
     }
 
-    /// Releases the CNI attachment, once. If a pod was adopted while there was no network configuration,
-    /// its attachment is unknown, but it may still have to be released.
+    /// Releases the pod's CNI attachment, unless it is already released. The attachment is unknown if
+    /// dockbridge adopted the pod while there was no network configuration, but may still have to be
+    /// released.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let intent = match &sandbox.attachment {
             Some(attachment) => attachment.intent().cloned(),
@@ -123,14 +122,14 @@ impl Sandboxes {
         };
         if let Some(intent) = intent {
             self.deps.network.detach(&intent).await?;
-            // If this cannot be written, a restart causes one more DEL. Failing would keep the pod on a full
-            // disk.
+            // If the checkpoint cannot be written, dockbridge only runs DEL once more after a restart. An
+            // error would prevent the removal of the pod while the disk is full.
             self.try_save_attachment(sandbox, Attachment::Released).await;
         }
         self.unpin(&sandbox.id).await
     }
 
-    /// Kills the pause container; it needs no SIGTERM.
+    /// Kills the pause container at once, because the pause program needs no time to end.
     async fn stop_pause(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let id = sandbox.id.as_str();
         match &sandbox.process {

@@ -1,4 +1,4 @@
-//! The order of undo steps, and errors with several causes.
+//! Tests of the order of undo steps, and of errors with several causes.
 
 use std::{
     io,

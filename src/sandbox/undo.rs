@@ -1,4 +1,4 @@
-//! Undo of a failed call: each step that acquires a resource adds its release.
+//! Undoes a failed call: each step that acquires a resource adds a step that releases it.
 //!
 //! Rolls back in reverse order, continues after a failure and reports all failures.
 
@@ -8,7 +8,7 @@ use tokio::sync::OwnedRwLockWriteGuard;
 
 use crate::error::chain;
 
-/// The releases of the resources that a call has acquired.
+/// The steps that release the resources that a call has acquired.
 #[derive(Default)]
 pub struct Undo {
     steps: Vec<Release>,
@@ -21,7 +21,7 @@ struct Release {
 }
 
 impl Undo {
-    /// Adds the release of a resource that was just acquired, or is about to be.
+    /// Adds the release of a resource that the call has just acquired, or is about to acquire.
     pub fn push<E: Error>(
         &mut self,
         what: &'static str,
@@ -31,12 +31,12 @@ impl Undo {
         self.steps.push(Release { what, release });
     }
 
-    /// Holds a lock until the call has succeeded or is rolled back.
+    /// Holds a lock until the call has succeeded or its roll-back has ended.
     pub fn hold(&mut self, lock: OwnedRwLockWriteGuard<()>) {
         self.locks.push(lock);
     }
 
-    /// Releases everything, newest first. Returns the failures with their reasons.
+    /// Releases all resources, the newest first. Returns the failed releases with their reasons.
     pub async fn roll_back(mut self) -> Vec<String> {
         let mut failures = Vec::new();
         while let Some(step) = self.steps.pop() {
@@ -47,7 +47,7 @@ impl Undo {
         failures
     }
 
-    /// The call succeeded, so nothing is released.
+    /// Drops the steps without running them, because the call has succeeded.
     pub fn keep(self) {
         drop(self.steps);
     }
