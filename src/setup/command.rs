@@ -1,4 +1,4 @@
-//! Finds dockerd and its configuration file, shows what changes, writes it, and makes dockerd read it.
+//! Finds dockerd and its configuration file, shows and writes the change, and makes dockerd read it.
 
 use std::{
     fmt::Write as _,
@@ -19,7 +19,7 @@ use crate::{
     model::oci_edits::RUNTIME,
 };
 
-/// What to register, and in which file.
+/// The command line of `dockbridge setup`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetupArgs {
     /// Show what would change, and change nothing
@@ -38,18 +38,18 @@ pub struct SetupArgs {
     pub daemon_json: Option<PathBuf>,
 }
 
-/// Registers the runtime with the engine behind `socket`, or removes it. Returns whether the engine has
-/// read the change. An engine that does not run reads it when it starts.
+/// Registers dockbridge-runtime with the engine behind `socket`, or removes the entry. Returns whether the
+/// engine has read the change. An engine that does not run reads the file when it starts.
 ///
 /// # Errors
-/// Nothing was changed, or the output cannot be written.
+/// Fails without changing anything, or if it cannot write its output.
 pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool, SetupError> {
     let processes = Processes::new("/proc");
     let daemon = find(&processes, socket);
     let path = path(args, daemon.as_ref())?;
     let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
     let refused = |reason: String| SetupError::Refused(format!("{}: {reason}", path.display()));
-    // Docker itself also reads UTF-16 with a byte order mark.
+    // `from_utf8` also refuses UTF-16 with a byte order mark, which Docker itself can read.
     let old = String::from_utf8(old)
         .map_err(|_| refused("not UTF-8: convert the file first".to_owned()))?;
     let program = if args.undo { None } else { Some(program(&processes)?) };
@@ -59,7 +59,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
         {
-            // Docker reads runtimes from only one place.
+            // Docker refuses runtimes in both its command line and its file.
             return Err(SetupError::Refused(format!(
                 "dockerd (process {pid}) has --add-runtime in its command line, and does not start if \
                  daemon.json also has \"runtimes\": move the runtimes of the command line into {}, or add \
@@ -74,7 +74,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         daemon_json::without_entry(&old).map_err(refused)?
     };
     let backup = Backup::of(&path);
-    // Restores the administrator's own file with its layout, if nothing was changed in it since.
+    // An undo to the settings of the backup restores the backup, which has the administrator's own layout.
     let restored = changed.as_deref().filter(|_| args.undo).and_then(|new| backup.equal_to(new));
     let is_restored = restored.is_some();
     let changed = restored.or(changed);
@@ -114,13 +114,13 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     if is_restored {
         fs::remove_file(&backup.0)?;
     } else if changed.is_some() && args.undo && has_usual_file && text.trim() == "{}" {
-        // dockbridge had created this file.
+        // The file has no other settings, because `dockbridge setup` had created it.
         fs::remove_file(&path)?;
     }
     Ok(reached.is_ok())
 }
 
-/// The file as it was before the entry.
+/// The backup of `daemon.json` from before our entry was added.
 struct Backup(PathBuf);
 
 impl Backup {
@@ -130,7 +130,7 @@ impl Backup {
         Self(PathBuf::from(name))
     }
 
-    /// Writes the backup, unless there was no file. Returns whether the backup exists now.
+    /// Writes the backup, unless the old file was missing or empty. Returns whether it wrote the backup.
     fn keep(&self, old: &str) -> Result<bool, SetupError> {
         if old.is_empty() {
             return Ok(false);
@@ -139,19 +139,19 @@ impl Backup {
         Ok(true)
     }
 
-    /// The text of the backup, if it has the same settings as `text`.
+    /// The text of the backup, if the backup has the same settings as `text`.
     fn equal_to(&self, text: &str) -> Option<String> {
         let own = fs::read_to_string(&self.0).ok()?;
         daemon_json::is_equal(&own, text).then_some(own)
     }
 }
 
-/// The flags of the dockerd behind `socket`; none if no dockerd of this host listens there.
+/// The flags of the dockerd behind `socket`; `None` if no dockerd of this host listens on the socket.
 pub fn daemon_flags(socket: &Path) -> Option<DaemonFlags> {
     find(&Processes::new("/proc"), socket).map(|daemon| daemon.flags)
 }
 
-/// The dockerd that listens on the socket. If systemd listens there, it is the only dockerd of the host.
+/// Finds the dockerd that listens on the socket, or if systemd listens there, the only dockerd of the host.
 fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {
     let all = processes.find_services("dockerd");
     let listener = capability::listening_pid(socket)?;
@@ -180,7 +180,7 @@ fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError
     }
 }
 
-/// The path of our runtime: next to this program, or where packages install it.
+/// The path of dockbridge-runtime: in the directory of this program, or where packages install it.
 fn program(processes: &Processes) -> Result<String, SetupError> {
     let own = processes.executable(std::process::id()).unwrap_or_default();
     let (beside, usual) = (own.with_file_name(PROGRAM), Path::new(USUAL_PROGRAM));
@@ -195,7 +195,7 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
     })
 }
 
-/// The lower runtime, if it can be run. Docker searches for a name in the system's directories of programs.
+/// The lower runtime. Fails if this runtime cannot run. Docker finds names in the system's directories.
 fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {
@@ -209,8 +209,7 @@ fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     if is_there { Ok(Some(name)) } else { Err(SetupError::Refused(missing())) }
 }
 
-/// The changed lines with up to three lines around them. We make only one change, so the common start and
-/// end of both texts are left out.
+/// The changed lines with up to [`CONTEXT`] lines around them. `dockbridge setup` makes only one change.
 pub(super) fn difference(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
@@ -237,10 +236,9 @@ pub(super) fn difference(old: &str, new: &str) -> String {
 const USUAL_PROGRAM: &str = "/usr/bin/dockbridge-runtime";
 const PROGRAMS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// The process that listens for services which are started by their socket.
+/// The pid of systemd, which listens on the sockets of services that a connection starts.
 const SYSTEMD: u32 = 1;
-/// Much more than the settings need.
+/// In bytes: much larger than its settings need.
 const MAX_FILE: u64 = 4 << 20;
 const LEFT_BEHIND: &str = "containers of dockbridge-runtime cannot start again: remove their pods";
-/// Lines of a difference around the change.
 const CONTEXT: usize = 3;

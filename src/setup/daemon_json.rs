@@ -1,7 +1,7 @@
-//! The text of `daemon.json` with our runtime, and without it.
+//! Adds dockbridge-runtime to the text of `daemon.json`, and removes it.
 //!
-//! The file belongs to the administrator: every other value keeps its bytes and its place. So the file and
-//! `runtimes` are parsed as lists of names with unparsed values, which are written back unchanged.
+//! The file belongs to the administrator, so every other value keeps its bytes and its place: the file and
+//! its `runtimes` are parsed as lists of names with unparsed values.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::model::oci_edits::RUNTIME;
 
-/// The entry for our runtime in the engine's configuration.
+/// The entry for dockbridge-runtime in the engine's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -23,14 +23,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry for the program at `path`, with a lower runtime if it is not runc.
+    /// The entry for the program at `path`. The entry names the lower runtime unless that is runc.
     pub fn new(path: String, lower: Option<&str>) -> Self {
         let lower = lower.filter(|name| *name != DEFAULT_LOWER);
         let arguments = lower.map(|name| vec![LOWER_FLAG.to_owned(), name.to_owned()]);
         Self { path, arguments: arguments.unwrap_or_default() }
     }
 
-    /// The lower runtime; none if we did not write the arguments.
+    /// The lower runtime; `None` if `dockbridge setup` did not write these arguments.
     pub fn lower_runtime(&self) -> Option<&str> {
         match self.arguments.as_slice() {
             [] => Some(DEFAULT_LOWER),
@@ -39,17 +39,17 @@ impl Entry {
         }
     }
 
-    /// Whether `dockbridge setup` could have written this entry: this version, or one at an earlier path.
+    /// Whether `dockbridge setup` could have written this entry, also with another version or path.
     fn is_ours(&self) -> bool {
         let name = self.path.rsplit('/').next();
         name == Some(PROGRAM) && self.lower_runtime().is_some()
     }
 }
 
-/// The text with our entry; none if it already has it.
+/// The text of `daemon.json` with our entry; `None` if `text` already has this entry.
 ///
 /// # Errors
-/// The text is not a valid file, or has another runtime with our name.
+/// Fails if the text is not valid, or has another runtime with the name of ours.
 pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, String> {
     let members = parse(text)?;
     let runtimes = runtimes(&members)?.unwrap_or_default();
@@ -62,10 +62,10 @@ pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, String> {
     Ok(Some(layout.file(&render(&members.replaced(RUNTIMES, &runtimes), &layout, 1))))
 }
 
-/// The text without our entry, and without `runtimes` if that is then empty; none if there is no entry.
+/// The text without our entry, and without an empty `runtimes`. `None` if `text` does not have our entry.
 ///
 /// # Errors
-/// The text is not a valid file, the entry is not ours, or it is the engine's default runtime.
+/// Fails if the text is invalid, another program wrote the entry, or our runtime is the engine's default.
 pub fn without_entry(text: &str) -> Result<Option<String>, String> {
     let members = parse(text)?;
     let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
@@ -75,7 +75,7 @@ pub fn without_entry(text: &str) -> Result<Option<String>, String> {
     let is_default =
         |value: &str| serde_json::from_str::<String>(value).is_ok_and(|it| it == RUNTIME);
     if members.value(DEFAULT_RUNTIME).is_some_and(is_default) {
-        // Docker would not start without its default runtime.
+        // Docker does not start if its default runtime is not registered.
         return Err(format!("\"{DEFAULT_RUNTIME}\" is \"{RUNTIME}\": name another runtime first"));
     }
     let layout = Layout::of(text);
@@ -88,7 +88,7 @@ pub fn without_entry(text: &str) -> Result<Option<String>, String> {
     Ok(Some(layout.file(&render(&members, &layout, 1))))
 }
 
-/// The text with an empty `runtimes`, if it has no `runtimes`.
+/// The text with an empty `runtimes`; `None` if `text` already has `runtimes`.
 pub fn with_runtimes(text: &str) -> Option<String> {
     let members = parse(text).ok().filter(|members| members.value(RUNTIMES).is_none())?;
     let layout = Layout::of(text);
@@ -113,7 +113,7 @@ fn parse(text: &str) -> Result<Members, String> {
 
 fn runtimes(members: &Members) -> Result<Option<Members>, String> {
     let Some(value) = members.only(RUNTIMES)? else { return Ok(None) };
-    // For the engine, `null` means no runtimes.
+    // The engine reads `null` as no runtimes.
     serde_json::from_str(value).map_err(|e| format!("\"{RUNTIMES}\" is not an object: {e}"))
 }
 
@@ -137,7 +137,7 @@ impl Members {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Refuses a name that appears twice, because we cannot decide which one counts.
+    /// The value of a member. Fails if the object has the name twice: only one of the two can count.
     fn only(&self, name: &str) -> Result<Option<&str>, String> {
         let count = self.0.iter().filter(|(own, _)| own == name).count();
         if count > 1 {
@@ -147,7 +147,7 @@ impl Members {
         }
     }
 
-    /// The members with this value instead of the old one, or at the end.
+    /// The members with `value` as the value of `name`. A new member is added at the end.
     fn replaced(&self, name: &str, value: &str) -> Self {
         let mut members = self.clone();
         match members.0.iter_mut().find(|(own, _)| own == name) {
@@ -184,9 +184,9 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// The layout of the file. We write in the same layout.
+/// The layout of the administrator's file, which `dockbridge setup` keeps.
 struct Layout {
-    /// Docker ignores it.
+    /// Whether the file begins with a byte order mark, which Docker ignores.
     has_byte_order_mark: bool,
     indent: String,
     newline: &'static str,
@@ -225,11 +225,11 @@ fn render(members: &Members, layout: &Layout, depth: usize) -> String {
     format!("{{{newline}{lines}{newline}{}}}", indent.repeat(depth.saturating_sub(1)))
 }
 
-/// The name of the program that is registered.
+/// File name of the program that `dockbridge setup` registers.
 pub const PROGRAM: &str = "dockbridge-runtime";
-/// The runtime that does the work if no other is named.
+/// The lower runtime if the entry names no other.
 pub(super) const DEFAULT_LOWER: &str = "runc";
-/// The flag of `dockbridge-runtime` that names another runtime.
+/// The flag of dockbridge-runtime that names the lower runtime.
 const LOWER_FLAG: &str = "--dockbridge-runtime";
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 const RUNTIMES: &str = "runtimes";

@@ -1,4 +1,4 @@
-//! Why `dockbridge setup` changed nothing.
+//! Errors of `dockbridge setup`.
 
 use std::{io, path::Path};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::host::error::HostError;
 
-/// A failed setup. Unless the error says otherwise, nothing was changed.
+/// A failed setup. `dockbridge setup` has changed nothing, unless the error says otherwise.
 #[derive(Debug, Error)]
 pub enum SetupError {
     #[error("{0}")]

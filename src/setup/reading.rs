@@ -1,7 +1,7 @@
-//! Makes the running dockerd read its file.
+//! Makes the running dockerd read its configuration file again.
 //!
-//! On SIGHUP, dockerd applies the settings that are in its file. A setting that is missing stays unchanged.
-//! So when the last runtime is removed, the file has an empty `runtimes` until dockerd has read it.
+//! On SIGHUP, dockerd applies the settings in its file, but keeps the old value of a missing setting. To
+//! remove the last runtime, `dockbridge setup` writes an empty `runtimes` until dockerd has read the file.
 
 use std::{path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     model::{engine::EngineInfo, oci_edits::RUNTIME},
 };
 
-/// The dockerd behind a socket.
+/// The dockerd process that listens on a socket.
 pub(super) struct Daemon {
     pub(super) pid: u32,
     pub(super) flags: DaemonFlags,
@@ -36,26 +36,26 @@ pub(super) struct Daemon {
 pub struct DaemonFlags {
     /// `--config-file`.
     pub config_file: Option<String>,
-    /// `--add-runtime` is given: with it, dockerd refuses `runtimes` in the file.
+    /// Whether `--add-runtime` is set. If so, dockerd refuses `runtimes` in the file.
     pub adds_runtimes: bool,
-    /// `--log-opt`, each as `key=value`.
+    /// Values of `--log-opt`, each as `key=value`.
     pub log_options: Vec<String>,
-    /// `--default-ulimit`, each as `name=soft:hard`.
+    /// Values of `--default-ulimit`, each as `name=soft:hard`.
     pub ulimits: Vec<String>,
 }
 
-/// The written file, which dockerd must read.
+/// The configuration file that `dockbridge setup` has written and dockerd must read.
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
-    /// The path of our runtime, which dockerd should know afterwards; none if it should know no such runtime.
+    /// The path of dockbridge-runtime that dockerd must report afterwards; `None` for no such runtime.
     pub(super) wanted: Option<&'a Path>,
     pub(super) is_changed: bool,
 }
 
 impl DaemonFlags {
-    /// Parses the words of a command line, the program first. If a flag is repeated, the last one counts.
+    /// Parses dockerd's command line, whose first word is the program. The last value of a flag counts.
     pub fn read(words: &[String]) -> Self {
         let values = |name| flag_values(words, name).into_iter().map(str::to_owned);
         Self {
@@ -71,8 +71,7 @@ fn restart(why: &str) -> String {
     format!("{why}: restart Docker ({ENDS})")
 }
 
-/// For each runtime of the engine other than runc, whether `dockbridge-runtime` will run it, as lines of text.
-/// None if the engine does not answer.
+/// For each runtime except runc, a line that says whether `dockbridge-runtime` will run it, if known.
 pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
     let engine = Engine::new(socket.to_owned(), Timeouts::default());
     let asked = async {
@@ -101,8 +100,8 @@ fn wait<T>(work: impl Future<Output = T>) -> Result<T, SetupError> {
 }
 
 impl Reading<'_> {
-    /// Makes dockerd read the file, and waits until it reports the change. The result says what happened, or
-    /// what is left to do.
+    /// Makes dockerd read the file, and waits until it reports the change. The inner result is a sentence
+    /// that says what happened, or what the administrator must do.
     pub(super) fn run(
         self,
         processes: &Processes,
@@ -172,7 +171,7 @@ impl Reading<'_> {
         let end = Instant::now() + TIME_TO_READ;
         while !self.is_reached(engine).await {
             if Instant::now() > end {
-                // A file that dockerd refuses would prevent its next start.
+                // A file that dockerd refuses would also prevent dockerd's next start.
                 return Err(format!(
                     "dockerd (process {pid}) did not apply the file; Docker's log says why. Restart Docker \
                      ({ENDS}) once this command succeeds: dockerd --validate --config-file {}",
@@ -195,9 +194,9 @@ impl Reading<'_> {
     }
 }
 
-/// What a restart of dockerd does.
+/// The effect of a restart of dockerd, for messages.
 const ENDS: &str = "without live-restore, a restart ends every container";
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The file that dockerd uses if no flag names another.
+/// The configuration file that dockerd reads if no flag names another file.
 pub const USUAL_FILE: &str = "/etc/docker/daemon.json";

@@ -1,4 +1,4 @@
-//! How the administrator's file changes, and which flags of dockerd count.
+//! Tests of how `dockbridge setup` changes the administrator's file, and which flags of dockerd it obeys.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -51,7 +51,7 @@ fn our_entry_comes_and_goes() {
     assert_eq!(without_entry(&made).unwrap().as_deref(), Some("{}\n"));
 }
 
-/// Windows editors write a byte order mark, and Docker ignores it.
+/// Windows editors write a byte order mark, which Docker ignores.
 #[test]
 fn a_byte_order_mark_stays() {
     let before = "\u{feff}{\n    \"debug\": true\n}\n";
@@ -76,7 +76,7 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(run(&folder.path().join("docker.sock"), &args, &mut out).unwrap());
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("\nDocker will read the file when Docker starts (cannot reach "), "{out}");
-    // The file had nothing else in it.
+    // The undo removes a file that has no other settings.
     assert!(!file.exists());
     let mut again = Vec::new();
     assert!(run(&folder.path().join("docker.sock"), &args, &mut again).unwrap());
@@ -84,7 +84,7 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(again.ends_with("\nnothing was changed\n"), "{again}");
 }
 
-/// The layout is restored as well.
+/// An undo also restores the administrator's layout of the file.
 #[test]
 fn an_undo_restores_the_file_from_before() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn an_undo_restores_the_file_from_before() {
     assert!(run(&path("docker.sock"), &undo, &mut Vec::new()).unwrap());
     assert_eq!(std::fs::read_to_string(&file).unwrap(), before);
     assert!(!backup.exists());
-    // Changes that the administrator has made since are kept.
+    // An undo keeps changes that the administrator has made after the setup.
     let since = with_entry("{\"debug\": false}", &ours()).unwrap().unwrap();
     std::fs::write(&file, since).unwrap();
     std::fs::write(&backup, before).unwrap();
@@ -207,7 +207,7 @@ fn a_change_is_shown_with_the_lines_around_it() {
     assert_eq!(difference("", "a\n"), "+a\n");
 }
 
-/// JSON values, as text.
+/// Random JSON values, as text.
 fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -228,8 +228,8 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Every other value stays as it is written and in its place. A file that we wrote once is restored
-    /// with the same bytes.
+    /// All values except our entry keep their bytes and their place. If our entry is removed, added and
+    /// removed again, the text has the same bytes after each removal.
     #[test]
     fn every_other_value_stays_as_it_is_written(
         members in prop::collection::btree_map("[a-q]{1,5}", value(), 0..5),
