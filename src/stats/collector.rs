@@ -1,4 +1,4 @@
-//! Reads containers, with data that is kept between readings: paths of cgroups, rates, sizes of layers, disks.
+//! Reads the usage of containers. Keeps paths of cgroups, rates, sizes of layers and disks between readings.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Data that is kept between readings. It only concerns running containers.
+/// Data of running containers that dockbridge keeps between readings.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) cgroups: Cgroups,
@@ -31,30 +31,28 @@ pub(super) struct Collector {
     pub(super) rates: Rates,
     pub(super) layers: Layers,
     pub(super) disks: DiskCache,
-    /// Limits the threads that read at the same time.
+    /// Limits the number of threads that read at the same time.
     pub(super) threads: Arc<Semaphore>,
-    /// Limits further threads for readings with all details, so that these do not delay the others.
+    /// Limits the threads for readings with all details. A separate limit keeps other readings from waiting.
     pub(super) thorough: Arc<Semaphore>,
 }
 
-/// What a thread needs for reading.
+/// The options and buffers with which a thread reads.
 pub(super) struct ReadContext<'a> {
     pub(super) options: &'a ReadOptions,
     pub(super) files: Files,
 }
 
-/// The result of the search for a cgroup.
 #[derive(Debug)]
 pub(super) enum GroupLookup {
     Found(Arc<Cgroup>),
-    /// The process runs, but no cgroup of its container is visible.
+    /// The process runs, but dockbridge does not see a cgroup of its container.
     Hidden,
     Ended,
 }
 
 impl Collector {
-    /// Without any data. At most `threads` read at the same time, and as many more for readings with all
-    /// details.
+    /// At most `threads` threads read at the same time, and as many more for readings with all details.
     pub(super) fn new(cgroups: Cgroups, threads: usize) -> Self {
         let memory = Files::default().text(&cgroups.proc, "meminfo").and_then(machine_memory);
         Self {
@@ -76,7 +74,7 @@ impl Collector {
         ReadOptions { detail, page_sizes, machine_memory: self.machine_memory, now }
     }
 
-    /// Resource usage of a container. None if it ended.
+    /// Resource usage of a container. `None` if the container has ended.
     pub(super) fn container(
         &self,
         record: &Arc<ContainerRecord>,
@@ -106,7 +104,7 @@ impl Collector {
         }
     }
 
-    /// Resource usage of a cgroup, with its rate. None if it is gone.
+    /// Resource usage of a cgroup, with its processor rate. `None` if the cgroup is gone.
     pub(super) fn group(
         &self,
         id: &str,
@@ -125,7 +123,7 @@ impl Collector {
         Some(reading)
     }
 
-    /// Forgets everything that no longer runs.
+    /// Discards the data of containers and pods that no longer run.
     pub(super) fn retain(
         &self,
         containers: &[Arc<ContainerRecord>],

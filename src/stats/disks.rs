@@ -1,4 +1,4 @@
-//! The disks that figures of containers refer to, as [`super::disk_watcher`] last read them.
+//! The disks to which figures of containers refer, as [`super::disk_watcher`] last read them.
 
 use std::{
     fs,
@@ -18,12 +18,12 @@ use crate::{
     model::stats::{DiskReading, Disks},
 };
 
-/// The result of the last read.
+/// The result of the last read of the disks.
 #[derive(Debug, Default)]
 pub(super) struct DiskCache(Mutex<Option<(Instant, Arc<Disks>)>>);
 
 impl DiskCache {
-    /// The disks. None if they were read too long ago.
+    /// The disks. Empty if the last read is too old.
     pub(super) fn at(&self, now: Instant) -> Arc<Disks> {
         let read = self.0.lock().clone();
         let fresh = read.filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER);
@@ -36,8 +36,8 @@ impl DiskCache {
     }
 }
 
-/// The mount of the layers' directory. The machine's mount table is long if there are many pods, so it is
-/// read only when the file system has changed.
+/// The mount with the directory of layers. A machine with many pods has a long mount table, so dockbridge
+/// reads the table only if the directory is on another file system than before.
 #[derive(Debug)]
 pub(super) struct Known {
     path: PathBuf,
@@ -45,7 +45,7 @@ pub(super) struct Known {
     device: String,
 }
 
-/// The disks of the machine below `proc`, and the one that contains `path`.
+/// Reads the names of all disks from `proc`, and the size of the file system that contains `path`.
 pub(super) fn read(proc: &Path, path: Option<&Path>, known: &mut Option<Known>) -> Disks {
     let mut files = Files::default();
     let names = files.text(proc, "partitions").map(partitions::names).unwrap_or_default();
@@ -82,5 +82,5 @@ fn layers(
     })
 }
 
-/// Older results are out of date.
+/// Results that are older than this are not used.
 const STALE_AFTER: Duration = Duration::from_secs(60);

@@ -1,4 +1,5 @@
-//! Entry points for `make fuzz`: the kernel's files for a cgroup and for processes are read and rendered.
+//! Targets of `make fuzz`: they read the kernel's files for a cgroup and for processes, and render the
+//! figures.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -27,8 +28,8 @@ use crate::{
     },
 };
 
-/// Parts separated by NULs: the first line is a file's name, the rest its content. All of them are in one
-/// directory, which is a cgroup of both versions.
+/// The input has parts that are separated by NULs. The first line of a part is the name of a file, the other
+/// lines are its content. All files are in the same directory, which is read as a cgroup of both versions.
 pub(crate) fn cgroup(bytes: &[u8]) {
     PLACE.with(|Place(place)| of_place(bytes, place));
     let text = String::from_utf8_lossy(bytes);
@@ -56,7 +57,7 @@ fn of_place(bytes: &[u8], place: &Path) {
     written.iter().for_each(|file| drop(fs::remove_file(file)));
 }
 
-/// Reads the cgroup as one version has it, and renders the result.
+/// Reads the directory as a cgroup of `version`, and renders the result.
 fn read(place: &Path, version: &str) {
     let cgroups = Cgroups::from_proc(&place.join(version));
     let group = cgroups.find(PID, OWNER).expect("the group is there");
@@ -88,7 +89,7 @@ fn read(place: &Path, version: &str) {
     let _ = render::metrics::response::pod(&pod, &Disks::default(), "pause");
 }
 
-/// The directory with the cgroup, which is removed with the thread.
+/// The directory that is read as a cgroup. The directory is removed when the thread ends.
 struct Place(PathBuf);
 
 thread_local! {
@@ -125,7 +126,7 @@ impl Drop for Place {
 const LEGACY: &str = "cpu,cpuacct,cpuset,memory,blkio,pids,hugetlb";
 const PID: u32 = 42;
 const OWNER: &str = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
-/// All files that are read for a cgroup.
+/// Names of all files that dockbridge reads for a cgroup.
 const FILES: [&str; 42] = [
     "cpu.stat",
     "cpu.max",

@@ -1,7 +1,7 @@
-//! Measures writable layers in the background, slowly and one after the other.
+//! Measures the sizes of writable layers in the background, slowly and one layer after the other.
 //!
-//! A layer may have millions of files. It is walked in steps. Between two steps other layers are measured
-//! and the disk has a rest.
+//! A layer may have millions of files, so dockbridge walks through it in steps. Between two steps of a layer
+//! it measures other layers, and leaves the disk idle for some time.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -26,7 +26,7 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// Walks until the collector is dropped.
+/// Measures layers until the collector is dropped.
 pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
     let mut schedule = Schedule::default();
     while let Some(collector) = collector.upgrade() {
@@ -53,25 +53,19 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
 struct Schedule {
     checked: Option<Instant>,
     snapshot: Option<Arc<Snapshot>>,
-    /// The directory of the engine's layers, and when it was determined.
+    /// The directory in which the engine keeps layers, and when dockbridge determined it.
     mountpoint: Option<(Instant, Arc<EngineInfo>, Arc<Path>)>,
-    /// Not started yet.
     fresh: VecDeque<LayerJob>,
-    /// Started, with further steps to do.
     open: VecDeque<LayerJob>,
-    /// The container ids of all jobs.
     busy: HashSet<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct LayerJob {
     pub(super) id: String,
-    /// The directory of the engine's layers.
     pub(super) mountpoint: Arc<Path>,
-    /// The layer's own directory, if it is known.
     pub(super) upper: Option<PathBuf>,
     pub(super) walk: Option<Walk>,
-    /// How long the disk was busy with it so far.
     pub(super) took: Duration,
 }
 
@@ -82,7 +76,7 @@ pub(super) enum StepResult {
 }
 
 impl Schedule {
-    /// Whether to check again. After a new snapshot this is sooner.
+    /// Whether to search for layers to measure. The pause is shorter if the store has a new snapshot.
     fn is_due(&self, now: &Arc<Snapshot>) -> bool {
         let is_new = self.snapshot.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now));
         let rest = if is_new { CHECK_NEW_EVERY } else { CHECK_EVERY };
@@ -93,7 +87,7 @@ impl Schedule {
         let at = Instant::now();
         (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        // Containers that are only listed have no directory yet.
+        // Without an inspect of a container, dockbridge does not know the directory of its layer yet.
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
@@ -118,7 +112,7 @@ impl Schedule {
         }
     }
 
-    /// The directory of the engine's layers, which is determined again at intervals.
+    /// The engine's directory of layers, determined again after [`STORAGE_REFRESH`].
     async fn mountpoint(&mut self, engine: &Arc<EngineInfo>) -> Arc<Path> {
         if let Some((at, of, known)) = &self.mountpoint
             && Arc::ptr_eq(of, engine)
@@ -143,7 +137,7 @@ impl Schedule {
         }
     }
 
-    /// Waits until there may be work. New containers are measured soon.
+    /// Waits for work: until the store has changed, or [`CHECK_EVERY`] has passed.
     async fn idle(&mut self, store: &Store) {
         sleep(SHORTEST_PAUSE).await;
         let last = &self.snapshot;
@@ -154,8 +148,8 @@ impl Schedule {
         }
     }
 
-    /// The next job. New ones come first, since most are small. The number of open ones is limited, because
-    /// each needs descriptors.
+    /// The jobs whose next steps are due. New jobs come first, because most layers are small. At most
+    /// [`MOST_OPEN`] jobs are open, because each needs file descriptors.
     fn next(&mut self) -> Vec<LayerJob> {
         let room = MOST_OPEN.saturating_sub(self.open.len()).min(self.fresh.len());
         let mut jobs: Vec<LayerJob> = self.fresh.drain(..room).collect();
@@ -167,14 +161,14 @@ impl Schedule {
 }
 
 impl Collector {
-    /// The directory of a writable layer, from the engine, otherwise from the last search.
+    /// The directory of a layer from the engine's report, otherwise as found last.
     fn upper(&self, record: &ContainerRecord) -> Option<PathBuf> {
         record.writable_layer.clone().or_else(|| self.layers.upper(record.id.as_str()))
     }
 }
 
-/// The layers that the engine has mounted, by container. The host's mount namespace is read, because in its
-/// own namespace a container decides what is mounted at its root.
+/// Directories of the layers that the engine has mounted, by container. Reads the host's mount table, because
+/// in its own mount namespace a container can mount anything at its root.
 async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, PathBuf> {
     let read = move || {
         let table = fs::read_to_string(proc.join("self/mountinfo"))?;
@@ -185,7 +179,7 @@ async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, Pat
 }
 
 impl LayerJob {
-    /// `entries` is the number of files in one step.
+    /// Does one step of the job, which reads at most `entries` files.
     pub(super) fn go_on(mut self, entries: usize) -> StepResult {
         let began = Instant::now();
         let Some(mut walk) = self.walk.take().or_else(|| self.begin()) else {
@@ -214,19 +208,19 @@ impl LayerJob {
     }
 }
 
-/// How often the engine's layers are compared with the disk.
+/// How often dockbridge determines the engine's directory of layers again.
 const STORAGE_REFRESH: Duration = Duration::from_secs(60);
-/// How often due layers are searched. Fewer searches cost less.
+/// How often dockbridge searches for layers to measure. A search costs time.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// The same after a change while others are being measured.
+/// How often dockbridge searches for such layers if the store has changed while it measures other layers.
 const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
-/// Changes within this time are handled together.
+/// dockbridge handles all changes of the store within this time together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Files in one step, which takes a few milliseconds if they are in the cache.
+/// Number of files in one step. A step takes a few milliseconds if the files are in the page cache.
 const STEP: usize = 2000;
-/// The rest after a step, as a multiple of its duration.
+/// Idle time of the disk after a step, as a multiple of the step's duration.
 const REST: u32 = 9;
-/// Even the step of an empty layer counts as this long.
+/// A shorter step counts as this long, for example the step of an empty layer.
 const SHORTEST_STEP: Duration = Duration::from_micros(200);
-/// How many walks may be open at the same time.
+/// Maximum number of layers that are being measured at the same time.
 const MOST_OPEN: usize = 8;

@@ -1,4 +1,4 @@
-//! The known sizes of writable layers, and which of them have to be measured again.
+//! The known sizes of writable layers, and when each layer must be measured again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::model::stats::LayerReading;
 
-/// Layers by the id of their container.
+/// Writable layers by the id of their container.
 #[derive(Debug, Default)]
 pub(super) struct Layers(Mutex<HashMap<String, Layer>>);
 
@@ -18,17 +18,15 @@ pub(super) struct Layers(Mutex<HashMap<String, Layer>>);
 struct Layer {
     reading: Option<LayerReading>,
     upper: Option<PathBuf>,
-    /// When to measure it again.
     due: Instant,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
-    /// None if it failed.
+    /// `None` if the measurement failed.
     pub(super) reading: Option<LayerReading>,
-    /// The layer's directory, if it could be read.
+    /// The layer's directory, if dockbridge could read it.
     pub(super) upper: Option<PathBuf>,
-    /// How long the disk was busy with it.
     pub(super) took: Duration,
 }
 
@@ -37,7 +35,7 @@ impl Layers {
         self.0.lock().get(id).and_then(|layer| layer.reading.clone())
     }
 
-    /// Whether `now` is the time to measure it again.
+    /// Whether the layer of container `id` must be measured again at the time `now`.
     pub(super) fn is_due(&self, id: &str, now: Instant) -> bool {
         self.0.lock().get(id).is_none_or(|layer| layer.due <= now)
     }
@@ -48,14 +46,13 @@ impl Layers {
         readings.map(|reading| reading.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Its directory at the last measurement. A layer's directory does not change while its container
-    /// exists.
+    /// Directory of the layer at its last measurement. This directory does not change.
     pub(super) fn upper(&self, id: &str) -> Option<PathBuf> {
         self.0.lock().get(id)?.upper.clone()
     }
 
-    /// Stores the result of a measurement. If it failed, the earlier size stays and only the directory is
-    /// updated. The longer a measurement took, the later the next one is due. After a failure it is due last.
+    /// Stores the result of a measurement. After a failure, keeps the earlier size, and measures again after
+    /// [`LONGEST_REST`]. The longer a measurement took, the later the layer is measured again.
     pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
@@ -70,10 +67,9 @@ impl Layers {
     }
 }
 
-/// Each layer is walked for at most one part in this many of the time, within the limits below.
+/// dockbridge waits this many times the duration of the last measurement, within the limits below.
 const SHARE: u32 = 20;
 /// The shortest time between two measurements. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);
-/// The longest time between two measurements. Kubernetes' own tests do not accept figures older than a
-/// minute.
+/// The longest time between two measurements. Kubernetes' own tests refuse figures older than a minute.
 pub(super) const LONGEST_REST: Duration = Duration::from_secs(30);

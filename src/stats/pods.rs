@@ -1,4 +1,4 @@
-//! Readings of whole pods.
+//! Reads the resource usage of whole pods.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// The data needed to read a pod.
+/// A pod whose usage dockbridge will read.
 #[derive(Debug)]
 pub(super) struct PodTarget {
     record: Arc<SandboxRecord>,
-    /// The running containers, newest first.
+    /// Newest first.
     containers: Vec<Arc<ContainerRecord>>,
-    /// The pod has a cgroup above its containers', which no other pod uses.
+    /// Whether the pod has its own cgroup: the parent of its containers' cgroups, which no other pod uses.
     grouped: bool,
 }
 
@@ -59,7 +59,7 @@ impl PodTarget {
 }
 
 impl Collector {
-    /// Resource usage of a pod. None if its pause container ended.
+    /// Resource usage of a pod. `None` if its pause container has ended.
     pub(super) fn pod(&self, target: &PodTarget, work: &mut ReadContext<'_>) -> Option<PodReading> {
         let record = &target.record;
         let id = record.id.as_str();
@@ -80,7 +80,7 @@ impl Collector {
                 let shares = requested.map_or(0, |resources| resources.cpu_shares);
                 self.group(record.document.parent(), &own.parent(), shares, work)?
             }
-            // A sum without a container that was not inspected yet would be too small.
+            // Without the usage of a container that was not inspected yet, the sum would be too small.
             false if target.containers.iter().any(|one| one.process.is_listed()) => {
                 GroupReading::default()
             }
@@ -93,7 +93,7 @@ impl Collector {
         Some(PodReading { group, network, containers, ..blank })
     }
 
-    /// The counters of the pod's interfaces. If the pid was reused, they are those of another process.
+    /// The pod's network counters. `None` if `pid` no longer belongs to the pod: the kernel may reuse it.
     fn network(
         &self,
         record: &SandboxRecord,
@@ -110,8 +110,7 @@ impl Collector {
     }
 }
 
-/// The sum over several cgroups, for figures that can be added. Pressure and available memory cannot. The
-/// peak of a sum is not the sum of the peaks.
+/// The sum over several cgroups, without pressure, available memory and peaks, which cannot be added.
 pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupReading {
     let mut total = GroupReading::default();
     for group in groups {
@@ -150,7 +149,8 @@ fn add_memory(one: &MemoryReading, other: &MemoryReading) -> MemoryReading {
     }
 }
 
-/// Adds two readings. The first one is added to an empty one, which removes figures that cannot be added.
+/// Adds a reading to a total. The first reading is added to an empty reading, so that `join` removes figures
+/// that cannot be added.
 fn both<T: Clone + Default>(
     total: Option<T>,
     more: Option<&T>,
@@ -174,7 +174,7 @@ fn later(one: Nanos, other: Nanos) -> Nanos {
     one.max(other)
 }
 
-/// The cgroup parents of running pods, inspected or not.
+/// The cgroup parents of all running pods, including pods that were not inspected yet.
 pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
     let runs =
         |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
@@ -189,5 +189,5 @@ fn interface(record: &SandboxRecord) -> &str {
     }
 }
 
-/// The engine uses the same name.
+/// Name of a pod's interface in Kubernetes runtimes, and also in the engine's own networks.
 const USUAL_INTERFACE: &str = "eth0";

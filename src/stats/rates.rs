@@ -1,7 +1,8 @@
 //! Rates of processor usage, computed from earlier readings.
 //!
-//! Several callers ask at different intervals. A reading becomes the next base only if the last base is old
-//! enough. Until then the last rate is returned again.
+//! Several callers ask at different intervals. A rate is computed between a new reading and an earlier
+//! reading, the base. The new reading replaces the base only if the base is older than [`SHORTEST`]. While
+//! the base is newer, the result is the last rate.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,11 +11,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The last reading of each group.
+/// The base and the last rate of each cgroup.
 #[derive(Debug, Default)]
 pub(super) struct Rates(Mutex<HashMap<String, Rate>>);
 
-/// The last base of a cgroup, and the rate up to it.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     at: Instant,
@@ -23,7 +23,7 @@ struct Rate {
 }
 
 impl Rates {
-    /// Adds a reading of processor time in nanoseconds. Returns the usage per second.
+    /// Adds a reading of processor time in nanoseconds. Returns the processor time per second.
     pub(super) fn next(&self, id: &str, usage: u64, at: Instant) -> Option<u64> {
         let mut known = self.0.lock();
         let Some(last) = known.get_mut(id) else {
@@ -32,7 +32,7 @@ impl Rates {
         };
         let since = at.saturating_duration_since(last.at);
         if usage < last.usage {
-            // Another cgroup with the same name.
+            // The usage has decreased, so this is a new cgroup with the same name.
             *last = Rate { at, usage, nano_cores: None };
         } else if since >= SHORTEST {
             let nano_cores = Some(rate(usage - last.usage, since));
@@ -56,5 +56,5 @@ fn rate(used: u64, since: Duration) -> u64 {
     u64::try_from(used / since.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
-/// Over a shorter time, the kernel's update interval would affect the rate.
+/// Over a shorter time, the interval at which the kernel updates the usage would make the rate wrong.
 const SHORTEST: Duration = Duration::from_millis(900);

@@ -1,7 +1,6 @@
 //! [`Stats`]: resource usage of the containers and pods of a snapshot.
 //!
-//! Files of the kernel are read on a few blocking threads in parallel. Containers that end between the
-//! snapshot and the reading are left out.
+//! Several blocking threads read in parallel. Containers that end before the reading are left out.
 
 use std::{
     sync::{Arc, Weak},
@@ -28,15 +27,15 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// Resource usage of containers and pods. Clones share the kept data.
+/// Resource usage of containers and pods. Clones share the data that is kept between readings.
 #[derive(Clone, Debug)]
 pub struct Stats {
     pub(super) collector: Arc<Collector>,
 }
 
 impl Stats {
-    /// Reads these cgroups, and measures writable layers until the last handle is dropped. Data is kept
-    /// only for cgroups of running containers.
+    /// Starts the background tasks, which measure writable layers and disks until the last clone is dropped,
+    /// and discard data of containers that have ended.
     pub fn start(store: Store, cgroups: Cgroups) -> Self {
         let stats = Self::new(cgroups);
         tokio::spawn(layer_walker::walk(Arc::downgrade(&stats.collector), store.clone()));
@@ -45,12 +44,12 @@ impl Stats {
         stats
     }
 
-    /// Without the background tasks.
+    /// Creates the service without its background tasks.
     pub(super) fn new(cgroups: Cgroups) -> Self {
         Self { collector: Arc::new(Collector::new(cgroups, workers())) }
     }
 
-    /// Usage of one container. If it does not run, only its layer.
+    /// Resource usage of one container; only the size of its layer if the container does not run.
     pub async fn container(
         &self,
         record: &Arc<ContainerRecord>,
@@ -60,7 +59,7 @@ impl Stats {
         Ok(read.into_iter().next().unwrap_or_else(|| self.collector.blank(record)))
     }
 
-    /// Usage of the requested running containers, newest first.
+    /// Resource usage of all running containers for which `is_asked` is true, newest first.
     pub async fn containers(
         &self,
         now: &Snapshot,
@@ -72,7 +71,7 @@ impl Stats {
         self.spread(asked.cloned().collect(), detail, Collector::container).await
     }
 
-    /// Usage of one pod. If its pause container does not run, only the usage of its containers.
+    /// Resource usage of one pod; only that of its containers if the pause container does not run.
     pub async fn pod(
         &self,
         now: &Snapshot,
@@ -83,7 +82,7 @@ impl Stats {
         Ok(read.into_iter().next().unwrap_or_else(|| PodReading::blank(record)))
     }
 
-    /// Usage of the requested pods whose pause container runs, newest first.
+    /// Resource usage of all pods for which `is_asked` is true and whose pause container runs, newest first.
     pub async fn pods(
         &self,
         now: &Snapshot,
@@ -97,17 +96,17 @@ impl Stats {
         self.spread(targets, detail, Collector::pod).await
     }
 
-    /// The disks that figures refer to, as read a few seconds ago.
+    /// The disks to which figures refer, as dockbridge read them a few seconds ago.
     pub fn disks(&self) -> Arc<Disks> {
         self.collector.disks.at(Instant::now())
     }
 
-    /// Bytes that running containers wrote to their layers, from the last measurements.
+    /// Size of the layers of all running containers in bytes, as last measured.
     pub fn layer_bytes(&self) -> u64 {
         self.collector.layers.bytes()
     }
 
-    /// Reads `subjects` on a few threads and keeps their order.
+    /// Calls `read` for all `subjects` on several threads. The results have the order of the subjects.
     async fn spread<T, R>(
         &self,
         subjects: Vec<T>,
@@ -150,8 +149,8 @@ impl Stats {
     }
 }
 
-/// Forgets what has ended, soon after the store shows it. Does not wait for any file system, so that the
-/// kept data does not grow if one hangs.
+/// Discards the data of containers that have ended, soon after the store shows their end. Does not wait for a
+/// file system, so that the data does not grow if a file system hangs.
 async fn forget(collector: Weak<Collector>, store: Store) {
     let mut seen: Option<Arc<Snapshot>> = None;
     loop {
@@ -165,20 +164,20 @@ async fn forget(collector: Weak<Collector>, store: Store) {
     }
 }
 
-/// Figures would be missing, which would look as if there were no limit and no memory usage.
+/// The error if no file descriptors are left. Missing figures would look like no limit and no usage.
 fn starved() -> Failure {
     let text = "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
                 (LimitNOFILE)";
     Failure::new(Kind::ResourceExhausted, text)
 }
 
-/// More threads than this would only wait for each other.
+/// Number of threads that read. More threads than processors would only wait for each other.
 fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
-/// Containers that end within this time are forgotten together.
+/// dockbridge discards the data of all containers that end within this time together.
 const TOGETHER: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
-/// Fewer are read before another thread could wake up.
+/// Fewest subjects for a thread. One thread reads fewer before another thread could wake up.
 const SMALLEST_SHARE: usize = 8;

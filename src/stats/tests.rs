@@ -1,6 +1,6 @@
-//! Cgroup trees of every layout, and data that is kept between readings. The v1 and hybrid trees in
-//! `tests/fixtures/cgroup` are exact copies from a machine with both versions. The v2 tree follows the
-//! kernel's documentation.
+//! Tests with cgroup trees of every layout, and of data that is kept between readings. The v1 and hybrid
+//! trees in `tests/fixtures/cgroup` are exact copies from a machine with both versions. The v2 tree follows
+//! the kernel's documentation.
 
 mod holes;
 mod layers;
@@ -96,7 +96,8 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
 }
 
 fn collector(tree: &str) -> Arc<Collector> {
-    // Relative, like the mount points in the fixtures, because tests run in the crate's folder.
+    // The path is relative, as are the mount points in the fixtures, because tests run in the directory of
+    // the crate.
     Stats::new(Cgroups::from_proc(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
         .collector
 }
@@ -137,7 +138,7 @@ fn version_1_is_read_as_a_machine_shows_it() {
         let swap = SwapReading { at: memory.at, usage: 0, available: Some(67_108_864) };
         assert_eq!(group.swap, Some(swap));
         assert_eq!(group.pids.unwrap().tasks, 2);
-        // Only if version 2 is also mounted.
+        // A cgroup has pressure only if cgroup v2 is also mounted.
         let total = |pressure: Option<Pressure>| pressure.map(|pressure| pressure.some.total);
         let wanted = (tree == "hybrid").then_some(1_720_083);
         assert_eq!(total(cpu.pressure), wanted);
@@ -198,7 +199,8 @@ fn processes_are_read_where_they_are_asked_for() {
     }
 }
 
-/// Runtimes use two formulas, so only the request shows from which shares a weight was made.
+/// OCI runtimes use two formulas to convert CPU shares to a weight, so only the request shows the original
+/// shares.
 #[test]
 fn shares_are_those_that_were_requested() {
     let root = tempfile::tempdir().unwrap();
@@ -224,7 +226,8 @@ fn shares_are_those_that_were_requested() {
     }
 }
 
-/// Containers and pods have all metrics that are announced, except those that the kernel does not count.
+/// Containers and pods have all metrics that dockbridge announces, except those that the kernel does not
+/// count.
 #[test]
 fn a_machine_reports_the_described_metrics() {
     let announced = descriptors();
@@ -238,7 +241,7 @@ fn a_machine_reports_the_described_metrics() {
         let options = collector.read_options(Detail::Everything);
         let mut work = ReadContext { options: &options, files: Files::default() };
         let mut reading = collector.pod(&target, &mut work).unwrap();
-        // Figures of devices appear with I/O.
+        // Metrics of devices exist only after I/O, so the test adds a device.
         let io = reading.containers[0].group.io.as_mut().unwrap();
         io.devices.push(DeviceReading::default());
         let disks = disks::read(&collector.cgroups.proc, Some(Path::new("/")), &mut None);
@@ -278,7 +281,7 @@ fn disks_are_dropped_when_unreadable_for_long() {
     assert_eq!(*seen.at(begin + Duration::from_secs(90)), Disks::default());
     assert_eq!(disks::read(&proc, None, &mut known).layers, None);
     assert_eq!(disks::read(&proc, Some(Path::new("/nowhere")), &mut known).layers, None);
-    // The table is read once for each file system.
+    // dockbridge reads the mount table once for each file system.
     fs::write(proc.join("self/mountinfo"), "").unwrap();
     let again = disks::read(&proc, Some(&root.path().join("cg")), &mut known);
     assert_eq!(again.layers.unwrap().device, "cgroup2");
@@ -321,7 +324,7 @@ fn told(tree: &str, file: &str) -> u64 {
     fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// Another pod has the same cgroup parent, so the pod's own cgroups are added up.
+/// Another pod has the same cgroup parent, so the pod's usage is the sum over the cgroups of its containers.
 #[test]
 fn a_pod_beside_foreign_containers() {
     let own = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;
@@ -345,8 +348,8 @@ fn a_pod_beside_foreign_containers() {
     assert!(parents(&attempts).is_own(&attempts[0].document));
 }
 
-/// Right after a restart, the engine's list is known but not the inspects. A figure that is unknown then is
-/// missing, never 0, and no sum leaves it out.
+/// Right after a restart, dockbridge has the engine's list but no inspects. A figure that dockbridge does not
+/// know yet is missing and not 0. A sum that needs this figure is also missing.
 #[test]
 fn a_figure_is_absent_until_the_inspect() {
     let collector = collector("v2-cgroupfs");
@@ -366,7 +369,7 @@ fn a_figure_is_absent_until_the_inspect() {
         assert_eq!((shown.cpu.is_some(), shown.memory.is_some()), (is_known, is_known));
         assert_eq!(shown.containers.len(), 1);
     }
-    // A parent that another pod also has is not read as this pod's.
+    // dockbridge does not read a cgroup parent that two pods have as the cgroup of one of them.
     let (pod, mut other) = (sandbox("6f2a", "/p"), sandbox("77", "/p"));
     Arc::make_mut(&mut other).process = Some(Process::Listed(ListedState::Running));
     assert!(!parents(&[Arc::clone(&pod), other]).is_own(&pod.document));
@@ -441,7 +444,7 @@ fn measured(bytes: u64) -> Measurement {
     Measurement { reading, ..Measurement::default() }
 }
 
-/// A machine whose process 7 is in the cgroup of `ID`, and a layer.
+/// Files of a machine with a layer, whose process 7 is in the cgroup of `ID`.
 fn machine(root: &Path) -> PathBuf {
     let proc = root.join("proc");
     for (file, text) in [

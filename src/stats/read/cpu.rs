@@ -1,4 +1,4 @@
-//! Processor time of a cgroup.
+//! Reads the processor time of a cgroup.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     model::stats::CpuReading,
 };
 
-/// The usage of a cgroup. None if it is gone or not counted.
+/// Processor time of a cgroup. `None` if the cgroup is gone, or the kernel does not count its processor time.
 pub(super) fn read(requested_shares: i64, files: &mut GroupFiles<'_>) -> Option<CpuReading> {
     let (hierarchy, place) = files.directory("cpuacct")?;
     let mut reading = match hierarchy {
@@ -43,7 +43,7 @@ pub(super) fn read(requested_shares: i64, files: &mut GroupFiles<'_>) -> Option<
     Some(reading)
 }
 
-/// `cpu.stat` of version 2, in microseconds.
+/// Parses `cpu.stat` of cgroup v2, which has microseconds.
 pub(super) fn v2(text: &str) -> Option<CpuReading> {
     let (mut reading, mut usage) = (CpuReading::default(), None);
     let times = &mut [
@@ -62,12 +62,12 @@ pub(super) fn v2(text: &str) -> Option<CpuReading> {
     Some(reading)
 }
 
-/// `cpuacct.stat` of version 1, in hundredths of a second, whatever the kernel's own tick is.
+/// Parses `cpuacct.stat` of cgroup v1, which has hundredths of a second, whatever the kernel's own tick is.
 pub(super) fn modes(text: &str, reading: &mut CpuReading) {
     fill(text, TICK, &mut [("user", &mut reading.user), ("system", &mut reading.system)]);
 }
 
-/// `cpu.stat` of version 1, in nanoseconds.
+/// Parses `cpu.stat` of cgroup v1, which has nanoseconds.
 pub(super) fn throttling(text: &str, reading: &mut CpuReading) {
     let fields = &mut [
         ("nr_periods", &mut reading.periods),
@@ -88,7 +88,7 @@ fn v1_limits(place: &Path, usage: Hierarchy, reading: &mut CpuReading, files: &m
     reading.shares = files.count(place, "cpu.shares");
 }
 
-/// `cpu.max` has a quota and a period.
+/// Reads the limits of cgroup v2. `cpu.max` has a quota and a period.
 fn v2_limits(place: &Path, requested_shares: i64, reading: &mut CpuReading, files: &mut Files) {
     let both = files.text(place, "cpu.max").and_then(|text| text.trim().split_once(' '));
     if let Some((quota, period)) = both {
@@ -100,5 +100,5 @@ fn v2_limits(place: &Path, requested_shares: i64, reading: &mut CpuReading, file
 }
 
 const MICRO: u64 = 1000;
-/// `USER_HZ` is 100 on every architecture that Docker supports.
+/// Nanoseconds of a tick in `cpuacct.stat`: `USER_HZ` is 100 on every architecture that Docker supports.
 const TICK: u64 = 10_000_000;

@@ -1,4 +1,4 @@
-//! Reads many small files of the kernel often, with one buffer for all of them.
+//! Reads many small files of the kernel, with one buffer for all of them.
 
 use std::{
     fs::File,
@@ -17,18 +17,18 @@ pub(in crate::stats) struct Files {
     path: PathBuf,
     bytes: Vec<u8>,
     text: String,
-    /// A file could not be opened although it may exist, so the figures are incomplete.
+    /// Whether opening a file failed although the file may exist. The figures are then incomplete.
     pub(in crate::stats) starved: bool,
 }
 
 impl Files {
-    /// The text of a file. None if it does not exist or cannot be read.
+    /// The text of a file. `None` if the file does not exist or cannot be read.
     pub(in crate::stats) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let file = self.open(directory, name)?;
         file.take(LARGEST).read_to_end(&mut self.bytes).ok()?;
         match str::from_utf8(&self.bytes) {
             Ok(text) => Some(text),
-            // Names of interfaces may contain any bytes.
+            // Names of network interfaces can contain bytes that are not UTF-8.
             Err(_) => {
                 self.text = String::from_utf8_lossy(&self.bytes).into_owned();
                 Some(&self.text)
@@ -36,7 +36,7 @@ impl Files {
         }
     }
 
-    /// Like [`Self::text`], for a file that may be among those that stay open.
+    /// Reads a text as [`Self::text`] does, but through an open file if `kept` has the file.
     pub(super) fn kept_text(
         &mut self,
         kept: &OpenFiles,
@@ -60,8 +60,7 @@ impl Files {
         super::text::limit(self.word(directory, name)?)
     }
 
-    /// The text of a file with a single number, which the kernel returns in one read. Most files are of
-    /// this kind.
+    /// The text of a file with a single number, as most files have. The kernel returns this text in one read.
     fn word(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let mut file = self.open(directory, name)?;
         self.bytes.resize(LONGEST_WORD, 0);
@@ -82,9 +81,9 @@ impl Files {
     }
 }
 
-/// Larger than nearly all files, so that two reads are enough.
+/// Larger than nearly all files, so that two reads are enough for a file.
 const USUAL: usize = 8192;
-/// Longer than any number.
+/// Longest text that [`Files::word`] reads: longer than any number.
 const LONGEST_WORD: usize = 64;
-/// Larger files are not read to the end, because a container could make them grow without limit.
+/// A container can make some files grow without limit.
 const LARGEST: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! One reading of a cgroup.
+//! Reads the figures of a cgroup.
 
 use super::{
     cpu,

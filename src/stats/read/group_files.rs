@@ -1,4 +1,4 @@
-//! The files of a cgroup, as they are read for its figures.
+//! The files of a cgroup from which dockbridge reads figures.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use crate::{
     },
 };
 
-/// Values that are the same for all cgroups.
+/// Options of a reading, which are the same for all cgroups.
 #[derive(Clone, Debug)]
 pub(in crate::stats) struct ReadOptions {
     pub(in crate::stats) detail: Detail,
     pub(in crate::stats) page_sizes: Vec<String>,
-    /// Memory of the machine in bytes. A higher limit counts as no limit.
+    /// Memory of the machine in bytes. A cgroup's limit above this value counts as no limit.
     pub(in crate::stats) machine_memory: u64,
     pub(in crate::stats) now: fn() -> Nanos,
 }
 
-/// Reads files of one cgroup. Some of the files that are read every time stay open.
+/// Reads the files of a cgroup. Some files that every reading needs stay open.
 #[derive(Debug)]
 pub(super) struct GroupFiles<'a> {
     pub(super) group: &'a Cgroup,
@@ -30,17 +30,17 @@ pub(super) struct GroupFiles<'a> {
 }
 
 impl<'a> GroupFiles<'a> {
-    /// Whether the figures of the metrics are read as well.
+    /// Whether this reading also includes figures that only metrics have.
     pub(super) fn is_detailed(&self) -> bool {
         self.options.detail == Detail::Everything
     }
 
-    /// The directory of a controller's files, and their version.
+    /// The directory with the files of a cgroup controller, and the version of cgroups.
     pub(super) fn directory(&self, controller: &str) -> Option<(Hierarchy, &'a Path)> {
         self.group.directory(controller)
     }
 
-    /// The text of a file. None if it does not exist or cannot be read.
+    /// The text of a cgroup's file. `None` if the file does not exist or cannot be read.
     pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         self.uncached.kept_text(self.group.open_files(), directory, name)
     }
@@ -53,7 +53,7 @@ impl<'a> GroupFiles<'a> {
         text::limit(self.text(directory, name)?)
     }
 
-    /// Version 2 has pressure with any controllers, also if version 1 is used for them.
+    /// Reads a pressure file, which cgroup v2 has even if the controllers belong to cgroup v1.
     pub(super) fn pressure(&mut self, name: &str) -> Option<Pressure> {
         text::pressure(self.text(self.group.v2()?, name)?)
     }

@@ -6,13 +6,13 @@ use crate::model::{
     time::Nanos,
 };
 
-/// All interfaces in the text, in its order.
+/// All interfaces in the text of `net/dev`, in the order of the text.
 pub(in crate::stats) fn interfaces(text: &str) -> Vec<InterfaceReading> {
     text.lines().filter_map(interface).collect()
 }
 
-/// The same, with the pod's main interface separate: the one with this name, otherwise the first one that
-/// is not loopback. None if there is no such interface.
+/// All interfaces in the text, with the pod's main interface separately. The main interface is the interface
+/// with the given name, or otherwise the first that is not loopback. `None` if there is no main interface.
 pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<NetworkReading> {
     let mut all = interfaces(text);
     let named = all.iter().position(|one| one.name == name);
@@ -21,8 +21,8 @@ pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<Net
     Some(NetworkReading { at, default, others: all })
 }
 
-/// `name: bytes packets errs drop fifo frame compressed multicast` for receiving, and the same eight
-/// columns for sending. There may be no space between the name and the first number.
+/// Parses a line: `name: bytes packets errs drop fifo frame compressed multicast` for received traffic, and
+/// then the same eight columns for sent traffic. The line may have no space before the first number.
 fn interface(line: &str) -> Option<InterfaceReading> {
     let (name, counts) = line.rsplit_once(':')?;
     let counts: Vec<u64> = counts.split_ascii_whitespace().map_while(count).collect();

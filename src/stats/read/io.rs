@@ -1,4 +1,4 @@
-//! I/O of a cgroup on block devices.
+//! Reads the I/O of a cgroup on block devices.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     model::stats::{DeviceReading, IoReading},
 };
 
-/// The I/O of a cgroup. None if there is no figure.
+/// The I/O of a cgroup. `None` if the kernel has no figure for it.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<IoReading> {
     let pressure = files.pressure("io.pressure");
     let at = (files.options.now)();
@@ -33,8 +33,7 @@ pub(super) fn v2(text: &str) -> Vec<DeviceReading> {
     devices.into_readings()
 }
 
-/// Version 1 counts bytes and requests in two files of the throttling layer, which counts with every I/O
-/// scheduler.
+/// Reads the I/O of cgroup v1 from two files of the throttling layer, which counts with every I/O scheduler.
 fn v1(directory: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
     let mut devices = Devices::default();
     bytes(files.text(directory, "blkio.throttle.io_service_bytes_recursive")?, &mut devices);
@@ -44,12 +43,12 @@ fn v1(directory: &Path, files: &mut Files) -> Option<Vec<DeviceReading>> {
     Some(devices.into_readings())
 }
 
-/// `blkio.throttle.io_service_bytes_recursive`.
+/// Parses `blkio.throttle.io_service_bytes_recursive`.
 pub(super) fn bytes(text: &str, devices: &mut Devices) {
     devices.fill(operations(text), ["Read", "Write", "Discard", "", ""]);
 }
 
-/// `blkio.throttle.io_serviced_recursive`.
+/// Parses `blkio.throttle.io_serviced_recursive`.
 pub(super) fn requests(text: &str, devices: &mut Devices) {
     devices.fill(operations(text), ["", "", "", "Read", "Write"]);
 }
@@ -58,7 +57,7 @@ pub(super) fn requests(text: &str, devices: &mut Devices) {
 pub(super) struct Devices(BTreeMap<(u32, u32), DeviceReading>);
 
 impl Devices {
-    /// `names` are those of bytes read, written and discarded, and of reads and writes.
+    /// `names` are the kernel's names for: bytes read, bytes written, bytes discarded, reads, writes.
     fn fill<'a>(
         &mut self,
         counts: impl Iterator<Item = ((u32, u32), &'a str, u64)>,

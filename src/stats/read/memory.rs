@@ -1,4 +1,4 @@
-//! Memory and swap of a cgroup.
+//! Reads memory and swap of a cgroup.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The memory and swap usage of a cgroup. None if it is gone or not counted.
+/// The memory and swap usage. `None` if the cgroup is gone, or the kernel does not count its memory.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<SwapReading>)> {
     let (hierarchy, place) = files.directory("memory")?;
     let (usage, limit) = match hierarchy {
@@ -55,11 +55,11 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) reading: MemoryReading,
-    /// Only cgroup v1 has it here, and only if swap is counted.
+    /// Swap usage. Only `memory.stat` of cgroup v1 has it, and only if the kernel counts swap.
     pub(super) swap: Option<u64>,
 }
 
-/// Version 1: the totals are used, which include cgroups below.
+/// Parses `memory.stat` of cgroup v1. Uses the fields `total_…`, which include the cgroups below.
 pub(super) fn v1(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
@@ -79,7 +79,7 @@ pub(super) fn v1(text: &str) -> Stat {
     stat
 }
 
-/// Version 2: all values are totals.
+/// Parses `memory.stat` of cgroup v2, in which all values include the cgroups below.
 pub(super) fn v2(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
@@ -97,19 +97,19 @@ pub(super) fn v2(text: &str) -> Stat {
         ("slab", &mut slab),
     ];
     fill(text, 1, fields);
-    // Kernels before 5.18 do not have this sum.
+    // Kernels before 5.18 do not report `kernel`, so this adds its largest parts.
     let parts = stacks.zip(slab).map(|(stacks, slab)| slab.saturating_add(stacks));
     reading.kernel = reading.kernel.or(parts);
     stat
 }
 
-/// `memory.events` of version 2.
+/// Parses `memory.events` of cgroup v2.
 pub(super) fn events(text: &str, reading: &mut MemoryReading) {
     let fields = &mut [("max", &mut reading.limit_hits), ("oom_kill", &mut reading.oom_kills)];
     fill(text, 1, fields);
 }
 
-/// `memory.oom_control` of version 1; kernels before 4.13 do not count.
+/// Reads the number of OOM kills from `memory.oom_control` (cgroup v1), which kernels before 4.13 lack.
 pub(super) fn oom_control(text: &str) -> Option<u64> {
     flat(text).find(|(name, _)| *name == "oom_kill").map(|(_, value)| value)
 }
@@ -130,7 +130,7 @@ fn v2_swap(
     Some(SwapReading { usage, available, at: Nanos::UNSET })
 }
 
-/// Version 1 limits memory and swap together.
+/// Swap usage in cgroup v1, which counts and limits memory and swap together.
 fn v1_swap(
     usage: Option<u64>,
     reading: &mut MemoryReading,

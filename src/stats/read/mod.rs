@@ -1,8 +1,7 @@
-//! Reads the kernel's values of a directory or a process into the types of [`crate::model::stats`], for any
-//! layout of cgroups.
+//! Reads the kernel's values into the types of [`crate::model::stats`], for any layout of cgroups.
 //!
-//! Every reader blocks for a few microseconds and never fails. A missing file is a missing value, an
-//! unknown line is skipped, and a number that is too large becomes the largest one.
+//! Every reader blocks for a few microseconds and never fails. If a file is missing, its value is missing. A
+//! reader skips unknown lines, and reads a number that is too large as the largest number.
 
 pub(super) mod cpu;
 pub(super) mod file;

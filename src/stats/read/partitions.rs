@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Lines of `major minor blocks name`. Below `/dev`, a `!` in the name is a slash.
+/// Parses lines of `major minor blocks name`. A `!` in the name stands for a slash in the path below `/dev`.
 pub(in crate::stats) fn names(text: &str) -> BTreeMap<(u32, u32), String> {
     let named = |line: &str| {
         let mut words = line.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! Resources of a container's processes: threads, descriptors, limits.
+//! Reads figures of a container's processes: threads, file descriptors, limits.
 
 use std::{fs, path::Path};
 
@@ -8,8 +8,8 @@ use crate::{
     model::stats::{GroupReading, ProcessReading},
 };
 
-/// Reads every process in the cgroup, without those that end during the read. The limits are those of
-/// `main`. Threads are counted only if the kernel has not counted them for the cgroup.
+/// Reads every process in the cgroup. Leaves out processes that end during the read. The limits are those of
+/// the process `main`. Counts threads only if the kernel does not count them for the cgroup.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,
@@ -52,8 +52,7 @@ pub(in crate::stats) fn open_files_limit(text: &str) -> Option<u64> {
     if soft == "unlimited" { Some(u64::MAX) } else { count(soft) }
 }
 
-/// Descriptors of a container's processes. A process may open a million of them, and metrics must not wait
-/// until all are counted.
+/// Number of file descriptors. A process may have a million of them, so the count has a limit.
 #[derive(Debug, Default)]
 struct DescriptorCount {
     all: usize,
@@ -76,16 +75,15 @@ impl DescriptorCount {
         }
     }
 
-    /// The number of descriptors, and of the sockets among them; none if not all were counted.
+    /// Number of file descriptors, and number of sockets among them. `None` above [`MOST_DESCRIPTORS`].
     fn known(&self) -> Option<(u64, u64)> {
         let counted = self.all <= MOST_DESCRIPTORS;
         counted.then_some((self.all as u64, self.sockets as u64))
     }
 }
 
-/// How many processes of one container are read.
 const MOST_PROCESSES: usize = 1_000;
-/// How many descriptors of one container are read. This takes about 10 ms on an idle machine.
+/// Most descriptors read for one container. 10,000 descriptors take about 10 ms on an idle machine.
 const MOST_DESCRIPTORS: usize = 10_000;
 
 #[cfg(test)]

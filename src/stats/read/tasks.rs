@@ -1,4 +1,4 @@
-//! Tasks and huge pages of a cgroup.
+//! Reads the tasks and huge pages of a cgroup.
 
 use super::group_files::GroupFiles;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     model::stats::{HugepageReading, PidsReading},
 };
 
-/// The number of tasks. None if they are not counted.
+/// The number of tasks. `None` if the kernel does not count the cgroup's tasks.
 pub(super) fn tasks(files: &mut GroupFiles<'_>) -> Option<PidsReading> {
     let (_, place) = files.directory("pids")?;
     let tasks = files.count(place, "pids.current")?;
@@ -15,7 +15,7 @@ pub(super) fn tasks(files: &mut GroupFiles<'_>) -> Option<PidsReading> {
     Some(PidsReading { at, tasks, limit })
 }
 
-/// The usage of huge pages of the wanted sizes, without sizes that are not counted.
+/// The usage of huge pages of each requested size, without sizes that the kernel does not count.
 pub(super) fn hugepages(files: &mut GroupFiles<'_>) -> Vec<HugepageReading> {
     let Some((hierarchy, place)) = files.directory("hugetlb") else {
         return Vec::new();

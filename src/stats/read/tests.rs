@@ -1,4 +1,4 @@
-//! Texts as kernels write them, and texts that no kernel writes.
+//! Tests of the readers with texts as kernels write them, and with texts that no kernel writes.
 
 use std::path::{Path, PathBuf};
 
@@ -209,7 +209,7 @@ fn upper_directories_are_those_of_overlays_below_the_engines_directory() {
     assert_eq!(found, wanted.map(|(id, upper)| (id.to_owned(), PathBuf::from(upper))).into());
 }
 
-/// Lines with words that the readers know, with numbers of any size, and with anything else.
+/// Random lines with words that the readers know, numbers of any size, and other text.
 fn any_text() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         "[a-z_]{1,12}",

@@ -1,12 +1,11 @@
-//! The few formats in which the kernel writes numbers. Unknown lines are skipped, because newer kernels
-//! add lines.
+//! Parses the kernel's formats of numbers. Skips unknown lines, because newer kernels add lines.
 
 use crate::{
     host::cgroup::limits::V1_NO_LIMIT,
     model::stats::{Limit, Pressure, Stall},
 };
 
-/// A count. `max` and numbers that do not fit become the largest number.
+/// Parses a number. `max` and numbers above 64 bits become the largest number.
 pub(super) fn count(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -17,7 +16,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
     }
 }
 
-/// A limit. Version 1 has no "none", and shows the largest number of pages, or -1.
+/// Parses a limit. cgroup v1 writes the largest number of pages or -1 if there is no limit.
 pub(super) fn limit(text: &str) -> Option<Limit> {
     match count(text) {
         None => (text.trim() == "-1").then_some(Limit::Unlimited),
@@ -26,7 +25,7 @@ pub(super) fn limit(text: &str) -> Option<Limit> {
     }
 }
 
-/// Lines with a name and a count.
+/// Parses lines that have a name and a number.
 pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
     text.lines().filter_map(|line| {
         let (name, value) = line.split_once(' ')?;
@@ -34,7 +33,7 @@ pub(super) fn flat(text: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
-/// Sets the fields whose names are in such lines, to the count times `unit`.
+/// Sets each field whose name is in a line of the text to the number in this line times `unit`.
 pub(super) fn fill(text: &str, unit: u64, fields: &mut [(&str, &mut Option<u64>)]) {
     for (name, count) in flat(text) {
         for (_, field) in fields.iter_mut().filter(|(known, _)| *known == name) {
@@ -43,7 +42,7 @@ pub(super) fn fill(text: &str, unit: u64, fields: &mut [(&str, &mut Option<u64>)
     }
 }
 
-/// Lines with a device and `name=count` pairs.
+/// Parses lines that have a device and pairs of `name=number`.
 pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| line.split_once(' ')).flat_map(|(device, pairs)| {
         let device = device_number(device);
@@ -52,7 +51,7 @@ pub(super) fn nested(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)
     })
 }
 
-/// Lines with a device, an operation and a count.
+/// Parses lines that have a device, an operation and a number.
 pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, u64)> {
     text.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -61,7 +60,7 @@ pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, 
     })
 }
 
-/// Pressure stall information. None for a text without any, for example if it is switched off.
+/// Parses pressure stall information. `None` without pressure, for example if the kernel does not measure it.
 pub(super) fn pressure(text: &str) -> Option<Pressure> {
     let mut read = Pressure::default();
     let mut any = false;

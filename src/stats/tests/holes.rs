@@ -1,5 +1,5 @@
-//! Kernels without a file, or with an empty or invalid one. Only the figure from that file is missing, and
-//! rendered messages have everything that kubelet uses without a check.
+//! Tests with kernels on which a file is missing, empty or invalid. Only the figures of that file are then
+//! missing, and the rendered messages have all fields that kubelet uses without a check.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     translate::render::stats,
 };
 
-/// A copy that the test may damage.
+/// A copy of a cgroup tree, which the test may damage.
 fn copied(tree: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
     let root = tempfile::tempdir().unwrap();
     let from = format!("tests/fixtures/cgroup/{tree}");
@@ -34,7 +34,7 @@ fn copied(tree: &str) -> (tempfile::TempDir, Vec<PathBuf>) {
                 continue;
             }
             let copy = to.join(entry.file_name());
-            // Mount points are below the tree.
+            // Mount points in the files of the tree must refer to the copy.
             let bytes = fs::read(entry.path()).unwrap();
             let text = String::from_utf8_lossy(&bytes);
             fs::write(&copy, text.replace(&from, &root.path().display().to_string())).unwrap();

@@ -1,4 +1,4 @@
-//! Writable layers: when they are measured, and in which steps.
+//! Tests of when writable layers are measured, and in which steps.
 
 use super::*;
 
