@@ -1,8 +1,7 @@
-//! Finds what happened to containers and pods between two snapshots, in the order of their lifecycle. CRI's
-//! container events are made from this.
+//! Finds what happened between two snapshots, in the order of lifecycles, for the CRI's container events.
 //!
-//! A reader must compare every snapshot: an object that appears and disappears between two compared
-//! snapshots is not reported. Every reported change is already visible in a snapshot.
+//! The caller must compare every snapshot: a container or pod that appears and disappears between two
+//! compared snapshots is not reported. Each reported change is already visible in a snapshot.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,24 +16,24 @@ use crate::model::{
 /// One lifecycle step of one container or pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// Id of the container, or of the sandbox if the step is the pod's own.
+    /// Id of the container, or of the sandbox if this is a step of the pod itself.
     pub id: String,
     pub step: ContainerEventType,
-    /// Its pod in the newer snapshot. If the pod is gone: as it was last shown.
+    /// The pod as in the newer snapshot. If the pod is gone, the pod as in the last snapshot that had it.
     pub sandbox: Arc<SandboxRecord>,
 }
 
-/// Compares snapshots. The content of the first one is not reported.
+/// Compares snapshots. Does not report the content of the first snapshot as changes.
 #[derive(Debug)]
 pub struct ChangeTracker {
-    /// This is the first snapshot. Objects that are only known from a list have the list's state.
+    /// Whether this is the first snapshot, in which pods and containers may have only the state of the list.
     is_first: bool,
     objects: HashMap<String, Object>,
-    /// Pods, including those that are gone but still have containers.
+    /// All pods, including pods that are gone but still have containers.
     pods: HashMap<SandboxId, Arc<SandboxRecord>>,
 }
 
-/// A container or a pod, and its stage.
+/// A container or pod, and its stage in the last snapshot.
 #[derive(Clone, Debug)]
 struct Object {
     stage: Stage,
@@ -42,17 +41,17 @@ struct Object {
     present: bool,
 }
 
-/// The lifecycle stage of an object. The times distinguish the runs of a container.
+/// The lifecycle stage of a container or pod. The times distinguish the runs of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Created,
     Running(Nanos),
-    /// When the run started (none if it never did), and when it ended.
+    /// When the run started (`None` if the container never ran), and when it ended.
     Ended(Option<Nanos>, Nanos),
 }
 
 impl ChangeTracker {
-    /// Reports changes from `now` on.
+    /// Creates a tracker that reports changes after the snapshot `now`.
     pub fn new(now: &Snapshot) -> Self {
         let mut tracker = Self { is_first: true, objects: HashMap::new(), pods: HashMap::new() };
         tracker.changes(now);
@@ -60,8 +59,9 @@ impl ChangeTracker {
         tracker
     }
 
-    /// What happened since the last call. Pods are reported before their containers, and their removal
-    /// after them. A container whose pod was never shown is left out, because an event must have its pod.
+    /// Reports the changes since the last call. A pod's creation comes before the changes of its containers,
+    /// the pod's removal after them. Leaves out a container whose pod no snapshot had: an event must have its
+    /// pod.
     pub fn changes(&mut self, now: &Snapshot) -> Vec<Change> {
         for object in self.objects.values_mut() {
             object.present = false;
@@ -69,7 +69,7 @@ impl ChangeTracker {
         for pod in now.sandboxes() {
             self.pods.insert(pod.id.clone(), Arc::clone(pod));
         }
-        // A pod's end is reported after its containers'.
+        // The ends of pods are reported after the ends of their containers.
         let (mut changes, mut ends) = (Vec::new(), Vec::new());
         for pod in now.sandboxes().iter().rev() {
             self.pod(pod, &mut changes, &mut ends);
@@ -101,7 +101,7 @@ impl ChangeTracker {
         self.advance(id, &record.id, stage, if has_ended { ends } else { changes });
     }
 
-    /// Reports the steps from the known stage to this one. An unknown stage (`None`) reports nothing.
+    /// Reports the steps from the last known stage to `stage`. An unknown stage (`None`) has no steps.
     fn advance(
         &mut self,
         id: &str,
@@ -117,7 +117,7 @@ impl ChangeTracker {
         self.objects.insert(id.to_owned(), Object { stage, pod: pod.clone(), present: true });
     }
 
-    /// Objects that this snapshot lacks are gone. Containers are reported first, then pods.
+    /// Reports containers and then pods that are not in this snapshot as removed.
     fn remove_absent(&mut self, changes: &mut Vec<Change>) {
         let gone: Vec<(String, SandboxId)> = self
             .objects
@@ -130,7 +130,7 @@ impl ChangeTracker {
         for (id, pod) in containers.into_iter().chain(pods) {
             let last = self.objects.remove(&id);
             if last.is_some_and(|object| matches!(object.stage, Stage::Running(_))) {
-                // The container was removed before its end was seen.
+                // The container was removed, and no snapshot showed its end.
                 self.report(&id, ContainerEventType::Stopped, &pod, changes);
             }
             self.report(&id, ContainerEventType::Deleted, &pod, changes);
@@ -153,16 +153,15 @@ impl ChangeTracker {
     }
 }
 
-/// The steps from one stage to another. If the object ran again, or the end of a run was missed, the end of
-/// one run and the start of the next are reported.
+/// The steps from one stage to another, including an end and a start that no snapshot showed.
 fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     use ContainerEventType::{Created, Started, Stopped};
     let created = if before.is_none() { vec![Created] } else { Vec::new() };
     let rest: &[ContainerEventType] = match (before.unwrap_or(Stage::Created), now) {
         (one, other) if one == other => &[],
-        // A started container cannot become unstarted, so such an answer is ignored.
+        // A container that has started cannot be "created" again, so this ignores such an answer.
         (_, Stage::Created) => &[],
-        // The engine corrected the time of the end.
+        // The run is the same, and the engine has only corrected the time of its end.
         (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_same_run(run, same) => &[],
         (Stage::Running(run), Stage::Running(same)) if is_same_run(run, same) => &[],
         (Stage::Running(_), Stage::Running(_)) => &[Stopped, Started],
@@ -172,7 +171,7 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
         {
             &[Stopped]
         }
-        // The list said that it had ended, but it never ran.
+        // The list said that the container had ended, but the inspect shows that it never ran.
         (Stage::Ended(Some(Nanos::UNSET), _), Stage::Ended(None, _)) => &[],
         (Stage::Running(_), Stage::Ended(..)) => &[Stopped, Started, Stopped],
         (_, Stage::Ended(Some(_), _)) => &[Started, Stopped],
@@ -181,13 +180,13 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     created.into_iter().chain(rest.iter().copied()).collect()
 }
 
-/// Whether two start times mean the same run. A list has no times.
+/// Whether two start times belong to the same run. A time from a list is unset, so it counts as equal.
 fn is_same_run(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
 }
 
-/// Whether a pod is reported from now on. A pod that is created and not ready is not reported: a kubelet
-/// that relies on events would create another one. RunPodSandbox removes a pod that does not become ready.
+/// Whether to report a pod. A pod that is created but not ready is not reported: a kubelet that relies on
+/// events would create another pod. RunPodSandbox removes a pod that does not become ready.
 const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
     match stage {
         Some(Stage::Running(_)) => true,
@@ -196,14 +195,13 @@ const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
     }
 }
 
-/// The stage, or none if it is unknown. A state from a list is not reported, because the inspect that
-/// follows has more details.
+/// The stage of a process; `None` if unknown, as from a list: the next inspect has more details.
 fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
         Process::Listed(_) if !is_first => None,
         Process::Listed(ListedState::Running) => Some(Stage::Running(Nanos::UNSET)),
-        // A container that could not be started is listed as created. Its end is not reported again.
+        // A list also shows a failed start as created. Such a container counts as ended, and stays so.
         Process::Listed(ListedState::Created | ListedState::Exited { .. }) => {
             Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
         }
@@ -218,15 +216,15 @@ fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     }
 }
 
-/// A pod starts when it is ready and stops when its own process has ended. A change of its network is not a step.
+/// The stage of a pod, from ready to the end of its pause process. A change of the network is not a step.
 fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Option<Stage> {
     let process = match &record.process {
-        // Docker no longer has it.
+        // Docker no longer has the pause container.
         None => Some(Stage::Ended(None, Nanos::UNSET)),
         Some(process) => of_process(process, is_first),
     };
     match process {
-        // Its process was restarted. The end of the earlier run is reported.
+        // The pause process was restarted, which ends the earlier run of the pod.
         Some(Stage::Running(at)) if !record.is_as_connected() => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
             before => before.or(Some(Stage::Ended(None, at))),
@@ -234,10 +232,10 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Opti
         Some(Stage::Running(_)) if record.state() != SandboxState::Ready => {
             before.or(Some(Stage::Created))
         }
-        // A pod that was never ready never started.
+        // The pod has ended. A pod that was never ready has no start time.
         Some(Stage::Ended(_, at)) => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            // The pod ended earlier. Now Docker no longer has it.
+            // The pod ended earlier, and now Docker no longer has its pause container.
             Some(ended @ Stage::Ended(..)) => Some(ended),
             _ => Some(Stage::Ended(None, at)),
         },

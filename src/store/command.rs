@@ -1,5 +1,4 @@
-//! Messages to the writer task: requests of the store's callers, and what the event stream and running
-//! inspects report.
+//! Messages to the writer task: from callers of the store, the event stream and running inspects.
 
 use tokio::sync::oneshot;
 
@@ -19,37 +18,35 @@ use crate::{
     },
 };
 
-/// One request to the writer. The reply is sent after the snapshot that shows the effect.
+/// A request to the writer. The writer replies once it has published a snapshot that shows the effect.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// Inspects an object now, for example after the engine has answered a call.
     Refresh {
         target: Target,
         answered: Option<EngineCall>,
         reply: oneshot::Sender<Result<(), Failure>>,
     },
-    /// Joins this checkpoint with its sandbox, which no longer has one if it is none.
+    /// `None` removes the checkpoint.
     SetCheckpoint {
         id: SandboxId,
         checkpoint: Option<Box<SandboxCheckpoint>>,
         reply: oneshot::Sender<()>,
     },
-    /// Replies at once, for the health check.
+    /// Asks the writer to reply at once, for the health check.
     Ping { reply: oneshot::Sender<()> },
 }
 
-/// One message to the writer.
+/// A message to the writer from the event stream or a running inspect.
 #[derive(Debug)]
 pub(super) enum Signal {
     Connected(Box<EngineInfo>),
-    /// A list of everything begins.
+    /// The event stream begins to list all containers and images.
     Listing,
     Listed(Listing),
-    /// An event, with its time on the engine's clock.
+    /// An event of the engine, with its time on the engine's clock.
     Event(EngineEvent, Nanos),
     /// The event stream ended, or could not be opened.
     Disconnected(String),
     Slow(Target, Generation),
-    /// A container with the parts that may be shown while its hook runs.
     Provisional(Box<ContainerRecord>, Generation),
 }

@@ -1,4 +1,4 @@
-//! A call to the engine whose effect the store has to show.
+//! A call to the engine whose effect the store must show to the caller.
 
 use crate::{
     host::clock,
@@ -9,14 +9,14 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineCall {
     pub(super) transition: Transition,
-    /// When it began. The engine's events use the same clock, the host's. An event that is not older
-    /// belongs to this call, or to a concurrent call of another client. If the container ended in between,
-    /// its `die` event causes another inspect.
+    /// When the call began, on the host's clock, which the engine's events also use. An event that is not
+    /// older belongs to this call or to a concurrent call. If the container has ended since, its `die` event
+    /// causes another inspect.
     pub(super) begun_at: Nanos,
 }
 
 impl EngineCall {
-    /// Must be called just before the call to the engine.
+    /// Records the start of the call. Must be called directly before the call to the engine.
     pub fn begin(transition: Transition) -> Self {
         Self { transition, begun_at: Nanos(clock::nanos()) }
     }

@@ -1,8 +1,8 @@
-//! The connection to the engine. It opens the event stream, lists everything, then follows the events, and
-//! repeats this after each failure.
+//! The store's connection to the engine. This task opens the event stream, lists containers and images, then
+//! follows the events. After each failure the task starts again.
 //!
-//! The stream is opened before the list is requested, so no change is missed between the two. It is also
-//! read while the engine makes the list, because the engine drops events for slow readers.
+//! The stream is opened before the lists, so that no change between the two is missed, and read during the
+//! lists, because the engine drops events for slow readers.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub(super) struct EventStream {
     hooks: Arc<dyn StoreHooks>,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
-    /// An inspect failed, so a list is needed.
+    /// Another task sends this notification if an inspect failed, so that the engine is listed.
     relist: Arc<Notify>,
     containers_listed: bool,
     images_listed: bool,
@@ -89,7 +89,7 @@ impl EventStream {
         self.follow(events).await
     }
 
-    /// Reads events, and lists everything now and at intervals.
+    /// Reads events, and lists containers and images now and at intervals.
     async fn follow(&mut self, mut events: Events) -> Result<Infallible, EventStreamEnd> {
         let mut lists = JoinSet::new();
         let mut due = Instant::now();
@@ -99,7 +99,7 @@ impl EventStream {
                 event = events.next() => match event {
                     Some(Ok(EngineEvent::Unreadable { reason })) => {
                         warn!(reason, "cannot read an event of Docker; listing all containers and images");
-                        // A running list may have begun before the event.
+                        // The running list may have begun before the event, so another list must follow.
                         (due, is_missed) = (due.min(soonest), !lists.is_empty());
                     }
                     Some(Ok(event)) => self.send(Signal::Event(event, events.at)).await?,
@@ -133,7 +133,7 @@ impl EventStream {
         }
     }
 
-    /// Lists everything. A slow list of images must not delay the first answer about pods.
+    /// Lists containers and images. A slow list of images must not delay the first answers about pods.
     fn list(&self) -> impl Future<Output = Result<Listing, EventStreamEnd>> + use<> {
         let engine = self.engine.clone();
         let deadline = self.settings.list_deadline;
@@ -179,10 +179,9 @@ async fn within<T>(
 
 const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(2);
-/// How long the first list waits for images, and the pause until the next attempt if they were never
-/// listed.
+/// How long the first listing waits for images, and the pause if images were never listed.
 const FIRST_IMAGES: Duration = Duration::from_secs(2);
-/// The shortest pause between the end of a list and the next one after an unreadable event.
+/// The shortest pause before a list because of an unreadable event.
 const AFTER_UNREADABLE: Duration = Duration::from_secs(1);
 /// The pause before the next attempt to list images, if they were listed before.
 const IMAGES_AGAIN: Duration = Duration::from_secs(30);

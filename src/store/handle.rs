@@ -1,5 +1,4 @@
-//! The store's interface for other modules: snapshots, which are available at once, and a few requests to
-//! the writer.
+//! The store's interface for other modules: snapshots, available at once, and requests to the writer.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,8 +29,7 @@ use crate::{
     },
 };
 
-/// A handle of the store. All clones read the same snapshot. The writer ends when the last clone is
-/// dropped.
+/// A handle of the store. All clones read the same snapshot. The writer ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(super) commands: mpsc::Sender<Command>,
@@ -41,8 +39,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Must be called before the engine is asked to kill a container, so that its end does not count as an
-    /// OOM kill.
+    /// Callers call this before they ask the engine to kill a container, so that the container's end does not
+    /// count as an OOM kill.
     pub fn expect_kill(&self, id: &str) {
         self.oom.record(id, KillEvent::OwnKill, Nanos(clock::nanos()));
     }
@@ -58,29 +56,30 @@ impl Store {
         Arc::clone(&self.published.borrow())
     }
 
-    /// The current snapshot, after the engine has listed its containers. It then has all of them, though
-    /// some may be known only from the list. If the engine disconnects later, this is the last known state.
-    /// Fails with `Unavailable` after `timeout`.
+    /// Waits until the engine has listed its containers, and returns the current snapshot. The snapshot has
+    /// all containers, although some may have only the state of the list. If the engine has disconnected
+    /// since, this is the last known state. Fails with `Unavailable` after `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
-    /// The current snapshot, after the engine has described itself and may be changed. This happens before
-    /// it is listed. Fails with `Unavailable` after `timeout`.
+    /// Waits until the engine has answered `info` and dockbridge may change it, which is before the first
+    /// list. Returns the current snapshot. Fails with `Unavailable` after `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
-    /// Waits without a timeout until everything in the first list was inspected. Returns the current snapshot.
-    /// Code that deletes or resets something waits for this. None if the store has ended.
+    /// Waits without a timeout until every container and image of the first list was inspected. Code that
+    /// deletes or resets something must wait for this. Returns the snapshot, or `None` if the store has
+    /// ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }
 
-    /// The current snapshot, after the pod or container with this id was inspected, if it exists.
+    /// Waits until the pod or container was inspected, if it exists. Returns the current snapshot.
     ///
     /// # Errors
-    /// The engine does not answer. [`Self::snapshot`] then has the state from the engine's list.
+    /// Fails if the engine does not answer. [`Self::snapshot`] then has the state of the engine's list.
     pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Failure> {
         let now = self.synced(SYNC_TIMEOUT).await?;
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
@@ -91,16 +90,15 @@ impl Store {
                 Some(()) => Ok(self.snapshot()),
                 None => Err(inspect_timeout(&id, INSPECT_TIMEOUT)),
             },
-            // A running inspect does not count for this request, but the new one is run before queued ones.
+            // A running inspect does not count for this request. The new inspect precedes the queue.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
     }
 
-    /// A running container. If `now` does not show it as running, the engine is asked, because it may have
-    /// just started.
+    /// Returns a running container. Asks the engine if `now` does not show the container as running yet.
     ///
     /// # Errors
-    /// There is no such container, it does not run, or the engine does not answer.
+    /// Fails if there is no such container, if it does not run, or if the engine does not answer.
     pub async fn running(&self, now: &Snapshot, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
         let missing = || Failure::missing(format_args!("container {id}"));
         let mut container = now.container(id).ok_or_else(missing)?.clone();
@@ -114,18 +112,18 @@ impl Store {
         Err(Failure::unmet(format!("container {} is not running", container.id)))
     }
 
-    /// The current snapshot, after the engine has also listed its images. Fails with `Unavailable` if this
-    /// takes too long.
+    /// Waits until the engine has listed its containers and its images, and returns the current snapshot.
+    /// Fails with `Unavailable` if this takes too long.
     pub async fn images(&self) -> Result<Arc<Snapshot>, Failure> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
 
-    /// The inspected image with this name. If it is not known, the engine is asked once, because the image
-    /// may be new. None if the engine has no such image, and if it cannot read the image: a client pulls
-    /// only missing images, and a pull repairs it.
+    /// Returns the inspected image with this name. Asks the engine once if the store does not have the image.
+    /// `None` if the engine has no such image, or cannot read the image: a pull by the client then repairs
+    /// it.
     ///
     /// # Errors
-    /// The engine has not listed its images yet, or does not answer for this one.
+    /// Fails if the engine has not listed its images yet, or does not answer the inspect of this image.
     pub async fn inspected_image(&self, name: &str) -> Result<Option<Arc<ImageRecord>>, Failure> {
         let now = self.images().await?;
         let listed = now.image(name);
@@ -138,32 +136,32 @@ impl Store {
         }
     }
 
-    /// Inspects this container. The result is visible on return, also if the container is gone.
+    /// Inspects this container. On return, snapshots show the result, also if the container is gone.
     ///
     /// # Errors
-    /// The engine does not answer. The last known record stays, and the store retries.
+    /// Fails if the engine does not answer: the last known record stays, and the store retries the inspect.
     pub async fn refresh_container(&self, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), None).await
     }
 
-    /// The same for a container that the engine has created or started in this call. An inspect that the
-    /// call's event caused is enough.
+    /// As [`Self::refresh_container`], for a container that the engine has created or started in this call.
+    /// Does not inspect again if the call's event already caused an inspect.
     pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
 
-    /// The same for an image, by id or reference.
+    /// As [`Self::refresh_container`], for an image, by id or reference.
     pub async fn refresh_image(&self, name: &str) -> Result<(), Failure> {
         self.refresh(Target::Image(name.to_owned()), None).await
     }
 
-    /// Joins a stored checkpoint with its sandbox. The effect is visible on return.
+    /// Sets the checkpoint of a sandbox. On return, snapshots show the sandbox with it.
     pub async fn put_checkpoint(&self, checkpoint: SandboxCheckpoint) {
         let id = checkpoint.id.clone();
         self.set_checkpoint(id, Some(Box::new(checkpoint))).await;
     }
 
-    /// Forgets a removed checkpoint. The effect is visible on return.
+    /// Removes the checkpoint of a sandbox from the store. On return, snapshots show the effect.
     pub async fn forget_checkpoint(&self, id: &SandboxId) {
         self.set_checkpoint(id.clone(), None).await;
     }
@@ -183,8 +181,7 @@ impl Store {
         Ok(self.snapshot())
     }
 
-    /// Waits until `find` returns something for the current or a later snapshot. `None` after `timeout`.
-    /// `find` runs once for each snapshot, so it must be short.
+    /// Waits until `find` returns a value for a snapshot. `None` after `timeout`. `find` must be short.
     pub async fn wait<T>(
         &self,
         timeout: Duration,
@@ -194,12 +191,11 @@ impl Store {
         time::timeout(timeout, found).await.ok().flatten()
     }
 
-    /// Like [`Self::wait`], without a timeout. `None` if the store has ended.
+    /// As [`Self::wait`], but without a timeout. Returns `None` if the store has ended.
     pub async fn when<T>(&self, mut find: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
         let mut published = self.published.clone();
         loop {
-            // The snapshot is marked as seen before the search, so that a change during the search is not
-            // missed.
+            // `changed` also reports a snapshot that arrives during the search, because of this mark.
             let now = Arc::clone(&published.borrow_and_update());
             if let Some(found) = find(&now) {
                 return Some(found);
@@ -227,7 +223,7 @@ impl Store {
         answer.await.map_err(|_| closed())
     }
 
-    /// Why callers must wait.
+    /// The reason why there is no list of containers yet, for error messages.
     fn reason(&self) -> String {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),
@@ -238,7 +234,6 @@ impl Store {
     }
 }
 
-/// The writer task has ended because the process is shutting down.
 fn closed() -> Failure {
     Failure::new(Kind::Unavailable, "dockbridge is shutting down")
 }

@@ -1,5 +1,5 @@
-//! Containers that CRI does not show: foreign ones, which do not belong to a pod, and pods' pause
-//! containers. Foreign ones need no inspect. For all of them dockbridge knows which images they use.
+//! Containers that dockbridge does not list: foreign containers, which belong to no pod and need no inspect,
+//! and pause containers. This module records which images these containers use.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +15,6 @@ pub(super) struct HiddenContainers(HashMap<String, Hidden>);
 
 #[derive(Debug)]
 struct Hidden {
-    /// Not part of a pod. Its events need no inspect until the next list.
     foreign: bool,
     image: Option<ImageId>,
     joined: Option<SandboxId>,
@@ -23,7 +22,7 @@ struct Hidden {
 }
 
 impl HiddenContainers {
-    /// Whether the container is known not to belong to a pod.
+    /// Whether dockbridge knows that the container does not belong to a pod.
     pub(super) fn is_foreign(&self, id: &str) -> bool {
         self.0.get(id).is_some_and(|hidden| hidden.foreign)
     }
@@ -36,14 +35,13 @@ impl HiddenContainers {
         self.0.values().filter_map(|hidden| hidden.image.clone()).collect()
     }
 
-    /// Foreign containers that have joined a network namespace, each with the container that owns the
-    /// namespace.
+    /// Foreign containers in the network namespace of a container, each after the id of that owner.
     pub(super) fn joined(&self) -> BTreeSet<(SandboxId, String)> {
         let foreign = self.0.iter().filter(|(_, hidden)| hidden.foreign);
         foreign.filter_map(|(id, hidden)| Some((hidden.joined.clone()?, id.clone()))).collect()
     }
 
-    /// An inspect found a foreign container. Returns whether the set of used images changed.
+    /// Records a foreign container after an inspect. Returns whether the set of used images has changed.
     pub(super) fn set_foreign(
         &mut self,
         id: &str,
@@ -56,21 +54,21 @@ impl HiddenContainers {
         self.put(id, Hidden { foreign: true, image, joined, at }) && changed
     }
 
-    /// The container belongs to a pod after all.
+    /// Records that a container belongs to a pod, although it counted as foreign.
     pub(super) fn set_owned(&mut self, id: &str) {
         if let Some(hidden) = self.0.get_mut(id) {
             hidden.foreign = false;
         }
     }
 
-    /// Returns whether the container was known and used an image.
+    /// Removes a container. Returns whether the container was known and used an image.
     pub(super) fn remove(&mut self, id: &str) -> bool {
         self.0.remove(id).is_some_and(|hidden| hidden.image.is_some())
     }
 
-    /// Merges a list that began at `since` and arrived at `at`. A container that was known before the list
-    /// began and is not in it is gone. One seen later may have been created after the list. Returns whether
-    /// the set of used images changed.
+    /// Merges a list of the engine that began at `since` and arrived at `at`. A container that is not in the
+    /// list is gone if it was known before the list began. A container that dockbridge saw later may have
+    /// been created after the list. Returns whether the set of used images has changed.
     pub(super) fn list(
         &mut self,
         listed: &[&ListedContainer],
@@ -82,7 +80,7 @@ impl HiddenContainers {
         self.0.retain(|id, hidden| hidden.at > since || present.contains(id.as_str()));
         for one in listed {
             match one.ownership {
-                // The container may have its old name again. An inspect will follow.
+                // The container may have the name of its pod's container again. An inspect will follow.
                 Ownership::Workload => self.set_owned(&one.id),
                 Ownership::None | Ownership::Other => {
                     let foreign = one.ownership == Ownership::None;
@@ -97,7 +95,7 @@ impl HiddenContainers {
         before != (self.images(), self.joined())
     }
 
-    /// Returns false if there are too many.
+    /// Stores a container. Returns false if too many are stored.
     fn put(&mut self, id: &str, hidden: Hidden) -> bool {
         let has_room = self.0.len() < LIMIT || !hidden.foreign || self.contains(id);
         if has_room {
@@ -107,5 +105,5 @@ impl HiddenContainers {
     }
 }
 
-/// How many containers are remembered. For each further one, every event costs an inspect.
+/// Most containers to store. Each event of any other foreign container causes an inspect.
 const LIMIT: usize = 10_000;

@@ -1,8 +1,8 @@
-//! What other modules do before the store shows something, and after something is gone.
+//! Hooks of other modules, called before the store shows a container or pod, and after its end.
 //!
-//! kubelet reads a container's log as soon as it sees that the container ended. So an inspected container
-//! is shown only after the log module reports that its log is complete. Pods of the first list are adopted
-//! before they are shown. If another server serves the engine, the store does not follow it.
+//! kubelet reads a container's log as soon as the container ended. So the store shows the container only
+//! after `logs` reports a complete log. The store shows the pods of the first list only after their adoption.
+//! The store does not follow an engine that another server serves.
 
 use std::{fmt, future::ready};
 
@@ -16,19 +16,18 @@ use crate::{
     },
 };
 
-/// The hooks of a store. The default implementations do nothing. The store sets no deadline for them, so
-/// each future must end.
+/// The hooks of a store, which do nothing by default. The store sets no deadline, so each future must end.
 pub trait StoreHooks: fmt::Debug + Send + Sync {
-    /// The store shows the container after this future has ended, and the last known state until then.
+    /// The store shows the container's new state after this future, and until then the last known state.
     fn before_shown(&self, _record: &ContainerRecord) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }
 
-    /// A container is gone, whether it belonged to a pod or not. May be called more than once. Must not block.
+    /// Called when any container is gone, maybe more than once. Must not block.
     fn gone(&self, _id: &str) {}
 
-    /// Receives all pods of the engine's first list before they are shown, and returns checkpoints for
-    /// those that had none. Reads wait for this.
+    /// Receives all pods of the engine's first list before the store shows them, and returns checkpoints for
+    /// pods without one. Reads of the store wait for this.
     fn first_list(
         &self,
         _listed: Vec<SandboxRecord>,
@@ -36,8 +35,7 @@ pub trait StoreHooks: fmt::Debug + Send + Sync {
         ready(Vec::new()).boxed()
     }
 
-    /// The engine has described itself. The store uses the engine after this future has ended. If it never
-    /// ends, the store never uses the engine.
+    /// Receives the engine's answer to `info`. The store uses the engine only after this future has ended.
     fn engine(&self, _engine: &EngineInfo) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }

@@ -1,4 +1,4 @@
-//! Immutable tables of records, searchable by id or a prefix of it, and sorted with the newest first.
+//! Immutable tables of records, newest first, which are searched by id or a prefix of an id.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -13,7 +13,7 @@ pub(super) trait Dated {
     fn created_at(&self) -> Nanos;
 }
 
-/// Records of one kind.
+/// A table of all pods or all containers.
 #[derive(Debug)]
 pub(super) struct Index<T> {
     by_id: Vec<Arc<T>>,
@@ -21,15 +21,15 @@ pub(super) struct Index<T> {
 }
 
 impl<T: Dated> Index<T> {
-    /// Takes records sorted by id.
+    /// Creates a table of records. The caller must have sorted them by id.
     pub(super) fn new(by_id: Vec<Arc<T>>) -> Self {
         let mut newest = by_id.clone();
-        // The sort is stable: records with the same time stay sorted by id.
+        // The sort is stable, so records with the same creation time stay sorted by id.
         newest.sort_by_key(|record| Reverse(record.created_at()));
         Self { by_id, newest }
     }
 
-    /// The index without the records that match. None if that leaves the index unchanged.
+    /// The table without the records for which `left_out` is true. `None` if there is no such record.
     pub(super) fn without(&self, left_out: impl Fn(&T) -> bool) -> Option<Vec<Arc<T>>> {
         let others: Vec<_> = self.by_id.iter().filter(|one| !left_out(one)).cloned().collect();
         (others.len() < self.by_id.len()).then_some(others)
@@ -39,7 +39,7 @@ impl<T: Dated> Index<T> {
         &self.newest
     }
 
-    /// The record with this id, or the only one whose id starts with it.
+    /// The record with this id, or the only record whose id starts with it.
     pub(super) fn find(&self, id: &str) -> Option<&Arc<T>> {
         let from = self.by_id.partition_point(|record| record.id() < id);
         match self.by_id.get(from..)? {
@@ -73,5 +73,5 @@ impl Dated for ContainerRecord {
     }
 }
 
-/// A shorter prefix of an id is more likely a mistake than a name.
+/// A shorter text is probably a mistake.
 const SHORTEST_PREFIX: usize = 4;

@@ -1,5 +1,4 @@
-//! The queue of inspects. At most one inspect per object runs at a time, so no answer is older than the
-//! previous one.
+//! The queue of inspects: at most one at a time for each target, so no answer is older than the one before.
 //!
 //! ```text
 //!          enqueue, wait              start                 finish
@@ -9,17 +8,18 @@
 //!                          └───── Backoff ◀──────────── failed ◀─────────────┘
 //! ```
 //!
-//! If a caller asks while an inspect is Running, the next inspect serves it: only an inspect that began
-//! after the caller's change is sure to show it. A call's event may arrive before or after the engine's
-//! answer. If one inspect certainly shows both, only one is made ([`InspectQueue::saw`],
-//! [`InspectQueue::wait`]). The queue has no clock and does no I/O. The writer runs the inspects.
+//! If a caller asks for an inspect while one is Running, the caller gets the result of the next inspect,
+//! because only an inspect that began after the caller's change certainly shows the change. The event of a
+//! call may arrive before or after the engine's answer to the call. Event and answer need only one inspect if
+//! the inspect certainly began after the change ([`InspectQueue::saw`], [`InspectQueue::wait`]). The queue
+//! has no clock and does no I/O.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{engine_call::EngineCall, settings::StoreSettings};
 use crate::model::{engine::Transition, time::Nanos};
 
-/// What to inspect. Two names of one image are two targets that update the same record.
+/// What to inspect. Each name of an image that an inspect uses is a target, and all update one record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Container(String),
@@ -35,12 +35,11 @@ impl Target {
     }
 }
 
-/// When an inspect began, counted in inspects. If there are two answers about one object, the later one
-/// counts.
+/// When an inspect began, counted in inspects. Of two answers about a target, the higher generation counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Generation(u64);
 
-/// All inspects that are queued, running, or waiting to be repeated. `W` is a waiting caller.
+/// All inspects that are queued, running, or waiting for a retry. `W` is a waiting caller.
 #[derive(Debug)]
 pub(super) struct InspectQueue<W> {
     entries: HashMap<Target, Entry<W>>,
@@ -51,43 +50,39 @@ pub(super) struct InspectQueue<W> {
     clock: u64,
 }
 
-/// The reason of an inspect without a waiting caller. Each reason has its own limit, so slow inspects of
-/// listed objects do not delay inspects of changed ones.
+/// The reason for an inspect without a waiting caller. Each reason has its own limit, so that slow inspects
+/// because of a list do not delay inspects because of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// An event reported a change.
     Changed,
-    /// A list contains the object, or lacks it.
     Listed,
 }
 
-/// The result of an ended inspect.
+/// What follows from the end of an inspect.
 #[derive(Debug)]
 pub(super) struct Finished<W> {
-    /// The callers that this inspect answers.
     pub(super) waiters: Vec<W>,
-    /// How many times in a row it failed. Only a timer will repeat it.
+    /// How often in a row the inspect has failed. Set only if a timer must repeat the inspect.
     pub(super) failures: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Entry<W> {
     phase: Phase,
-    /// Whether this object is in the queue of changed objects.
     changed: bool,
-    /// Callers that the queued or running inspect answers.
+    /// Callers that get the result of the queued or running inspect.
     waiting: Vec<W>,
-    /// Callers that the inspect after it answers.
+    /// Callers that get the result of the inspect after the running inspect.
     next: Vec<W>,
     again: bool,
-    /// What the queued or running inspect certainly shows, because it begins after it.
+    /// The create or start that the queued or running inspect certainly shows.
     after: Option<Seen>,
-    /// The same for the inspect after it.
+    /// The create or start that the inspect after the running one certainly shows.
     next_after: Option<Seen>,
     failures: u32,
 }
 
-/// How dockbridge learned of a create or start.
+/// How dockbridge learned that a container was created or started: from the engine's answer or from an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Answer(Transition),
@@ -101,12 +96,12 @@ enum Phase {
     Backoff,
 }
 
-/// Which limit a running inspect counts against.
+/// The limit against which a running inspect counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
     Quick(Reason),
     Slow(Reason),
-    /// A caller waits for it. There are never more of these than callers.
+    /// An inspect for which a caller waits. Urgent inspects have no limit: there are no more than callers.
     Urgent,
 }
 
@@ -138,7 +133,7 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    /// Queues an inspect that begins after this call, without a waiting caller.
+    /// Queues an inspect that begins after this method was called, without a waiting caller.
     pub(super) fn enqueue(&mut self, target: &Target, reason: Reason) {
         let changed = reason == Reason::Changed;
         match self.entries.get_mut(target) {
@@ -160,8 +155,7 @@ impl<W> InspectQueue<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// Queues an inspect because of the event of a create or start. Returns false if a running inspect
-    /// began after the change.
+    /// Queues an inspect because of an event. Returns false if the running inspect began after the change.
     pub(super) fn saw(&mut self, target: &Target, transition: Transition, at: Nanos) -> bool {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
         if running.is_some_and(|entry| entry.after == Some(Seen::Answer(transition))) {
@@ -174,8 +168,7 @@ impl<W> InspectQueue<W> {
         true
     }
 
-    /// Queues an inspect for a waiting caller. `answered` is a call of this caller that the engine has
-    /// answered. An inspect that began after the event of that call is enough.
+    /// Queues an inspect for a caller, unless an inspect began after the event of the call `answered`.
     pub(super) fn wait(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         let running = matches!(entry.phase, Phase::Running(_));
@@ -196,7 +189,7 @@ impl<W> InspectQueue<W> {
         self.urgent.push_back(target);
     }
 
-    /// The next inspect to run now, if the limits allow one.
+    /// Starts the next inspect, if the limits allow it.
     pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
         while let Some(target) = self.urgent.pop_front() {
             if let Some(begun) = self.begin(target, Lane::Urgent) {
@@ -206,7 +199,7 @@ impl<W> InspectQueue<W> {
         self.start_one(Reason::Changed).or_else(|| self.start_one(Reason::Listed))
     }
 
-    /// This inspect is slow. It no longer delays others, as long as the limit for slow ones allows it.
+    /// Marks an inspect as slow. If there is room for slow inspects, this inspect no longer delays others.
     pub(super) fn set_slow(&mut self, generation: Generation) {
         let Some(Lane::Quick(reason)) = self.running.get(&generation).copied() else { return };
         let queue = self.queue(reason);
@@ -252,22 +245,21 @@ impl<W> InspectQueue<W> {
         Finished { waiters, failures: Some(failures) }
     }
 
-    /// The pause after a failure has ended.
+    /// Queues a failed inspect again after its pause.
     pub(super) fn retry(&mut self, target: &Target, reason: Reason) {
         if self.entries.get(target).is_some_and(|entry| entry.phase == Phase::Backoff) {
             self.enqueue(target, reason);
         }
     }
 
-    /// The object is gone. Returns the waiting callers, and ignores the answer of a running inspect.
+    /// Removes a target that is gone, and returns its callers. The answer of a running inspect is ignored.
     pub(super) fn forget(&mut self, target: &Target) -> Vec<W> {
         let Some(mut entry) = self.entries.remove(target) else { return Vec::new() };
         entry.waiting.append(&mut entry.next);
         entry.waiting
     }
 
-    /// The engine is down. Drops inspects without a waiting caller, because the next list queues everything
-    /// again.
+    /// Drops inspects without a caller when the engine is down: the next list queues all of them again.
     pub(super) fn drop_unrequested(&mut self) {
         self.entries.retain(|_, entry| match entry.phase {
             Phase::Queued | Phase::Backoff => !entry.waiting.is_empty(),
@@ -277,23 +269,23 @@ impl<W> InspectQueue<W> {
         self.listed.targets.clear();
     }
 
-    /// Everything that is queued, running, or waiting to be repeated.
+    /// All targets whose inspect is queued, running, or waiting for a retry.
     pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
         self.entries.keys()
     }
 
-    /// The generation of the latest inspect.
+    /// The generation of the inspect that began last.
     pub(super) fn now(&self) -> Generation {
         Generation(self.clock)
     }
 
-    /// A new generation, after all inspects that have begun and before all later ones.
+    /// Makes a generation that is later than all inspects so far, and earlier than all later inspects.
     pub(super) const fn next_generation(&mut self) -> Generation {
         self.clock += 1;
         Generation(self.clock)
     }
 
-    /// All inspects that began before this one have ended.
+    /// The generation of the oldest running inspect. All inspects that began earlier have ended.
     pub(super) fn oldest_running(&self) -> Generation {
         self.running.keys().min().copied().unwrap_or(Generation(self.clock.saturating_add(1)))
     }
@@ -317,7 +309,7 @@ impl<W> InspectQueue<W> {
     }
 
     fn begin(&mut self, target: Target, lane: Lane) -> Option<(Target, Generation)> {
-        // A target can be in several queues. Only the first one finds it Queued.
+        // A target can be in several queues. Only the first queue finds its entry in the phase Queued.
         let entry = self.entries.get_mut(&target).filter(|entry| entry.phase == Phase::Queued)?;
         self.clock += 1;
         let generation = Generation(self.clock);
@@ -341,7 +333,7 @@ impl<W> Entry<W> {
         }
     }
 
-    /// The next inspect will begin after this.
+    /// Records that the next inspect of this target will begin after `seen`.
     const fn begins_after(&mut self, seen: Seen) {
         match self.phase {
             Phase::Running(_) => self.next_after = Some(seen),
@@ -351,7 +343,7 @@ impl<W> Entry<W> {
 }
 
 impl Seen {
-    /// Whether this event was caused by the call, or by a later call of the same kind.
+    /// Whether the call, or a later call of the same kind, caused this event.
     fn is_of(self, call: EngineCall) -> bool {
         matches!(self, Self::Event(of, at) if of == call.transition && at >= call.begun_at)
     }

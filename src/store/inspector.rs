@@ -1,5 +1,5 @@
-//! Inspects one object in its own task: the engine's answer with a deadline, the cause of a container's
-//! end, then the hook that delays when it is shown.
+//! Inspects a container or image in its own task: asks the engine with a deadline, determines the cause of a
+//! container's end, then runs the hook that delays when the store shows the container.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,23 +33,22 @@ pub(super) struct Inspector {
     pub(super) oom: OomDetector,
     pub(super) settings: StoreSettings,
     pub(super) signals: mpsc::Sender<Signal>,
-    /// Asks the event stream for a list.
     pub(super) relist: Arc<Notify>,
 }
 
 impl Inspector {
-    /// Inspects `target` and runs the hook. Reports when that takes long, so that others need not wait.
+    /// Inspects `target` and runs the hook. Tells the writer if this takes long, to free other inspects.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
             return inspected;
         }
-        // If the channel is full, the writer is busy. The inspect then still counts as quick.
+        // If the channel to the writer is full, the inspect still counts as quick.
         let _ = self.signals.try_send(Signal::Slow(target.clone(), at));
         inspect.await
     }
 
-    /// The deadline applies to the engine. The hook has its own.
+    /// Inspects `target` and runs the hook. The deadline applies only to the engine's answer.
     async fn inspect_and_hook(
         &self,
         target: &Target,
@@ -78,7 +77,7 @@ impl Inspector {
         time::timeout(waited, inspect(&self.engine, target)).await.map_err(late)?
     }
 
-    /// Adds the cause of a container's end, which must not change once it was shown.
+    /// Adds the cause of a container's end. The cause must not change once the store has shown it.
     async fn with_cause(&self, target: &Target, inspected: Inspected) -> Inspected {
         let Inspected::Container(observed) = inspected else { return inspected };
         match *observed {
@@ -91,8 +90,8 @@ impl Inspector {
         }
     }
 
-    /// The cause is decided once. The engine may learn of it a little later than of the end, so after a
-    /// recent end this waits.
+    /// Determines the cause of a container's end, once. The engine may learn the cause a little later than
+    /// the end, so this waits for it if the end is recent.
     async fn container_with_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         self.oom.observe_container(&record).await;
         if let Some(cause) = self.oom.exit_cause(&record).await {
@@ -105,7 +104,7 @@ impl Inspector {
         found(Observed::Container(record))
     }
 
-    /// Waits until the engine reports the cause, in its inspect or in an event.
+    /// Waits until the engine reports the cause of an end, in an inspect or in an event.
     async fn wait_for_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         let mut cause = ExitCause::AsReported;
         for pause in INSPECT_AGAIN_AFTER {
@@ -125,12 +124,12 @@ impl Inspector {
         found(Observed::Container(oom::with_cause(cause, record)))
     }
 
-    /// Runs the hook. If it takes long, a container that was never shown is shown as running. Otherwise
-    /// kubelet would see that it is missing and create it again.
+    /// Runs the hook. During a long hook, the store shows a new container as running. Otherwise kubelet would
+    /// miss the container and create it again.
     async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
         let mut hook = std::pin::pin!(self.hooks.before_shown(record));
         if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {
-            // The writer exists as long as this task.
+            // `send` does not fail here: the writer exists as long as this task.
             let _ = self.signals.send(Signal::Provisional(Box::new(provisional(record)), at)).await;
             hook.await;
         }
@@ -146,14 +145,14 @@ fn is_unexplained_kill(inspected: &Inspected) -> bool {
     matches!(&**observed, Observed::Container(record) if oom::is_unexplained_kill(record))
 }
 
-/// Whether the engine may still learn why it ended.
+/// Whether the engine may still learn why the container ended.
 fn is_fresh(record: &ContainerRecord) -> bool {
     let Process::Exited { finished_at: Nanos(at), .. } = record.process else { return false };
     let age = clock::nanos().saturating_sub(at);
     Duration::from_nanos(u64::try_from(age).unwrap_or_default()) < FRESH
 }
 
-/// What may be shown before the hook has ended: everything except the container's end.
+/// The container as the store may show it before the hook has ended: without the container's end.
 fn provisional(record: &ContainerRecord) -> ContainerRecord {
     let mut shown = record.clone();
     if let Process::Exited { started_at, .. } = shown.process {
@@ -177,22 +176,22 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, Failure>
     }
 }
 
-/// The failure if an inspect takes too long.
 pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
     let text = format!("Docker did not answer the inspect of {name} within {waited:?}");
     Failure::new(Kind::DeadlineExceeded, text)
 }
 
-/// Longer than the hook takes for a container with a complete log, and shorter than the first reader waits.
+/// How long the hook may take before the store shows the container as running. A hook for a container with a
+/// complete log takes less. The first reader of the store waits longer than this.
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
-/// Pauses before asking the engine again whether memory ran out. It learns of this and of the end in
-/// separate ways. The first pause is enough on an idle machine, and the others are for busy ones. If the
-/// engine never learns of it, no caller should wait longer.
+/// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of
+/// this and of the end in separate ways. On an idle machine the first pause is long enough. All pauses
+/// together are as long as a caller may wait.
 const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(100),
     Duration::from_millis(150),
     Duration::from_millis(200),
 ];
-/// If the engine does not know the cause by then, it never will.
+/// Time after a container's end in which the engine may still learn the cause.
 const FRESH: Duration = Duration::from_secs(2);

@@ -34,7 +34,7 @@ impl RegisterMetrics for Store {
     }
 }
 
-/// Metrics that are read from the current snapshot.
+/// Registers metrics that are read from the current snapshot.
 fn register_state(store: &Store, registry: &mut Registry) {
     let metrics = store.metrics.clone();
     registry.register_fn(

@@ -1,4 +1,4 @@
-//! The store's metrics: how current it is, and how much work that causes.
+//! Metrics of the store: how current its state is, and how much work it does for that.
 
 use std::{
     sync::{
@@ -14,19 +14,19 @@ use crate::{
     telemetry::metric::{Counter, Family},
 };
 
-/// The writer's metrics. Clones share the counts.
+/// Metrics of the writer task. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct StoreMetrics {
     pub(super) events: Counter,
     pub(super) lists: Counter,
     pub(super) disconnects: Counter,
     pub(super) inspects: Family<Counter, 2>,
-    /// When the engine last sent anything, in nanoseconds since the epoch; 0 if never.
+    /// In nanoseconds since the epoch; 0 if never.
     last_contact: Arc<AtomicI64>,
 }
 
 impl StoreMetrics {
-    /// The engine sent something.
+    /// Records that the engine has just sent something.
     pub(super) fn contact(&self) {
         self.last_contact.store(clock::nanos(), Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl StoreMetrics {
         self.inspects.with([object, if success { "ok" } else { "error" }]).inc();
     }
 
-    /// How long ago the engine last sent anything; none if it never did.
+    /// How long ago the engine last sent anything; `None` if it has never sent anything.
     pub fn since_last_contact(&self) -> Option<Duration> {
         let last = self.last_contact.load(Ordering::Relaxed);
         let since = u64::try_from(clock::nanos().saturating_sub(last)).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The copy of Docker's state in memory: one writer task that follows the engine's events, and many
-//! readers.
+//! The copy of Docker's state in memory: one writer task that follows the engine's events, many readers.
 //!
 //! ```text
 //! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ every read of CRI
@@ -8,14 +7,13 @@
 //!   events, lists                         bounded, with a deadline each
 //! ```
 //!
-//! An event or a list only says what to inspect. The state shown is the answer of the latest inspect. So
-//! events may be lost, repeated, late or out of order. After the next list the store is equal to Docker
-//! again. The store does not know its readers.
+//! An event or a list only says what to inspect, and the latest inspect counts. So events may be lost,
+//! repeated, late or out of order. After the next list the store agrees with Docker again.
 //!
-//! Start with [`handle::Store`], which callers have, and [`snapshot::Snapshot`], which they read.
-//! [`writer`] is the loop. [`state`], [`objects`] and [`inspect_queue`] make the decisions, without a clock
-//! or a socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two
-//! snapshots into container events, and [`pending_changes`] holds them until their pod is inspected.
+//! Start with [`handle::Store`], which callers have, and [`snapshot::Snapshot`], which they read. [`writer`]
+//! has the writer's loop. [`state`], [`objects`] and [`inspect_queue`] make its decisions, without a clock or
+//! a socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two snapshots
+//! into container events, and [`pending_changes`] holds them until their pod is inspected.
 
 pub mod changes;
 pub mod engine_call;

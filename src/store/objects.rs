@@ -1,8 +1,8 @@
-//! The object cache: the known pods, containers and images, and how inspects change them.
+//! The cache of known pods, containers and images (objects), and how inspects change them.
 //!
-//! It does no I/O. A result has the generation of its inspect. If there are two results about one object,
-//! the one with the later generation counts, in whatever order they arrive. After an object is gone, its
-//! generation is kept until every earlier inspect has ended, so a late answer cannot bring the object back.
+//! The cache does no I/O. Of two inspects of an object, the result with the later generation counts, in
+//! whatever order they arrive. If an object is gone, the cache keeps the generation of this result until
+//! every earlier inspect has ended, so that a late answer cannot bring the object back.
 
 mod lists;
 
@@ -31,7 +31,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) enum Inspected {
-    /// A container, whether it belongs to a pod or not.
+    /// A container, which may also be a pause container or belong to no pod.
     Container(Box<Observed>),
     Image(Box<ImageRecord>),
     Gone,
@@ -42,23 +42,22 @@ pub(super) struct ObjectCache {
     sandboxes: BTreeMap<SandboxId, Pod>,
     containers: BTreeMap<ContainerId, Cached<ContainerRecord>>,
     images: BTreeMap<ImageId, Cached<ImageRecord>>,
-    /// Which image has a name (see [`name_key`]). A name belongs to one image.
+    /// The image that has a name (see [`name_key`]). Only one image has each name.
     tags: HashMap<String, ImageId>,
     gone: HashMap<String, Generation>,
     hidden: HiddenContainers,
-    /// Images that are inspected only because another image took their name.
+    /// Images that are being inspected only because another image got one of their names.
     contested: HashSet<ImageId>,
-    /// The state of containers in the last list where it contradicts the current one, and when that list
-    /// began; by id. It counts if the inspect fails.
+    /// Containers whose state in the last list contradicts their record: the listed state, and when the list
+    /// began, by id. The listed state replaces the record if the inspect fails.
     contradictions: HashMap<String, (ListedState, Generation)>,
-    /// When the last list arrived.
     listed_at: Generation,
-    /// When the running list began. An earlier list that has not arrived is dropped.
+    /// When the list that is running began. An earlier list that has not arrived will be ignored.
     pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
 
-/// Which tables differ from the last published ones.
+/// Which tables differ from those of the last published snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) sandboxes: bool,
@@ -72,7 +71,7 @@ struct Cached<T> {
     at: Generation,
 }
 
-/// The two parts of a sandbox.
+/// The two sources of a sandbox: the pause container in the engine, and the checkpoint.
 #[derive(Debug, Default)]
 struct Pod {
     engine: Option<(SandboxRecord, Generation)>,
@@ -81,7 +80,7 @@ struct Pod {
 }
 
 impl ObjectCache {
-    /// The cache of a new process, which only has what the previous process saved.
+    /// The cache at the start of dockbridge, which has only the checkpoints.
     pub(super) fn new(checkpoints: Vec<SandboxCheckpoint>) -> Self {
         let mut objects = Self::default();
         for checkpoint in checkpoints {
@@ -90,7 +89,7 @@ impl ObjectCache {
         objects
     }
 
-    /// Stores the result of an inspect. Returns what else must be inspected because of it.
+    /// Stores the result of an inspect. Returns the containers and images that must therefore be inspected.
     pub(super) fn put(
         &mut self,
         target: &Target,
@@ -115,7 +114,7 @@ impl ObjectCache {
         }
     }
 
-    /// A container was removed. Answers of inspects that began earlier are ignored.
+    /// Removes a container that is gone. Answers of inspects that began earlier will be ignored.
     pub(super) fn container_gone(&mut self, id: &str, at: Generation) {
         self.changed.images |= self.hidden.remove(id);
         self.remove_record(id, at);
@@ -140,7 +139,7 @@ impl ObjectCache {
         self.hidden.is_foreign(id)
     }
 
-    /// Everything that Docker has, as far as is known.
+    /// All containers and images that Docker has, as far as dockbridge knows.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
         sandboxes
@@ -149,14 +148,13 @@ impl ObjectCache {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// All inspects that began before `oldest` have ended. Only a running list can still contain objects
-    /// that were gone before.
+    /// Forgets which objects were gone before `oldest`: only a running list can still contain these.
     pub(super) fn expire(&mut self, oldest: Generation) {
         let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
         self.gone.retain(|_, at| *at >= oldest);
     }
 
-    /// What changed since the last call.
+    /// Removes and returns what has changed since the last call.
     pub(super) fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
@@ -185,20 +183,19 @@ impl ObjectCache {
         Images::new(records, by_name, self.hidden.images(), self.hidden.joined())
     }
 
-    /// Checkpoints of sandboxes that Docker no longer has and that hold no network.
+    /// Checkpoints that dockbridge no longer needs: Docker lacks the sandbox, and there is no network.
     pub(super) fn obsolete_checkpoints(&self) -> Arc<[SandboxId]> {
         let obsolete = self.sandboxes.iter().filter(|(_, pod)| pod.is_obsolete());
         obsolete.map(|(id, _)| id.clone()).collect()
     }
 
-    /// A container that is not known yet, with the parts that may be shown already.
+    /// Adds a container that the cache does not have yet, without its end (see [`super::inspector`]).
     pub(super) fn put_provisional(&mut self, record: ContainerRecord, at: Generation) {
         if !self.containers.contains_key(&record.id) {
             self.put_container(record, at);
         }
     }
 
-    /// A container that does not belong to a pod.
     fn put_foreign(&mut self, id: &str, container: ForeignContainer, at: Generation) {
         if self.is_late(id, at) {
             return;
@@ -239,9 +236,9 @@ impl ObjectCache {
         }
     }
 
-    /// A name belongs to one image. If two claim it, the later inspect counts, and the other image is
-    /// inspected, because the engine does not report from which image a name was taken. Such an inspect
-    /// causes no further ones, so an engine that contradicts itself does not cause endless inspects.
+    /// Stores an image. If two images have the same name, the later inspect counts, and the other image is
+    /// inspected again, because the engine does not report which image has lost a name. That inspect causes
+    /// no further inspects, so that a contradictory engine does not cause endless inspects.
     fn put_image(&mut self, mut record: ImageRecord, at: Generation) -> Vec<Target> {
         let id = record.id.clone();
         if self.is_late(id.as_str(), at) || self.images.get(&id).is_some_and(|s| s.at > at) {
@@ -268,7 +265,7 @@ impl ObjectCache {
             None => {
                 self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
                 self.changed.images = true;
-                // The image was found by name before a list that may lack it, so it is inspected again by id.
+                // The list after this inspect might not have the image: another inspect by the id follows.
                 let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
                 further.extend(unproven);
             }
@@ -279,7 +276,7 @@ impl ObjectCache {
         further
     }
 
-    /// No image has this id, or no image has this name.
+    /// Records that no image has this id or this name.
     fn image_gone(&mut self, name: &str, at: Generation) -> Vec<Target> {
         if let Ok(id) = ImageId::try_from(name) {
             self.mark_gone(name, at);
@@ -301,7 +298,7 @@ impl ObjectCache {
         self.contest(vec![owner])
     }
 
-    /// Gives a name to another image, or to none. The old owner no longer shows it.
+    /// Moves a name to another image, or removes it. The record of the image that had the name loses it.
     fn move_name(&mut self, key: &str, to: Option<&ImageId>) {
         let old = match to {
             Some(id) => self.tags.insert(key.to_owned(), id.clone()),
@@ -315,7 +312,7 @@ impl ObjectCache {
         }
     }
 
-    /// The names of this image are free until its next inspect.
+    /// Removes the names of this image until its next inspect.
     fn release_names(&mut self, id: &ImageId) {
         let Some(cached) = self.images.get(id) else { return };
         for key in cached.record.repo_tags.iter().filter_map(|tag| name_key(tag)) {
@@ -357,9 +354,9 @@ impl ObjectCache {
 }
 
 impl Pod {
-    /// The sandbox that CRI shows: Docker's part with the attachment from the checkpoint, or only the
-    /// checkpoint while it holds a network. A list has the creation time in whole seconds, the checkpoint
-    /// has it exactly.
+    /// The sandbox that clients see: Docker's pause container with the network attachment of the checkpoint.
+    /// If Docker does not have it, the checkpoint alone, as long as the sandbox has a network to release. The
+    /// creation time is from the checkpoint if Docker's is from a list, which has only whole seconds.
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
         if let Some((record, _)) = &self.engine {
@@ -390,7 +387,7 @@ impl Pod {
     }
 }
 
-/// Returns whether the record changed. Otherwise the old allocation stays.
+/// Replaces a record that has changed, and returns true then. An unchanged record keeps its allocation.
 fn replace_if_changed<T: PartialEq>(old: &mut Arc<T>, new: T) -> bool {
     let changed = **old != new;
     if changed {

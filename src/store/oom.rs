@@ -1,16 +1,16 @@
-//! OOMKilled: whether a container that ended by SIGKILL ran out of memory, if the engine does not say so.
+//! OOMKilled: finds whether a container that SIGKILL ended ran out of memory, if the engine does not know.
 //!
 //! The engine learns of an OOM kill from a shim that watches the container's cgroup. The cgroup may be gone
-//! before the shim has read it, because systemd removes a scope as soon as it is empty. But the kernel
-//! counts an OOM kill in every cgroup above it, and the pod's cgroup exists longer than those of its
-//! containers. A kill in the pod's cgroup is attributed to the container that has just ended if no existing
-//! cgroup and no container that ended earlier explains it. Kills are attributed at every end, even if its
-//! cause is known. Otherwise they would be attributed to the next container.
+//! before the shim has read it, because systemd removes a scope as soon as it is empty. The kernel also
+//! counts the kill in all parent cgroups, and the pod's cgroup exists longer than those of its containers.
+//! dockbridge attributes a kill in the pod's cgroup to the container that has just ended, unless an existing
+//! cgroup or a container that ended earlier explains the kill. dockbridge does so at each end, even if the
+//! cause of the end is known, because the next container would otherwise get the kills.
 //!
-//! On cgroup v1 each cgroup has its own count, which disappears with the cgroup. Only the engine then knows of a
-//! kill. It reports the kill in its inspect or, if it learns of it after the end, only with an `oom` event.
+//! On cgroup v1 each cgroup has its own count, which disappears with the cgroup. Only the engine then knows
+//! of a kill, from its inspect, or if it learns of the kill after the end, only from an `oom` event.
 //!
-//! A cause never changes once it was decided, because kubelet reads an end only once.
+//! dockbridge never changes the cause of an end, because kubelet reads an end only once.
 
 mod causes;
 mod kill_accounting;
@@ -43,77 +43,74 @@ use crate::{
     },
 };
 
-/// Decides why containers ended. Clones share their data.
+/// Determines why containers ended. Clones share their data.
 #[derive(Clone, Debug, Default)]
 pub struct OomDetector {
     cgroups: Cgroups,
-    /// Not locked while files are read, because the store's writer also needs it.
+    /// No task holds this lock while it reads files, because the store's writer also needs the lock.
     known: Arc<Mutex<Known>>,
-    /// Allows only one count at a time, from reading the kernel's files to the accounting.
+    /// Held from the read of the kernel's counts until the kills are attributed, by one task at a time.
     counting: Arc<tokio::sync::Mutex<()>>,
-    /// Where causes that the engine does not know are saved. None in tests.
+    /// The state directory for causes that the engine does not know. `None` in tests.
     checkpoints: Option<Checkpoints>,
-    /// Allows only one write at a time, each with the latest state.
+    /// Held during a save, so that the last save has the latest causes.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     pods: HashMap<SandboxId, Pod>,
-    /// By the pod's cgroup.
     accounting: HashMap<PathBuf, KillAccounting>,
     causes: ExitCauses,
-    /// By container: when the run began that was seen last, until its end is seen.
+    /// By container: start time of the last run that an inspect showed, until an inspect shows its end.
     runs: HashMap<String, Nanos>,
-    /// By container: when each of these last happened.
+    /// By container: when each kind of event last happened.
     events: HashMap<String, HashMap<KillEvent, Nanos>>,
-    /// Containers in any of these tables that the last list lacked.
+    /// Containers in any of these tables that were not in the engine's last list.
     missing: HashSet<String>,
 }
 
-/// What may explain the end of a container.
+/// An event that may explain the end of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum KillEvent {
-    /// The engine sent it a SIGKILL, which explains its end.
     EngineKill,
-    /// dockbridge is about to ask the engine to kill it. If the container hides signals, no event will
-    /// report the kill.
+    /// dockbridge is about to ask the engine to kill the container. If the container hides signals, no event
+    /// of the engine will report this kill.
     OwnKill,
-    /// The engine sent an `oom` event for it. Its inspect may never report this, because the engine does
-    /// not update it after the end.
+    /// The engine sent an `oom` event. If the event comes after the end, no inspect reports the kill.
     OutOfMemory,
 }
 
 #[derive(Debug)]
 struct Pod {
     document: Arc<SandboxDocument>,
-    /// The parent of its containers' cgroups.
     cgroup: PathBuf,
 }
 
 impl OomDetector {
-    /// Loads the causes that earlier processes decided.
+    /// Loads the causes that earlier dockbridge processes have determined.
     pub async fn load(cgroups: Cgroups, checkpoints: Checkpoints) -> Self {
         let MemoryKills(kills) = checkpoints.load_file().await;
         let oom = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
         {
             let mut known = oom.known.lock();
             known.causes = ExitCauses::loaded(kills);
-            // They are older than the first list, so those missing in it are gone.
+            // Containers with a saved cause are older than the first list, so a missing one is gone.
             known.missing = known.causes.ids().map(str::to_owned).collect();
         }
         oom
     }
 
-    /// Does not save causes: for tests and short runs.
+    /// A detector that does not save causes, for tests and short runs.
     pub fn new(cgroups: Cgroups) -> Self {
         Self { cgroups, ..Self::default() }
     }
 
-    /// A pod was inspected. Earlier kills in its cgroup do not belong to future containers.
+    /// Records an inspected pod and the number of kills in its cgroup so far: earlier kills do not belong to
+    /// its future containers.
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
-        // Above a pod without a parent cgroup is the whole machine's cgroup.
+        // Without a cgroup parent, the parent would be the cgroup of the whole machine.
         if record.document.parent().is_empty() || self.known.lock().pods.contains_key(&record.id) {
             return;
         }
@@ -132,8 +129,8 @@ impl OomDetector {
         }
     }
 
-    /// A container was inspected. If Docker is restarting it, or has done so, a run has ended, and nobody will
-    /// ask for the cause of this end. The end also explains kills.
+    /// Records an inspected container. If Docker has restarted it, its earlier run has ended, and no caller
+    /// will ask for the cause of that end. dockbridge attributes kills to this end as well.
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
         let Process::Running { pid, started_at } = record.process else { return };
         let seen = self.known.lock().runs.get(record.id.as_str()).copied();
@@ -145,8 +142,8 @@ impl OomDetector {
         }
     }
 
-    /// The cause of an end, if it was decided before, is obvious, or follows from the kernel's counts. None
-    /// if the engine may still learn of it.
+    /// The cause of an end, if it was determined earlier, is obvious, or follows from the kernel's counts.
+    /// `None` if the engine may still learn the cause.
     pub(super) async fn exit_cause(&self, record: &ContainerRecord) -> Option<ExitCause> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
         let decided = self.known.lock().causes.of(record.id.as_str(), finished_at);
@@ -154,7 +151,7 @@ impl OomDetector {
             return decided;
         }
         let oom_killed = self.attribute_kills(record).await;
-        // The event of a SIGKILL that the engine sent may arrive after the end, so it is looked up last.
+        // The event of the engine's SIGKILL may arrive after the end, so this check comes last.
         let is_plain = !is_unexplained_kill(record) || self.was_killed_by_engine(record);
         let cause = match oom_killed {
             _ if is_plain => ExitCause::AsReported,
@@ -167,8 +164,9 @@ impl OomDetector {
         Some(cause)
     }
 
-    /// Whether kills that nothing else explains belong to this end. None if that cannot be known. Only the
-    /// first call for an end returns true, because the kills are then attributed.
+    /// Attributes all unexplained kills in the pod's cgroup to this end, and returns whether there were any.
+    /// `None` if dockbridge cannot know whether there were any. Only the first call for an end can return
+    /// true.
     async fn attribute_kills(&self, record: &ContainerRecord) -> Option<bool> {
         let _lock = self.counting.lock().await;
         let (cgroup, ended) = self.known.lock().has_ended(record)?;
@@ -189,23 +187,22 @@ impl OomDetector {
         self.known.lock().events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
-    /// Whether the engine sent a SIGKILL in the run that has ended.
+    /// Whether the engine sent a SIGKILL during the run that has ended.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
-        // A call after the end did not cause it.
+        // A kill that dockbridge requested after the end did not cause the end.
         let own = known.latest(record, KillEvent::OwnKill).is_some_and(|at| at <= finished_at);
         own || !record.hides_signals && known.latest(record, KillEvent::EngineKill).is_some()
     }
 
-    /// Whether there was an `oom` event in the run that has ended.
+    /// Whether the engine sent an `oom` event during the run that has ended.
     pub(super) fn had_oom_event(&self, record: &ContainerRecord) -> bool {
         self.known.lock().latest(record, KillEvent::OutOfMemory).is_some()
     }
 
-    /// Forgets containers that are missing in this list and in the previous one. One list proves nothing,
-    /// because it may have begun before the container was created. The caller must call [`Self::save`]
-    /// afterwards.
+    /// Forgets containers that the last two lists lack. A single list may have begun before a container was
+    /// created. The caller must call [`Self::save`] afterwards.
     pub(super) fn retain(&self, is_listed: impl Fn(&str) -> bool) {
         let mut known = self.known.lock();
         let missing = known.ids().filter(|id| !is_listed(id)).map(str::to_owned).collect();
@@ -214,18 +211,18 @@ impl OomDetector {
         known.retain(keeps);
     }
 
-    /// A container is gone. The caller must call [`Self::save`] afterwards.
+    /// Forgets a container that is gone. The caller must call [`Self::save`] afterwards.
     pub(super) fn forget(&self, id: &str) {
         self.known.lock().forget(id);
     }
 
-    /// Whether all causes that the engine does not know are saved.
+    /// Whether all causes that only dockbridge knows are saved.
     pub(super) fn is_saved(&self) -> bool {
         !self.known.lock().causes.is_unsaved
     }
 
-    /// Saves them if necessary, and waits for a running save. A failure is logged. The next save then
-    /// includes them.
+    /// Saves the causes that only dockbridge knows, if they have changed. Waits for a save that already runs.
+    /// Logs a failure; the next save then includes these causes.
     pub(super) async fn save(&self) {
         let _lock = self.saving.lock().await;
         let Some(kills) = self.known.lock().causes.take_unsaved() else { return };
@@ -239,7 +236,7 @@ impl OomDetector {
 }
 
 impl Known {
-    /// A container of a known pod has ended. Returns the pod's cgroup, and all containers that ended in it.
+    /// Records the end of a container. Returns the pod's cgroup, and all containers that have ended in it.
     fn has_ended(&mut self, record: &ContainerRecord) -> Option<(PathBuf, HashSet<String>)> {
         let cgroup = self.pods.get(&record.document.sandbox)?.cgroup.clone();
         let accounting = self.accounting.get_mut(&cgroup)?;
@@ -247,8 +244,7 @@ impl Known {
         Some((cgroup, accounting.ended.clone()))
     }
 
-    /// The container runs, even if an earlier run of it has ended: kills that its own cgroup counts belong to no
-    /// ended container.
+    /// Records that a container runs. Kills in its cgroup then belong to no ended container.
     fn is_running(&mut self, record: &ContainerRecord, started_at: Nanos) {
         self.runs.insert(record.id.to_string(), started_at);
         let Some(pod) = self.pods.get(&record.document.sandbox) else { return };
@@ -267,18 +263,18 @@ impl Known {
         if !self.accounting.get_mut(cgroup)?.attribute(count)? {
             return Some(false);
         }
-        // Docker has restarted the container, and the end of the run before was not seen. The kills may belong to it.
+        // dockbridge did not see the end of the container's earlier run. The kills may belong to that end.
         if seen.is_some_and(|seen| record.process.started_at() != Some(seen)) {
             return None;
         }
-        // Kills are also counted in a cgroup that several pods share, because only one of them may remain.
-        // Until then it is unknown which pod a kill belongs to.
+        // While several pods share a cgroup, dockbridge cannot know to which pod a kill belongs. dockbridge
+        // still counts the kills, because later only one of the pods may remain.
         let pod = self.pods.get(&record.document.sandbox)?;
         let parents = CgroupParents::of(self.pods.values().map(|pod| &*pod.document));
         parents.is_own(&pod.document).then_some(true)
     }
 
-    /// When the event last happened in the run that has ended, not in an earlier one.
+    /// When the event last happened during the run that has ended. Ignores earlier runs.
     fn latest(&self, record: &ContainerRecord, event: KillEvent) -> Option<Nanos> {
         let Process::Exited { started_at, .. } = record.process else { return None };
         let at = *self.events.get(record.id.as_str())?.get(&event)?;
@@ -292,7 +288,7 @@ impl Known {
         pods.chain(containers).chain(ended).chain(self.runs.keys().map(String::as_str))
     }
 
-    /// Its pod's accounting keeps its entry until the lists lack it.
+    /// Forgets a container. The accounting of the pod's cgroup keeps the container while the engine lists it.
     fn forget(&mut self, id: &str) {
         self.causes.forget(id);
         self.runs.remove(id);
@@ -310,7 +306,7 @@ impl Known {
     }
 }
 
-/// Whether it ended by a SIGKILL whose cause the engine does not report.
+/// Whether the container ended by a SIGKILL whose cause the engine does not report.
 pub(super) fn is_unexplained_kill(record: &ContainerRecord) -> bool {
     matches!(
         record.process,
@@ -325,7 +321,7 @@ pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> Conta
     record
 }
 
-/// The cgroup above a container's, in a hierarchy that also counts events of cgroups below (v2).
+/// The parent of a container's cgroup, only with cgroup v2, which also counts events of the cgroups below.
 fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     let cgroup = cgroups.find(pid, id).ok()?;
     let (hierarchy, path) = cgroup.directory("memory")?;
@@ -333,7 +329,7 @@ fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     Some(above.to_owned())
 }
 
-/// 128 + SIGKILL.
+/// Exit code of a process that SIGKILL ended: 128 + 9.
 const SIGKILLED: i32 = 137;
 
 #[cfg(test)]

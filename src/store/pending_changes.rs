@@ -1,5 +1,5 @@
-//! Changes that wait until their pod can be shown completely, with all containers inspected as for a
-//! status. A pod whose inspect hangs does not delay other pods.
+//! Changes that wait until all containers of their pod are inspected, because an event contains the status of
+//! the whole pod. A pod whose inspect hangs does not delay the changes of other pods.
 
 use std::time::Duration;
 
@@ -14,17 +14,16 @@ pub struct PendingChanges {
     pods: Vec<PendingPod>,
 }
 
-/// The changes of one pod that wait.
 #[derive(Debug)]
 struct PendingPod {
     id: SandboxId,
     changes: Vec<Change>,
-    /// When the pod is shown with the state of the engine's list.
+    /// Time at which the changes no longer wait. The event then has the state of the engine's list.
     deadline: Instant,
 }
 
 impl PendingChanges {
-    /// Adds what happened.
+    /// Adds changes that must wait.
     pub fn push(&mut self, changes: Vec<Change>, now: Instant) {
         for change in changes {
             let id = &change.sandbox.id;
@@ -39,8 +38,7 @@ impl PendingChanges {
         }
     }
 
-    /// Removes and returns the changes of pods that are inspected in `shown`, or that have waited long
-    /// enough.
+    /// Removes and returns the changes of pods that are inspected in `shown`, or whose deadline is over.
     pub fn take_ready(&mut self, shown: &Snapshot, now: Instant) -> Vec<Change> {
         let is_inspected = |id: &SandboxId| {
             !shown.containers_of(id).any(|container| container.process.is_listed())
@@ -49,13 +47,13 @@ impl PendingChanges {
         self.pods.extract_if(.., is_ready).flat_map(|pod| pod.changes).collect()
     }
 
-    /// The time at which the next pod has waited long enough.
+    /// The earliest deadline of all waiting pods.
     pub fn deadline(&self) -> Option<Instant> {
         self.pods.iter().map(|pod| pod.deadline).min()
     }
 }
 
-/// How long inspects may delay the changes of a pod.
+/// How long the changes of a pod may wait for inspects.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -76,7 +74,7 @@ mod tests {
         Change { id: fixture::hex(pod + 10), step, sandbox }
     }
 
-    /// Pod 1 and 2, each with a container.
+    /// A snapshot with pods 1 and 2, each with a container.
     fn shown(first: Process, second: Process) -> Snapshot {
         let containers = [fixture::container(11, 1, first), fixture::container(12, 2, second)];
         let containers = Index::new(containers.into_iter().map(Arc::new).collect());

@@ -1,4 +1,4 @@
-//! Publishes snapshots and answers callers.
+//! Publishes snapshots of the store, and answers callers of the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,12 +19,12 @@ use crate::{error::Failure, model::engine::EngineHealth};
 #[derive(Debug)]
 pub(super) struct Reply(pub(super) oneshot::Sender<Result<(), Failure>>);
 
-/// The published snapshot, and the callers that wait for the next one.
+/// The published snapshot, and the callers that wait for the next snapshot.
 pub(super) struct Publisher {
     published: watch::Sender<Arc<Snapshot>>,
-    /// They get an answer after everything received so far is visible.
+    /// Callers that get an answer once a snapshot shows the effect of all messages received so far.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
-    /// The earliest time for the next snapshot. The longer the last one took, the later.
+    /// The earliest time for the next snapshot. A snapshot that took longer delays the next more.
     pub(super) not_before: Instant,
     pub(super) metrics: StoreMetrics,
 }
@@ -34,7 +34,7 @@ impl Publisher {
         Self { published, waiting: Vec::new(), not_before: Instant::now(), metrics }
     }
 
-    /// Publishes what changed, unless it is too early, and answers callers whose change is visible.
+    /// Publishes a changed state, unless it is too early. Answers callers whose change is now visible.
     pub(super) fn flush(&mut self, state: &mut StoreState<Reply, Failure>) {
         if state.has_changed() {
             if Instant::now() < self.not_before {
@@ -57,7 +57,7 @@ impl Publisher {
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
     }
 
-    /// A caller that has disconnected needs no answer.
+    /// Answers callers. Ignores that a caller has disconnected.
     fn answer(&mut self, answers: Vec<Answer<Reply, Failure>>) {
         for Answer { waiters, result } in answers {
             for Reply(waiter) in waiters {
@@ -83,6 +83,6 @@ fn log_health(now: &Snapshot) {
     }
 }
 
-/// Making snapshots takes at most a fifth of the writer's time.
+/// As a multiple of the time for a snapshot. So snapshots take at most a fifth of the writer's time.
 const REST_PER_WORK: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_millis(100);

@@ -5,26 +5,26 @@ use std::time::Duration;
 /// How often the store asks the engine, how long it waits, and how many requests it makes at a time.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
-    /// How often everything is listed and inspected without an event.
+    /// How often the store lists and inspects all containers and images, even without an event.
     pub relist_interval: Duration,
-    /// The shortest time between lists while inspects fail, because the state is then only known from lists.
+    /// The shortest time between two lists while inspects fail. Only lists then show the state of containers.
     pub relist_min_interval: Duration,
-    /// How often the engine is pinged, because a frozen engine keeps its event stream open.
+    /// How often the store pings the engine. A ping finds a frozen engine, which keeps its event stream open.
     pub ping_interval: Duration,
     pub inspect_deadline: Duration,
     /// How long a ping, `/info` or the opening of the event stream may take.
     pub connect_deadline: Duration,
-    /// How long a list of all objects may take.
+    /// How long a list of all containers or images may take.
     pub list_deadline: Duration,
-    /// An inspect that takes longer counts as slow and no longer delays the others.
+    /// An inspect that takes longer counts as slow, and no longer delays other inspects.
     pub slow_after: Duration,
-    /// Concurrent inspects, without slow ones and those that a caller waits for.
+    /// Most concurrent inspects, not counting slow inspects and inspects for which a caller waits.
     pub inspects: usize,
     pub slow_inspects: usize,
 }
 
-/// How long a caller waits for the engine's first list. This is less than the total of 2 s that crictl and
-/// kubeadm wait, so that they get the reason.
+/// How long a caller waits for the engine's first list. crictl and kubeadm wait 2 s for an answer, which is
+/// longer, so that they get an error with the reason.
 pub const SYNC_TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl Default for StoreSettings {

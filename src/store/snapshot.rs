@@ -1,4 +1,4 @@
-//! A consistent, immutable view of everything the store knows. Taking one is cheap.
+//! A consistent, immutable view of everything that the store knows. A reader gets the view without a copy.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -16,12 +16,12 @@ use crate::{
     },
 };
 
-/// Everything that is known at one moment.
+/// The state of the store at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The engine's last `/info`; none before its first answer.
+    /// `None` before the first answer.
     pub engine: Option<Arc<EngineInfo>>,
-    /// Whether it answers now. If it does not, the records are the last known state.
+    /// Whether the engine answers now. While it does not answer, the records have the last known state.
     pub health: EngineHealth,
     pub(super) progress: Progress,
     pub(super) sandboxes: Arc<Index<SandboxRecord>>,
@@ -64,19 +64,19 @@ impl Snapshot {
         }
     }
 
-    /// Whether the engine has listed its containers since this process started. All of them are then shown,
-    /// some perhaps only with the list's state ([`Process::Listed`]).
+    /// Whether the engine has listed its containers since dockbridge started. The snapshot then has all
+    /// containers, perhaps some only with the state of the list ([`Process::Listed`]).
     pub const fn is_synced(&self) -> bool {
         self.progress.containers_listed
     }
 
-    /// Whether it has also listed its images.
+    /// Whether the engine has listed its images since dockbridge started.
     pub const fn has_images(&self) -> bool {
         self.progress.images_listed
     }
 
-    /// Whether everything in the first list was inspected, and the engine lists everything that runs. Nothing
-    /// may be deleted or reset otherwise.
+    /// Whether all containers and images of the first list were inspected, and the engine lists all running
+    /// containers. If false, dockbridge must not delete or reset anything.
     pub fn is_complete(&self) -> bool {
         self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
     }
@@ -86,7 +86,7 @@ impl Snapshot {
         self.engine.as_ref()?.other_store.as_ref()
     }
 
-    /// The full id of this pod or container, if it is known only from the engine's list.
+    /// The full id of this pod or container, if the store has it only from the engine's list.
     pub fn listed_only(&self, id: &str) -> Option<&str> {
         if let Some(record) = self.container(id) {
             return record.process.is_listed().then(|| record.id.as_str());
@@ -95,8 +95,7 @@ impl Snapshot {
         record.process.as_ref().is_some_and(Process::is_listed).then(|| record.id.as_str())
     }
 
-    /// Names of containers and images that are known only from the engine's lists, because Docker
-    /// has not answered their inspect.
+    /// Names of containers and images that are only listed, because Docker has not answered their inspect.
     pub fn uninspected(&self) -> impl Iterator<Item = String> {
         let pods = self.sandboxes().iter();
         let pods = pods.filter(|pod| pod.process.as_ref().is_some_and(Process::is_listed));
@@ -107,14 +106,13 @@ impl Snapshot {
             .chain(images.map(|image| image.id.to_string()))
     }
 
-    /// The engine's last `/info`. Fails with `Unavailable` if the engine has not answered yet.
+    /// The engine's last answer to `/info`. Fails with `Unavailable` if the engine has not answered yet.
     pub fn described(&self) -> Result<&EngineInfo, Failure> {
         let unknown = || never_synced("Docker has not answered");
         self.engine.as_deref().ok_or_else(unknown)
     }
 
-    /// The sandbox with this id, or the only one whose id begins with these four or more
-    /// characters.
+    /// The sandbox with this id, or the only one whose id begins with this text (at least four characters).
     pub fn sandbox(&self, id: &str) -> Option<&Arc<SandboxRecord>> {
         self.sandboxes.find(id)
     }
@@ -124,18 +122,17 @@ impl Snapshot {
         self.sandboxes.newest()
     }
 
-    /// The container with this id, or the only one whose id begins with these four or more
-    /// characters.
+    /// The container with this id, or the only one whose id begins with this text (at least four characters).
     pub fn container(&self, id: &str) -> Option<&Arc<ContainerRecord>> {
         self.containers.find(id)
     }
 
-    /// All workload containers, newest first.
+    /// All containers of pods except pause containers, newest first.
     pub fn containers(&self) -> &[Arc<ContainerRecord>] {
         self.containers.newest()
     }
 
-    /// The workload containers of a sandbox, newest first, even if the sandbox is unknown.
+    /// The containers of a sandbox except its pause container, newest first, even if the sandbox is unknown.
     pub fn containers_of(
         &self,
         sandbox: &SandboxId,
@@ -143,15 +140,15 @@ impl Snapshot {
         self.containers().iter().filter(move |one| one.document.sandbox == *sandbox)
     }
 
-    /// The workload containers into which the image is mounted.
+    /// The containers of pods that have this image mounted as a volume.
     pub fn mounting(&self, image: &ImageId) -> impl Iterator<Item = &Arc<ContainerRecord>> {
         self.containers().iter().filter(move |container| {
             container.document.image_volumes.iter().any(|mounted| mounted.image == *image)
         })
     }
 
-    /// The image that `name` refers to: a whole id, or a reference in any spelling (without tag and digest
-    /// it means `latest`). Otherwise the only image whose id begins with these 12 or more digits.
+    /// The image that `name` refers to. `name` is a full id, a reference in any spelling (without tag and
+    /// digest it means `latest`), or at least 12 digits with which only one image id begins.
     pub fn image(&self, name: &str) -> Option<&Arc<ImageRecord>> {
         self.images.find(name)
     }
@@ -161,8 +158,7 @@ impl Snapshot {
         &self.images.by_hex
     }
 
-    /// Whether a container that CRI does not show uses this image: a foreign container, or a pod's pause
-    /// container.
+    /// Whether a container that dockbridge does not list uses this image: a foreign or pause container.
     pub fn is_used_by_hidden(&self, image: &ImageId) -> bool {
         self.images.used_by_hidden.contains(image)
     }
@@ -173,19 +169,19 @@ impl Snapshot {
         all.map(|(_, id)| id.as_str())
     }
 
-    /// Checkpoints that are no longer needed, because Docker does not have the sandbox and the checkpoint
-    /// holds no network. Empty until [`Self::is_synced`].
+    /// Checkpoints that dockbridge no longer needs, because Docker does not have the sandbox and the sandbox
+    /// has no network to release. Empty until [`Self::is_synced`].
     pub fn obsolete_checkpoints(&self) -> &[SandboxId] {
         &self.obsolete
     }
 }
 
-/// How much of the engine's state is known.
+/// How much of the engine's state the store has read since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) containers_listed: bool,
     pub(super) images_listed: bool,
-    /// Everything in the first lists was inspected.
+    /// Whether all containers and images of the first lists were inspected.
     pub(super) complete: bool,
 }
 
@@ -194,9 +190,9 @@ pub(super) struct Progress {
 pub(super) struct Images {
     by_hex: Vec<Arc<ImageRecord>>,
     by_name: HashMap<String, Arc<ImageRecord>>,
-    /// Used by containers that CRI does not show.
+    /// Images of containers that dockbridge does not list.
     used_by_hidden: HashSet<ImageId>,
-    /// Foreign containers that joined network namespaces of other containers.
+    /// Foreign containers in the network namespace of another container, each after the owner.
     joined: BTreeSet<(SandboxId, String)>,
 }
 
@@ -239,15 +235,14 @@ impl Images {
     }
 }
 
-/// The failure while the engine has not been read.
+/// The error while the engine has not listed its containers yet.
 pub(super) fn never_synced(reason: &str) -> Failure {
     let text = format!("Docker has not listed its containers yet: {reason}");
     Failure::new(Kind::Unavailable, text)
 }
 
-/// The one spelling under which a name is stored and found. None if it is not a reference.
-///
-/// If there is a digest, only the digest counts, as in the engine. A tag in addition to it has no effect.
+/// The spelling under which the store keeps and finds an image's name, without a tag if there is a digest, as
+/// in the engine. `None` if the name is not a valid reference.
 pub(super) fn name_key(name: &str) -> Option<String> {
     let reference = ImageReference::parse(name).ok()?.with_default_tag();
     Some(match reference.digest() {

@@ -1,5 +1,5 @@
-//! Everything the writer knows, without a clock or a socket: objects, the inspect queue, and the state of
-//! the connection. It determines the next snapshot, the next inspects and the answers to callers.
+//! The state of the writer, without a clock or a socket: objects, the inspect queue and the connection. The
+//! state determines the next snapshot, the next inspects and the answers to callers.
 //!
 //! `W` is a caller that waits for an inspect: a channel in the writer, a number in tests.
 
@@ -25,13 +25,13 @@ use crate::{
     },
 };
 
-/// The engine's lists of everything it has.
+/// The engine's lists of containers and images.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     pub(super) containers: Vec<ListedContainer>,
-    /// None if the engine could not list its images. Pods do not depend on that.
+    /// `None` if the engine could not list its images. Pods do not depend on this list.
     pub(super) images: Option<Vec<ImageRecord>>,
-    /// With the first list: checkpoints for pods that had none.
+    /// Checkpoints that the hook of the first list returned, for pods that had none.
     pub(super) adopted: Vec<SandboxCheckpoint>,
 }
 
@@ -45,8 +45,8 @@ impl Listing {
         pods.collect()
     }
 
-    /// Containers with our labels that only an inspect can tell from copies of ours: they were renamed, or
-    /// their entry could not be read.
+    /// Containers with dockbridge's labels that may be our renamed containers, or copies of our containers.
+    /// Only an inspect can tell. The result also has containers whose entry in the list is unreadable.
     fn unclear(&self) -> HashSet<Target> {
         let is_unclear = |one: &&ListedContainer| {
             one.ownership != Ownership::None
@@ -57,7 +57,7 @@ impl Listing {
     }
 }
 
-/// Callers whose answer is correct after the next snapshot.
+/// Callers that must get an answer after the next snapshot, which shows the effect.
 #[derive(Debug)]
 pub(super) struct Answer<W, E> {
     pub(super) waiters: Vec<W>,
@@ -66,15 +66,14 @@ pub(super) struct Answer<W, E> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EventEffect {
-    /// No visible effect.
+    /// The event has no visible effect.
     None,
-    /// An inspect was queued.
     Queued,
-    /// `/info` must be read again.
+    /// The writer must read `/info` again.
     Reloaded,
 }
 
-/// The data on which the writer's decisions depend. `E` is the reason why an inspect failed.
+/// The data on which the decisions of the writer depend. `E` is the type of the reason why an inspect failed.
 #[derive(Debug)]
 pub(super) struct StoreState<W, E> {
     objects: ObjectCache,
@@ -84,26 +83,23 @@ pub(super) struct StoreState<W, E> {
     ping_failure: Option<String>,
     engine: Option<Arc<EngineInfo>>,
     answers: Vec<Answer<W, E>>,
-    /// Engine, health or progress differ from the published snapshot.
     head_changed: bool,
     progress: Progress,
-    /// Objects of the first lists that were not inspected yet, and when the list began.
+    /// Containers and images of the first lists that were not inspected yet, and when the list began.
     uninspected: HashMap<Target, Generation>,
-    /// Objects of the first list that must be inspected before anything is shown (see [`Listing::unclear`]).
+    /// Containers that must be inspected before the store shows any container (see [`Listing::unclear`]).
     unclear: HashSet<Target>,
 }
 
 #[derive(Debug)]
 enum Connection {
-    /// Not tried yet.
+    /// The store has not tried to connect yet.
     New,
-    /// Events arrive. The list is running.
     Listing,
-    /// Events arrive. These objects were listed and must still be inspected.
+    /// Events arrive. These listed containers and images must still be inspected.
     Inspecting(HashSet<Target>),
-    /// Events arrive, and everything was inspected.
     Ready,
-    /// Lost, with the reason; reconnecting.
+    /// The connection is lost for this reason. The store tries to connect again.
     Lost(String),
 }
 
@@ -123,7 +119,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// The event stream is open; lists will follow.
+    /// Handles a new connection: the event stream is open, and lists will follow.
     pub(super) fn connected(&mut self) {
         self.set_connection(Connection::Listing);
         self.ping_failure = None;
@@ -141,7 +137,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// A ping was answered, or failed for this reason.
+    /// Handles the end of a ping. The reason is set if the ping failed.
     pub(super) fn pinged(&mut self, failure: Option<String>) {
         self.head_changed |= self.ping_failure != failure;
         self.ping_failure = failure;
@@ -151,8 +147,8 @@ impl<W, E> StoreState<W, E> {
         self.objects.list_since = Some(self.inspects.next_generation());
     }
 
-    /// The list of everything. All listed and all known objects are inspected. This includes known objects
-    /// that are not in the list, because only an inspect proves that they are gone.
+    /// Handles the engine's lists. Queues an inspect of every listed and every known object. Only an inspect
+    /// proves that a known object that is not in the list is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
             self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
@@ -166,7 +162,7 @@ impl<W, E> StoreState<W, E> {
         let images = listing.images.iter().flatten();
         targets.extend(images.map(|image| Target::Image(image.id.clone().into())));
         let listed: HashSet<Target> = targets.iter().cloned().collect();
-        // A running inspect may have seen an object that was removed before the list was made.
+        // The answer of a running inspect may show an object that was removed before the list was made.
         let known: HashSet<Target> = self
             .objects
             .targets()
@@ -182,7 +178,7 @@ impl<W, E> StoreState<W, E> {
         }
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
-            // The list confirms the current state.
+            // The records of the first list have its state, so the store is ready before the inspects.
             self.set_connection(Connection::Ready);
         } else if matches!(self.connection, Connection::Listing | Connection::Inspecting(_)) {
             self.set_connection(Connection::Inspecting(targets.into_iter().collect()));
@@ -190,7 +186,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// Records which objects of the first lists of containers and images must be inspected.
+    /// Records which containers and images of the first lists must be inspected.
     fn record_first_lists(&mut self, has_images: bool, targets: &[Target], since: Generation) {
         let is_new = |target: &&Target| match target {
             Target::Container(_) => !self.progress.containers_listed,
@@ -199,7 +195,7 @@ impl<W, E> StoreState<W, E> {
         self.uninspected
             .extend(targets.iter().filter(is_new).map(|target| (target.clone(), since)));
         let listed = Progress {
-            // kubelet would replace a container that is missing, and end a pod without a process.
+            // Without one of our containers in a list, kubelet would replace the container or end the pod.
             containers_listed: self.unclear.is_empty(),
             images_listed: self.progress.images_listed || has_images,
             ..self.progress
@@ -207,27 +203,28 @@ impl<W, E> StoreState<W, E> {
         self.set_progress(listed);
     }
 
-    /// A target of the first lists was inspected, or is gone.
+    /// Records that a container or image of the first lists was inspected, or is gone.
     fn first_inspected(&mut self, target: &Target) {
         if self.uninspected.remove(target).is_some() {
             self.set_progress(self.progress);
         }
     }
 
-    /// An inspect has shown whose this object is, or cannot show it.
+    /// Records that an inspect has shown whether this container is ours, or cannot show it.
     fn clarify(&mut self, target: &Target) {
         if self.unclear.remove(target) && self.unclear.is_empty() {
             self.set_progress(Progress { containers_listed: true, ..self.progress });
         }
     }
 
-    /// Whether the inspect of an object fails while the engine works. An object that can never be inspected
-    /// must not hide all pods, but failures prove nothing while the engine does not answer.
+    /// Whether the inspect of an object fails although the engine works. An object whose inspect always fails
+    /// must not hide all pods. While the engine does not answer at all, failed inspects prove nothing.
     fn fails_alone(&self, failures: Option<u32>) -> bool {
         self.is_connected() && self.ping_failure.is_none() && failures > Some(1)
     }
 
-    /// Why to inspect. Objects whose owner is unclear come first, because no list is shown before them.
+    /// The reason for an inspect, which determines its queue. Unclear containers use the faster queue,
+    /// because the store shows no container before they are inspected.
     fn reason(&self, target: &Target) -> Reason {
         if self.unclear.contains(target) { Reason::Changed } else { Reason::Listed }
     }
@@ -239,11 +236,10 @@ impl<W, E> StoreState<W, E> {
         self.progress = now;
     }
 
-    /// An event of the engine, with its time on the engine's clock.
+    /// Handles an event of the engine. `at` is the event's time on the engine's clock.
     pub(super) fn event(&mut self, event: EngineEvent, at: Nanos) -> EventEffect {
         match event {
-            // A `die` event follows a kill and changes the state. For an unreadable event, the event stream
-            // lists everything.
+            // A kill itself changes no state: a `die` event follows. An unreadable event causes new lists.
             EngineEvent::ContainerKilled { .. } | EngineEvent::Unreadable { .. } => {
                 EventEffect::None
             }
@@ -266,14 +262,14 @@ impl<W, E> StoreState<W, E> {
                 self.container_gone(id);
                 EventEffect::None
             }
-            // A removed image can come back, so its event does not prove that it is gone.
+            // A removed image can be pulled again, so the event does not prove that the image is gone.
             EngineEvent::ImageChanged { name } => self.enqueue(&Target::Image(name)),
             EngineEvent::DaemonReloaded => EventEffect::Reloaded,
         }
     }
 
-    /// A caller waits for an inspect that begins now or later. If the engine has just answered a call, an
-    /// inspect that shows the call's effect is enough.
+    /// Queues an inspect for a caller. If the engine has just answered a call, an inspect that shows the
+    /// effect of this call is enough.
     pub(super) fn refresh(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         self.inspects.wait(target, answered, waiter);
     }
@@ -291,7 +287,7 @@ impl<W, E> StoreState<W, E> {
         self.mark_inspected(target);
     }
 
-    /// The hook of a container takes long. Until it ends, this record is shown if nothing was shown before.
+    /// Handles a slow hook. Until its end, the store shows `record`, or an already shown earlier state.
     pub(super) fn show_provisional(&mut self, record: ContainerRecord, at: Generation) {
         let target = Target::Container(record.id.as_str().to_owned());
         self.objects.put_provisional(record, at);
@@ -299,7 +295,7 @@ impl<W, E> StoreState<W, E> {
         self.set_slow(&target, at);
     }
 
-    /// An inspect ended. If a timer must repeat it, returns how often it failed in a row.
+    /// Handles the end of an inspect. Returns the number of failures in a row if a timer must retry.
     pub(super) fn inspected(
         &mut self,
         target: &Target,
@@ -311,7 +307,7 @@ impl<W, E> StoreState<W, E> {
         if result.is_err() {
             self.objects.inspect_failed(target, at);
         }
-        // The engine may never be able to inspect an image. The list shows that the image exists.
+        // The engine may be unable to inspect a damaged image. The list shows that the image exists.
         let counts = result.is_ok() || matches!(target, Target::Image(_));
         if counts && self.uninspected.get(target).is_some_and(|since| at > *since) {
             self.first_inspected(target);
@@ -330,8 +326,8 @@ impl<W, E> StoreState<W, E> {
         finished.failures
     }
 
-    /// The pause after a failed inspect has ended. While the engine is unreachable, a retry is useless,
-    /// because the next list causes an inspect.
+    /// Queues a failed inspect again after its pause. Does nothing while the engine is unreachable, because
+    /// the next list causes an inspect.
     pub(super) fn retry(&mut self, target: &Target) {
         if self.is_connected() {
             self.inspects.retry(target, self.reason(target));
@@ -343,28 +339,28 @@ impl<W, E> StoreState<W, E> {
         matches!(self.connection, Listing | Inspecting(_) | Ready)
     }
 
-    /// Whether events arrive and everything was inspected.
+    /// Whether events arrive and all listed containers and images were inspected.
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.connection, Connection::Ready)
     }
 
-    /// Whether there is something new to show, or a caller to answer.
+    /// Whether there is a new state to publish, or a caller to answer.
     pub(super) const fn is_due(&self) -> bool {
         self.has_changed() || !self.answers.is_empty()
     }
 
-    /// Whether the next snapshot differs from the last one.
+    /// Whether the next snapshot will differ from the last snapshot.
     pub(super) const fn has_changed(&self) -> bool {
         self.head_changed || (self.progress.containers_listed && self.objects.has_changed())
     }
 
-    /// Removes and returns the answers that are correct once the current snapshot is published.
+    /// Removes and returns the answers to send once the current snapshot is published.
     pub(super) fn take_answers(&mut self) -> Vec<Answer<W, E>> {
         std::mem::take(&mut self.answers)
     }
 
-    /// The next snapshot. Tables that did not change are shared with the last one. Records are not shown
-    /// before the first list, because an incomplete list is worse than none.
+    /// Makes the next snapshot. The new snapshot shares unchanged tables with the last snapshot. A snapshot
+    /// has no containers and pods before the first list, because clients must not see an incomplete list.
     pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
         self.head_changed = false;
         let mut next = Snapshot {
@@ -405,7 +401,7 @@ impl<W, E> StoreState<W, E> {
         self.head_changed = true;
     }
 
-    /// A listed object was inspected, or takes so long that the others no longer wait for it.
+    /// Records that a listed object was inspected, or that the connection stops waiting for its slow inspect.
     fn mark_inspected(&mut self, target: &Target) {
         if let Connection::Inspecting(open) = &mut self.connection {
             open.remove(target);

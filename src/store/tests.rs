@@ -1,4 +1,4 @@
-//! Finding records, and the limits on inspects.
+//! Tests of finding records, and of the limits on inspects.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 
@@ -107,7 +107,7 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
     assert!(inspects.start().is_none());
 }
 
-/// The event and the engine's answer may arrive in either order.
+/// The event of a call may arrive before or after the engine's answer to the call.
 #[test]
 fn one_inspect_shows_a_transition_to_its_caller_and_for_its_event() {
     for (transition, event_is_first) in [
@@ -157,7 +157,7 @@ fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     inspects.enqueue(&target(1), Reason::Changed);
     assert_eq!(inspects.finish(&own, at, true).waiters, [8]);
     assert!(inspects.start().is_some(), "it ended, or was renamed, meanwhile");
-    // An event of another transition does not serve the caller either, however new it is.
+    // The event of another kind of call does not serve the caller, even if it is newer.
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
     assert!(inspects.saw(&target(1), Transition::Created, Nanos(9)));
     let (created, at) = inspects.start().unwrap();
@@ -165,7 +165,7 @@ fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     assert!(inspects.finish(&created, at, true).waiters.is_empty());
 }
 
-/// A call that began at this time.
+/// A call to the engine that began at this time.
 fn call(transition: Transition, begun_at: i64) -> Option<EngineCall> {
     Some(EngineCall { transition, begun_at: Nanos(begun_at) })
 }
@@ -173,7 +173,7 @@ fn call(transition: Transition, begun_at: i64) -> Option<EngineCall> {
 #[test]
 fn the_defaults_notice_a_frozen_engine_within_ten_seconds() {
     let settings = StoreSettings::default();
-    // Readiness must be false within 10 s of a freeze, with a ping every 5 s.
+    // With a ping every 5 s, readiness must be false within 10 s after the engine freezes.
     assert!(settings.connect_deadline <= Duration::from_secs(5));
     assert!(settings.slow_after < settings.inspect_deadline);
     assert!(settings.slow_inspects >= 20, "twenty hanging containers must not be felt");

@@ -1,8 +1,8 @@
-//! The only task that writes. It handles commands, signals and ended inspects, and publishes snapshots.
+//! The only task that changes the store. The writer handles commands, signals and ended inspects, and
+//! publishes snapshots.
 //!
-//! All ready messages are handled before one snapshot is published. After a snapshot that took long, the
-//! next one waits. So ten thousand events at once cause only a few snapshots, and a single event of an idle
-//! engine is visible immediately.
+//! The writer handles all waiting messages before it publishes a snapshot, and pauses after a slow snapshot.
+//! Ten thousand events at once thus cause only a few snapshots, and a single event is visible immediately.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -44,9 +44,9 @@ use crate::{
 };
 
 impl Store {
-    /// Starts the store, which connects to the engine now or as soon as it is available. `checkpoints` are
-    /// those of the last run, `hooks` decide when containers are shown, and `oom` decides why they ended.
-    /// Must be called inside a runtime.
+    /// Starts the store, which connects to the engine as soon as the engine is available. `checkpoints` are
+    /// those of the last run of dockbridge, `hooks` delay when containers are shown, and `oom` determines why
+    /// containers ended. Must be called inside a Tokio runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
@@ -85,7 +85,6 @@ struct Writer {
     pinging: bool,
 }
 
-/// The result of a task that the writer started.
 enum Done {
     Inspected(Target, Generation, Result<Inspected, Failure>),
     RetryDue(Target),
@@ -112,7 +111,7 @@ impl Writer {
         publisher: Publisher,
     ) -> Self {
         let mut tasks = JoinSet::new();
-        // An interval of zero would panic.
+        // The interval is limited because tokio panics if it is zero.
         let mut ping_timer = time::interval(inspector.settings.ping_interval.max(PING_AGAIN_AFTER));
         ping_timer.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let event_stream = follow(&mut tasks, &inspector);
@@ -170,7 +169,7 @@ impl Writer {
                 self.inspecting.remove(&id);
                 self.handle_done(done);
             }
-            // Tasks are cancelled only at the end of the runtime, when nothing can be started again.
+            // Only the end of the Tokio runtime cancels a task.
             Wake::TaskEnded(Err(error)) if error.is_cancelled() => {}
             Wake::TaskEnded(Err(error)) => self.handle_panic(&error),
             Wake::PingDue => self.ping(),
@@ -202,8 +201,8 @@ impl Writer {
             Signal::Listed(listing) => {
                 self.metrics().lists.inc();
                 self.metrics().contact();
-                // The first list follows a fresh `/info`. A later list also reads it, in case the event of
-                // a reload was lost.
+                // Before the first list, the event stream has just read `/info`. After a later list the
+                // writer reads it, because the event of a reload may have been lost.
                 if self.state.is_ready() {
                     self.read_info(1);
                 }
@@ -238,13 +237,13 @@ impl Writer {
             _ => {}
         }
         if self.state.event(event, at) == EventEffect::Reloaded {
-            // The engine gives all concurrent callers the same answer, and another caller may have asked
-            // before the reload. After the first call has returned, that answer is no longer given.
+            // The engine gives concurrent callers of `/info` the same answer, which may be from before the
+            // reload. After the first call has returned, a second call gets a new answer.
             self.read_info(2);
         }
     }
 
-    /// Forgets exit causes of containers that the engine no longer lists.
+    /// Removes the exit causes of containers that the engine no longer lists.
     fn forget_exit_causes(&mut self, listing: &Listing) {
         let listed: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
         self.inspector.oom.retain(|id| listed.contains(id));
@@ -273,7 +272,7 @@ impl Writer {
         }
     }
 
-    /// A task panicked. This is a bug, but the store continues.
+    /// Handles a panic in a task. A panic is a bug, but the store continues.
     fn handle_panic(&mut self, error: &JoinError) {
         warn!(%error, "internal error: panic in a task of the store; the store continues");
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
@@ -305,7 +304,7 @@ impl Writer {
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };
         let longest = self.inspector.settings.relist_interval;
-        // No longer than the interval at which everything is inspected.
+        // The pause is at most the interval at which the store inspects all containers anyway.
         let pause = Backoff::new(FIRST_PAUSE, longest).after(failures);
         if failures == 1 {
             warn!(error, "docker inspect failed; serving the last known state, retrying");
@@ -327,7 +326,7 @@ impl Writer {
         (self.inspector.engine.clone(), self.inspector.settings.connect_deadline)
     }
 
-    /// Reads the engine's description this many times, and uses the last one.
+    /// Reads the engine's `/info` this many times, and uses the last answer.
     fn read_info(&mut self, times: u32) {
         let (engine, deadline) = self.engine();
         let hooks = self.inspector.hooks.clone();
@@ -347,13 +346,13 @@ impl Writer {
                     );
                     Done::Nothing
                 }
-                // The ping shows whether it answers at all.
+                // A ping then shows whether the engine answers at all.
                 Err(_) => Done::PingDue,
             }
         });
     }
 
-    /// Asks whether the engine answers. A frozen one keeps its event stream open.
+    /// Pings the engine, because a frozen engine keeps its event stream open.
     fn ping(&mut self) {
         if self.pinging || !self.state.is_connected() {
             return;
@@ -369,7 +368,7 @@ impl Writer {
         });
     }
 
-    /// An engine that does not answer is pinged more often than a healthy one.
+    /// Handles the end of a ping. Pings an engine that does not answer more often than a healthy engine.
     fn pinged(&mut self, failure: Option<String>) {
         self.pinging = false;
         if failure.is_none() {
@@ -389,13 +388,12 @@ fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
     })
 }
 
-/// How many commands can wait for the writer before their callers must wait.
+/// Maximum number of commands in the queue of the writer. Further callers wait.
 const COMMANDS: usize = 256;
-/// How many events are read ahead. The engine drops events for a slow reader.
+/// Maximum number of events in the queue of the writer. The engine drops events for a slow reader.
 const SIGNALS: usize = 4096;
-/// How many messages are handled before inspects are started and a snapshot is published.
+/// Maximum number of messages that the writer handles before it starts inspects and publishes a snapshot.
 const BATCH: usize = 4096;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Pause between pings of an engine that does not answer. Readiness must be back within two seconds after
-/// it recovers.
+/// Pause between pings of a silent engine. Readiness must be true within two seconds after a recovery.
 const PING_AGAIN_AFTER: Duration = Duration::from_millis(500);

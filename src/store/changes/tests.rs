@@ -1,4 +1,4 @@
-//! All steps of a lifecycle are reported, in order and once, even if snapshots were missed.
+//! All steps of a lifecycle are reported once and in order, even if no snapshot showed some of the states.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ fn exited(from: i64, to: i64, reason: ExitReason) -> Process {
     Process::Exited { started_at, finished_at, exit_code: 1, reason, message: String::new() }
 }
 
-/// The processes of a pod and its container in a snapshot, and the changes that are reported.
+/// The pause process and the container's process in a snapshot, and the changes that must be reported.
 type Case<'a> = (Option<Process>, Option<Process>, &'a [(u64, ContainerEventType)]);
 
-/// A pod (2) that is ready while `pause` runs, and its container (3).
+/// A snapshot with pod 2, which is ready while `pause` runs, and its container 3.
 fn shown(pause: Option<Process>, container: Option<Process>) -> Snapshot {
     let pods = pause.map(|process| {
         let attachment = Some(fixture::attachment(2));
@@ -86,13 +86,13 @@ fn every_exit_is_reported_once() {
     let pod = || Some(running(1));
     let mut tracker = ChangeTracker::new(&shown(pod(), Some(running(2))));
     let mut step = |process| steps_of(&tracker.changes(&shown(pod(), Some(process))));
-    // A state that is unknown for a while is not an exit.
+    // An unknown state does not count as an exit.
     assert_eq!(step(Process::Unknown), []);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), [(3, Stopped)]);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
-    // The same exit with another time.
+    // The engine shows the same exit with another time.
     assert_eq!(step(exited(2, 5, ExitReason::OomKilled)), []);
-    // It was started again, and its end was missed.
+    // The container was started again. No snapshot showed the end of its second run.
     assert_eq!(step(running(4)), [(3, Started)]);
     assert_eq!(step(running(6)), [(3, Stopped), (3, Started)]);
     assert_eq!(step(exited(8, 9, ExitReason::Error)), [(3, Stopped), (3, Started), (3, Stopped)]);
@@ -130,7 +130,7 @@ fn a_pod_that_is_gone_is_remembered_for_its_containers() {
     assert!(tracker.pods.is_empty());
 }
 
-/// This happens if the event stream breaks between its end and its removal.
+/// A container can be removed without a snapshot of its end if the event stream breaks between the two.
 #[test]
 fn what_is_removed_before_its_end_was_seen_has_stopped() {
     let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));

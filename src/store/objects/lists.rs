@@ -1,5 +1,4 @@
-//! Objects in the engine's lists. The list's state is shown until an inspect has answered, and again if
-//! inspects fail.
+//! Containers and images in the engine's lists, whose state the store shows until an inspect answers.
 
 use std::sync::Arc;
 
@@ -14,13 +13,14 @@ use crate::{
 };
 
 impl ObjectCache {
-    /// Docker lists these containers. Unknown ones are shown as listed. If the list contradicts what is
-    /// shown, the next inspect decides. If that inspect fails, the list counts.
+    /// Merges Docker's list of containers. Unknown containers are shown with the state of the list. If the
+    /// list contradicts a record, the record stays until the next inspect. If that inspect fails, the state
+    /// of the list replaces the record.
     pub(in crate::store) fn list(&mut self, listed: &[ListedContainer], at: Generation) {
         self.listed_at = at;
         let since = self.list_since.take().unwrap_or(at);
         self.contradictions.clear();
-        // A foreign container is also in `gone`, because it may have been shown before.
+        // `gone` also has foreign containers, which may have been shown as containers of a pod.
         let gone = |id: &str| self.gone.contains_key(id) && !self.hidden.contains(id);
         let present: Vec<&ListedContainer> = listed.iter().filter(|one| !gone(&one.id)).collect();
         self.changed.images |= self.hidden.list(&present, since, at);
@@ -34,11 +34,11 @@ impl ObjectCache {
         }
     }
 
-    /// Docker lists these images. Unknown ones are shown as listed.
+    /// Merges Docker's list of images. Unknown images are shown with the data of the list.
     pub(in crate::store) fn list_images(&mut self, listed: &[ImageRecord], since: Generation) {
         for record in listed {
             if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
-                // Anything else that must be inspected is also in the list.
+                // The returned images need no extra inspect: all listed images are inspected.
                 self.put_image(record.clone(), since);
             }
         }
@@ -61,8 +61,8 @@ impl ObjectCache {
         }
     }
 
-    /// Whether the list has something new. The result of an inspect stays until the next inspect corrects
-    /// it, which may have to wait until the container's log is complete.
+    /// Whether the list contradicts the record of a container. A record from an inspect stays until the next
+    /// inspect, which may have to wait until the container's log is complete.
     fn has_news(
         &mut self,
         id: &str,
@@ -81,8 +81,7 @@ impl ObjectCache {
         shown.is_listed()
     }
 
-    /// The inspect of a container failed. If a list that began earlier contradicted what is shown, the list
-    /// counts.
+    /// Handles the failed inspect of a container. The state of a contradicting list replaces the record.
     pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
         let Target::Container(id) = target else { return };
         let before = |(_, since): &(ListedState, Generation)| *since < at;

@@ -1,4 +1,4 @@
-//! Why containers ended, and whether the causes that the engine does not know are saved.
+//! Why containers ended, and whether the causes that only dockbridge knows are saved.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,18 +7,17 @@ use crate::model::{id::ContainerId, time::Nanos};
 /// Why a container ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum ExitCause {
-    /// The kernel killed it because memory ran out.
+    /// The kernel killed the container because its memory ran out.
     OutOfMemory,
-    /// As the engine reports it.
+    /// The cause is the one that the engine reports.
     AsReported,
 }
 
 /// The cause of the last end of each container.
 #[derive(Debug, Default)]
 pub(super) struct ExitCauses {
-    /// With the time of the end.
     by_id: HashMap<String, (Nanos, ExitCause)>,
-    /// Causes that the engine does not know were added or removed and are not saved.
+    /// Whether causes that only dockbridge knows have changed since the last save.
     pub(super) is_unsaved: bool,
 }
 
@@ -57,7 +56,7 @@ impl ExitCauses {
         self.by_id.keys().map(String::as_str)
     }
 
-    /// What must be saved, if anything. If that fails, the caller sets [`Self::is_unsaved`] again.
+    /// The causes to save, if they have changed. If the save fails, the caller must set [`Self::is_unsaved`].
     pub(super) fn take_unsaved(&mut self) -> Option<BTreeMap<ContainerId, Nanos>> {
         std::mem::take(&mut self.is_unsaved).then(|| {
             let killed = self.by_id.iter().filter(|(_, one)| is_oom(one));

@@ -1,28 +1,27 @@
-//! OOM kills that the kernel counted in a pod's cgroup, and how many are attributed to ended containers.
+//! OOM kills in a pod's cgroup, and how many of them dockbridge has attributed to ended containers.
 
 use std::{collections::HashSet, fs, path::Path};
 
 use crate::host::cgroup::kills::kills;
 
-/// The OOM kills in one pod's cgroup.
+/// The OOM kills in the cgroup of a pod.
 #[derive(Debug, Default)]
 pub(super) struct KillAccounting {
-    /// Kills of containers that have ended. None while the number is unknown.
+    /// `None` while the number of kills is unknown.
     attributed: Option<u64>,
-    /// Containers that have ended. If a cgroup of theirs still exists, its kills count as theirs.
+    /// Containers that have ended. While the cgroup of one still exists, its kills count as attributed.
     pub(super) ended: HashSet<String>,
 }
 
 impl KillAccounting {
-    /// A pod starts using the cgroup. Earlier kills do not belong to its future containers. A cgroup that
-    /// was created again counts from 0.
+    /// Records that a pod uses the cgroup from now on: earlier kills do not belong to its future containers.
+    /// If the cgroup was removed and created again, the kernel counts from 0.
     pub(super) fn begin(&mut self, count: KillCount) {
         let ended = count.of_ended();
         self.attributed = Some(self.attributed.map_or(ended, |known| known.min(ended)));
     }
 
-    /// Attributes all kills of ended containers. Returns whether there were any since the last call, or
-    /// none if that is unknown.
+    /// Attributes all kills of ended containers. Returns whether there were new kills, `None` if unknown.
     pub(super) fn attribute(&mut self, count: Option<KillCount>) -> Option<bool> {
         let ended = count.map(KillCount::of_ended);
         let before = std::mem::replace(&mut self.attributed, ended);
@@ -30,23 +29,22 @@ impl KillAccounting {
     }
 }
 
-/// The number of kills in a cgroup at one moment.
+/// The number of OOM kills in a pod's cgroup at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KillCount {
-    /// All kills in the pod's cgroup.
     pub(super) all: u64,
-    /// Kills in the cgroups below it whose containers have not ended.
+    /// Kills in cgroups of the pod's containers that have not ended.
     pub(super) running: u64,
 }
 
 impl KillCount {
-    /// Reads the counts; blocks. None if the kernel does not count kills.
+    /// Reads the counts from the kernel's files; blocks. `None` if the kernel does not count kills.
     pub(super) fn read(cgroup: &Path, ended: &HashSet<String>) -> Option<Self> {
         let mut all = kills(cgroup)?;
         for _ in 0..ATTEMPTS {
             let running = running(cgroup, ended)?;
             let before = std::mem::replace(&mut all, kills(cgroup)?);
-            // If the counts differ, a kill happened while they were read, and may be in only one of them.
+            // If the pod's count has changed, a kill between the reads may be in only one of the two counts.
             if before == all {
                 return Some(Self { all, running });
             }
@@ -71,5 +69,4 @@ fn running(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
     Some(running)
 }
 
-/// How often a cgroup is read if kills happen at the same time.
 const ATTEMPTS: usize = 3;

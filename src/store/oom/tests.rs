@@ -1,5 +1,5 @@
-//! OOM kills counted in a pod's cgroup, and the containers that they are attributed to. The tests use file
-//! trees in the form of cgroup v2.
+//! Tests of OOM kills in a pod's cgroup, and of the containers to which dockbridge attributes them. The tests
+//! use file trees in the form of cgroup v2.
 
 use std::{
     collections::HashSet,
@@ -45,7 +45,7 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     let root = tempfile::tempdir().unwrap();
     let pod = root.path().join("pod.slice");
     let of = |id: &str| pod.join(format!("docker-{id}.scope"));
-    // Killed there before this pod existed, so not one of its containers.
+    // Kills from before this pod existed were not those of its containers.
     counted(&pod, 3);
     counted(&of("pause"), 0);
     let mut accounting = KillAccounting::default();
@@ -60,7 +60,7 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     assert!(ends("second"), "its group is gone");
     assert!(!ends("third"), "the second explains it");
 
-    // A child process of a container that still runs.
+    // The kernel killed a child process of a container that still runs.
     counted(&pod, 6);
     counted(&of("lasting"), 2);
     assert!(!ends("fourth"));
@@ -79,21 +79,21 @@ fn a_cgroup_created_anew_counts_from_zero() {
     let count = |all| KillCount { all, running: 0 };
     let mut accounting = KillAccounting::default();
     accounting.begin(count(5));
-    // The cgroup was removed and created again for the pod's next sandbox.
+    // The cgroup is removed, and created again for the pod's next sandbox.
     accounting.begin(count(0));
     assert_eq!(accounting.attribute(Some(count(1))), Some(true));
-    // The pod is inspected again with the same cgroup, so counting continues.
+    // The pod is inspected again with the same cgroup, so the count continues.
     accounting.begin(count(2));
     assert_eq!(accounting.attribute(Some(count(2))), Some(true));
     assert_eq!(accounting.attribute(Some(count(1))), Some(false));
     assert_eq!(accounting.attribute(Some(count(2))), Some(true));
-    // Kills that happened while nothing could be read are not attributed to the next container.
+    // Kills from a time in which the counts were unreadable are not attributed to the next container.
     assert_eq!(accounting.attribute(None), None);
     assert_eq!(accounting.attribute(Some(count(4))), None);
     assert_eq!(accounting.attribute(Some(count(4))), Some(false));
 }
 
-/// Docker may restart a container and show only the second end.
+/// If Docker restarts a container, dockbridge may see only the end of the second run.
 #[test]
 fn a_kill_is_not_attributed_to_a_run_if_the_end_of_the_run_before_was_not_seen() {
     let cgroup = PathBuf::from("/pod");
@@ -131,8 +131,8 @@ async fn one_list_that_lacks_a_container_forgets_nothing() {
     assert_eq!(known().await, (None, false));
 }
 
-/// The event shows the label's text instead of the signal, so it does not prove that the engine sent a
-/// SIGKILL.
+/// If a container has a label named `signal`, its kill events have the label's text instead of the signal, so
+/// they do not prove that the engine sent a SIGKILL.
 #[tokio::test]
 async fn a_label_named_signal_is_no_signal() {
     let oom = OomDetector::default();
@@ -147,7 +147,7 @@ async fn a_label_named_signal_is_no_signal() {
     assert_eq!(oom.exit_cause(&plain).await, Some(ExitCause::AsReported));
 }
 
-/// If dockbridge killed the container, a stop must not wait for the engine to report the cause.
+/// If dockbridge itself killed the container, StopContainer must not wait until the engine reports the cause.
 #[tokio::test]
 async fn a_kill_of_our_own_explains_an_end_without_an_event() {
     let oom = OomDetector::default();
@@ -191,7 +191,7 @@ fn the_cgroup_of_a_pod_on_v2_alone() {
     };
     let pod: PathBuf = root.path().join("cg/pod");
     assert_eq!(machine("cgroup2", "rw", "0::/pod/ID\n"), Some(pod));
-    // Version 1 does not count what happens in cgroups below.
+    // In cgroup v1, a cgroup does not count events of the cgroups below.
     assert_eq!(machine("cgroup", "rw,memory", "5:memory:/pod/ID\n"), None);
     assert_eq!(machine("cgroup2", "rw", "0::/elsewhere\n"), None);
 }
@@ -234,7 +234,7 @@ async fn a_saved_cause_goes_with_its_container() {
     assert_eq!(load().await.exit_cause(&record).await, None);
     let stored = root.path().join("memory-kills.json");
     assert!(!stored.exists());
-    // A container known to be gone is forgotten at once.
+    // The detector forgets a container at once if dockbridge knows that it is gone.
     oom.record_cause(&record, ExitCause::OutOfMemory).await;
     assert!(stored.exists());
     let later = load().await;

@@ -1,5 +1,5 @@
-//! The state, case by case. [`histories`] tests that it converges after any sequence of events, inspects
-//! and lists.
+//! Tests of the store's state in single cases. [`histories`] tests that it agrees with Docker after any
+//! sequence of events, inspects and lists.
 
 mod histories;
 mod listed;
@@ -20,7 +20,7 @@ use crate::{
     store::fixture,
 };
 
-/// The time of events whose time does not matter.
+/// The time of events in tests that do not depend on it.
 const AT: Nanos = Nanos(1);
 
 fn state(checkpoints: Vec<SandboxCheckpoint>) -> StoreState<u64, String> {
@@ -42,7 +42,7 @@ fn listing(containers: Vec<ListedContainer>) -> Listing {
     Listing { containers, images: Some(Vec::new()), adopted: Vec::new() }
 }
 
-/// Answers every inspect that can run with the state in `world`.
+/// Answers every inspect that can run. `world` returns the answers.
 fn answer(
     state: &mut StoreState<u64, String>,
     world: impl Fn(&Target) -> Result<Inspected, String>,
@@ -155,7 +155,7 @@ fn each_event_names_what_to_inspect() {
     }
 }
 
-/// Images of containers that CRI does not show are also in use.
+/// Images of foreign containers and pause containers also count as used.
 #[test]
 fn hidden_containers_hold_their_images() {
     let mut state = state(Vec::new());
@@ -191,7 +191,7 @@ fn hidden_containers_hold_their_images() {
     assert_eq!(held(&mut state), [2], "the end of the other was missed");
 }
 
-/// Changes while a list is made are newer than the list.
+/// Changes that happen while the engine makes a list are newer than the list.
 #[test]
 fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     let mut state = state(Vec::new());
@@ -390,7 +390,7 @@ fn foreign_of(image: Option<ImageId>) -> Observed {
     Observed::Foreign(ForeignContainer { image, joined: None })
 }
 
-/// Running. Each fifth version is not.
+/// The process of a container at this version. Each fifth version has ended, all others run.
 fn process(version: u64) -> Process {
     let started_at = Nanos(1);
     match class(version) {
@@ -413,7 +413,7 @@ fn class(version: u64) -> ListedState {
     }
 }
 
-/// The same object as a list shows it.
+/// The same pod or container as the engine's list shows it.
 fn as_listed(observed: Observed, state: ListedState) -> Observed {
     let process = Process::Listed(state);
     match observed {

@@ -1,5 +1,5 @@
 //! After any loss, repetition or delay of events, inspects and lists, the next full list makes the state
-//! equal to Docker. Until then the state never goes back in time.
+//! equal to Docker. Before that, the state of a container never becomes older.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,32 +10,32 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 struct Step(u8, u8, u8);
 
-/// A running inspect, with the engine's answer if there is one.
+/// A running inspect, with the engine's answer once there is one.
 struct Inspect {
     target: Target,
     at: Generation,
     answer: Option<Result<Inspected, String>>,
 }
 
-/// Docker's real state, all pending messages, and the state under test.
+/// The state of a simulated Docker, all pending messages, and the store's state under test.
 struct World {
     state: StoreState<u64, String>,
     shown: Snapshot,
-    /// Containers by number. The value grows with every change.
+    /// Containers of the simulated Docker by number. The value is a version, which grows with every change.
     containers: BTreeMap<u64, u64>,
     images: BTreeMap<u64, BTreeSet<u64>>,
-    /// Pod containers that currently have another name.
+    /// Containers of pods that are currently renamed.
     renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
-    /// Each with its time, which is the version at that time.
+    /// Pending events with their times. The time is the version when the event happened.
     events: Vec<(EngineEvent, i64)>,
-    /// Answers of the engine that have not reached the caller: container, version and call.
+    /// Answers of the engine to calls that have not reached the caller yet: container, version and call.
     answers: Vec<(u64, u64, EngineCall)>,
     inspects: Vec<Inspect>,
     list: Option<Listing>,
     to_retry: Vec<Target>,
-    /// What each waiting caller must at least see: container and version.
+    /// For each waiting caller, the container and the version that it must at least see.
     waiting: Vec<(u64, u64)>,
     gone: BTreeSet<u64>,
     seen: BTreeMap<u64, u64>,
@@ -93,7 +93,7 @@ impl World {
         self.push_transition(self.next, Transition::Created);
     }
 
-    /// The change of a client, which waits for its effect or does not.
+    /// Adds the event of a create or start.
     fn push_transition(&mut self, number: u64, transition: Transition) {
         let id = fixture::hex(number);
         self.push(EngineEvent::ContainerTransition { id, transition });
@@ -107,7 +107,7 @@ impl World {
         i64::try_from(self.version).unwrap()
     }
 
-    /// The call of a client that gets the engine's answer before or after the event.
+    /// A client creates a container, and gets the engine's answer before or after the event.
     fn create_and_ask(&mut self) {
         self.create();
         self.call(self.next, Transition::Created);
@@ -118,7 +118,8 @@ impl World {
         self.answers.push((number, self.version, call));
     }
 
-    /// The same for a start. An earlier run has ended by then.
+    /// A client starts a container, whose earlier run has ended, and gets the engine's answer before or after
+    /// the event.
     fn start_and_ask(&mut self, pick: u8) {
         self.change(pick);
         let Some(number) = nth(&self.containers, pick) else { return };
@@ -148,12 +149,12 @@ impl World {
         }
     }
 
-    /// A container without labels, or with a changed name, counts as foreign.
+    /// Whether a container counts as foreign, because it has no labels or was renamed.
     fn is_foreign(&self, number: u64) -> bool {
         is_unlabelled(number) || self.renamed.contains(&number)
     }
 
-    /// Only one list runs at a time.
+    /// The engine makes a list, which arrives later. Only one list runs at a time.
     fn list(&mut self, images: bool) {
         self.state.listing();
         self.list = Some(self.listing(images));
@@ -171,8 +172,8 @@ impl World {
             tags.remove(&tag);
         }
         self.images.entry(image).or_default().insert(tag);
-        // A pull's event has the name, which may belong to another image before it is inspected. So the
-        // event with the id, as for tagging, follows.
+        // The event of a pull has the image's name, which may belong to another image when the inspect runs.
+        // So an event with the image's id follows.
         self.push(EngineEvent::ImageChanged { name: tag_name(tag) });
         self.push(EngineEvent::ImageChanged { name: image_id(image) });
     }
@@ -200,7 +201,7 @@ impl World {
         }
     }
 
-    /// The engine answers an inspect with the current state.
+    /// The simulated engine answers a running inspect with the current state.
     fn read(&mut self, pick: u8, fails: bool) {
         let index = usize::from(pick) % self.inspects.len().max(1);
         let Some(Inspect { target, answer: None, .. }) = self.inspects.get(index) else { return };
@@ -295,7 +296,7 @@ impl World {
         }
     }
 
-    /// Publishes a snapshot and checks what must always hold.
+    /// Publishes a snapshot, and checks the rules that hold for every snapshot.
     fn show(&mut self) {
         if self.state.has_changed() {
             self.shown = self.state.snapshot(&self.shown);
@@ -324,7 +325,7 @@ impl World {
         container.or_else(|| self.shown.sandbox(&id)?.process.clone())
     }
 
-    /// None if the object is known only from a list.
+    /// The version of a container that the snapshot shows. `None` if the store has it only from a list.
     fn version_shown(&self, number: u64) -> Option<u64> {
         match self.process_shown(number)? {
             Process::Running { pid, .. } => Some(u64::from(pid)),
@@ -333,8 +334,8 @@ impl World {
         }
     }
 
-    /// Every listed container is shown at once, in the listed state or in the one seen before. Only the
-    /// first list waits, for the inspects of containers that may be ours.
+    /// Checks that the snapshot has every listed container at once, with the listed state or the state seen
+    /// before. Only the first list waits, for the inspects of containers that may be ours.
     fn assert_listed(&self) {
         if !self.shown.is_synced() {
             assert!(!self.renamed.is_empty());
@@ -348,7 +349,7 @@ impl World {
         }
     }
 
-    /// Ends with one more list and answers to all inspects.
+    /// Delivers one more list, and answers all inspects.
     fn settle(&mut self) {
         if !self.state.is_connected() {
             self.state.connected();
@@ -372,7 +373,8 @@ impl World {
         assert!(self.inspects.is_empty(), "the inspects never end");
     }
 
-    /// Foreign containers use their images. Pause containers may, once a list contains them.
+    /// Checks that images of foreign containers count as used. Images of pause containers may count, once a
+    /// list has the containers.
     fn assert_held(&self) {
         for number in self.containers.keys().filter(|number| self.is_foreign(**number)) {
             assert!(self.shown.is_used_by_hidden(&image_of(*number).unwrap()), "{number}");
@@ -385,7 +387,7 @@ impl World {
         }
     }
 
-    /// Every further change of a pod's container causes an inspect.
+    /// Checks that every later change of a pod's container causes an inspect.
     fn assert_attentive(&mut self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
@@ -449,7 +451,8 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // Every event arrives in any order, some twice. Answers may overtake each other.
+        // All events arrive, in any order and some twice. Answers may arrive in another order than the
+        // inspects.
         while !world.events.is_empty() || !world.inspects.is_empty() {
             world.deliver(order, 1);
             world.begin();
@@ -464,7 +467,7 @@ proptest! {
     }
 }
 
-/// Containers whose labels do not say that they belong to a pod.
+/// Whether the labels of this container do not name a pod.
 fn is_unlabelled(number: u64) -> bool {
     number.is_multiple_of(3)
 }
@@ -478,12 +481,12 @@ fn claimed(number: u64) -> ListedContainer {
     ListedContainer { image: image_of(number), ownership, ..listed(number) }
 }
 
-/// As [`observed`] creates them.
+/// Whether [`observed`] makes this container a pause container.
 fn is_pause(number: u64) -> bool {
     number.is_multiple_of(2)
 }
 
-/// The image of a foreign container.
+/// The image that a foreign container uses.
 fn image_of(number: u64) -> Option<ImageId> {
     ImageId::try_from(image_id(number % IMAGES)).ok()
 }

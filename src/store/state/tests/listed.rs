@@ -1,4 +1,5 @@
-//! Objects that are listed and not inspected yet, and when everything was inspected.
+//! Tests of containers and images that are listed but not inspected yet, and of when the first list counts as
+//! inspected.
 
 use super::*;
 
@@ -26,7 +27,7 @@ fn nothing_is_shown_before_the_list_and_everything_after_it() {
     assert_eq!(seen.uninspected().count(), 0);
 }
 
-/// If kubelet does not see a healthy container, it kills and recreates it.
+/// kubelet would kill and recreate a healthy container that a list does not show as running.
 #[test]
 fn what_the_list_shows_running_is_ready_however_slow_its_inspect_is() {
     let checkpoint = fixture::checkpoint(2, Some(fixture::attachment(2)));
@@ -55,7 +56,7 @@ fn what_the_list_shows_running_is_ready_however_slow_its_inspect_is() {
     check(&state.snapshot(&shown));
 }
 
-/// Objects that disappear while the engine is unreachable must not delay completeness forever.
+/// Containers that disappear while the engine is unreachable must not delay "complete" forever.
 #[test]
 fn everything_is_inspected_when_what_was_listed_is_gone() {
     let mut state = state(Vec::new());
@@ -86,7 +87,7 @@ fn images_that_could_not_be_listed_are_missing_until_they_are() {
     assert!(shown.image(&tag_name(1)).unwrap().inspected && shown.is_complete());
 }
 
-/// The result of an inspect that began before the list may be older than the list.
+/// The answer of an inspect that began before the list may be older than the list.
 #[test]
 fn inspects_from_before_the_list_complete_nothing() {
     let mut state = state(Vec::new());
@@ -116,7 +117,7 @@ fn foreign(number: u64) -> ListedContainer {
     ListedContainer { observed, ..listed(number) }
 }
 
-/// They may be ours under another name, or copies of ours.
+/// Renamed containers with dockbridge's labels may be our containers, or copies of them.
 #[test]
 fn nothing_is_shown_before_renamed_containers_are_inspected() {
     let mut state = state(Vec::new());
@@ -137,8 +138,8 @@ fn nothing_is_shown_before_renamed_containers_are_inspected() {
     assert_eq!(shown.containers().len(), 2);
 }
 
-/// One container must not hide all others. But an engine that is silent for a moment answers no inspect, and
-/// a container that it does not show would be replaced.
+/// A container whose inspect fails must not hide all others. If the engine answers no inspect for a moment,
+/// the store must not leave out a container, because kubelet would replace it.
 #[test]
 fn a_renamed_container_is_missing_only_if_its_inspect_fails_while_the_engine_works() {
     let mut state = state(Vec::new());
@@ -169,7 +170,8 @@ fn a_renamed_container_is_missing_only_if_its_inspect_fails_while_the_engine_wor
     assert!(fails(&mut state, fourth));
 }
 
-/// The log of a container may take ten seconds, but the container is known.
+/// The hook may wait ten seconds for a container's log, but the inspect has already shown whose container it
+/// is.
 #[test]
 fn the_first_list_does_not_wait_for_the_log_of_a_renamed_container() {
     let mut state = state(Vec::new());
@@ -181,7 +183,8 @@ fn the_first_list_does_not_wait_for_the_log_of_a_renamed_container() {
     assert_eq!(state.snapshot(&Snapshot::empty()).containers().len(), 1);
 }
 
-/// The engine and its pods ended and came back. One of them does not answer.
+/// The engine was stopped and started again, with all its pods. After the restart, the engine does not answer
+/// the inspect of one container.
 #[test]
 fn a_list_that_contradicts_a_record_counts_when_the_inspect_fails() {
     let mut state = state(Vec::new());
