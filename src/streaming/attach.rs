@@ -1,5 +1,4 @@
-//! Attach: connects a client with the main process of a container. The process keeps running, whatever the
-//! client does.
+//! Attach: connects a client with a container's main process, which keeps running, whatever the client does.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -26,8 +25,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Connects the client until the container ends or the client disconnects. None if the client
-/// disconnected.
+/// Connects the client until the container ends. Returns `None` if the client disconnected first.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &AttachSpec,
@@ -45,8 +43,8 @@ pub(super) async fn run(
     };
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
-    // With `stdin_once`, the end of the client's input is passed on. Otherwise it must not be: the engine
-    // would end the attach session.
+    // dockbridge passes on the end of the client's input only if the container has `stdin_once`, because the
+    // engine ends the attach session at this end.
     let once = wanted.stdin_once && !wanted.tty;
     let input_end = if once { InputEnd::Closes } else { InputEnd::Stays };
     let end = tokio::select! {
@@ -65,7 +63,7 @@ pub(super) async fn run(
 struct Main<'a> {
     streaming: &'a Streaming,
     id: &'a ContainerId,
-    /// Cancelled if the connection to the engine was lost, even for a moment.
+    /// Cancelled once the store has lost its connection to the engine, even for a moment.
     lost: CancellationToken,
 }
 
@@ -84,8 +82,8 @@ impl Process for Main<'_> {
         }
     }
 
-    /// If the output ends while the process runs, the engine has ended the session after the last input.
-    /// But the output also ends when the engine stops; then its event stream has ended as well.
+    /// Finds out why the output ended. If the process still runs, the engine has ended the session after the
+    /// last input. The output also ends if the engine stops, which also ends the engine's event stream.
     async fn concluded(&self) -> Result<(), ExecError> {
         let asked = tokio::select! {
             biased;
@@ -93,7 +91,7 @@ impl Process for Main<'_> {
             asked = self.streaming.store.refresh_container(self.id.as_str()) => asked,
         };
         let was_away = self.lost.is_cancelled();
-        // If the engine was only unresponsive, it reports the end soon after it answers again.
+        // The engine reports the container's end soon after the engine answers again.
         let has_ended = async || timeout(END_REPORT, self.reported()).await.is_ok();
         if asked.is_ok() && (!was_away || has_ended().await) {
             return Ok(());
@@ -131,7 +129,6 @@ async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible
 /// How long the engine may take to report a container's end after it was unreachable.
 const END_REPORT: Duration = Duration::from_secs(10);
 
-/// Pause between two attempts to reach the engine.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 fn failure(reason: &str) -> Outcome {

@@ -1,4 +1,4 @@
-//! One direction of a stream to the client, over SPDY or WebSocket.
+//! One direction of a stream between dockbridge and the client, over SPDY or WebSocket.
 
 use bytes::Bytes;
 
@@ -8,25 +8,23 @@ use super::{
     websocket::socket::Outgoing,
 };
 
-/// What the client sends on one stream.
+/// Reads the bytes that the client sends on one stream.
 #[derive(Debug)]
 pub enum Reader {
     Spdy(Receiver),
-    /// A channel of a WebSocket.
     WebSocket(Inbox),
 }
 
-/// What the client receives on one stream.
+/// Sends bytes to the client on one stream.
 #[derive(Debug)]
 pub enum Writer {
     Spdy(Sender),
-    /// A channel of a WebSocket.
     WebSocket(Outgoing),
 }
 
 impl Reader {
-    /// The next bytes, never empty. None at the end of the stream, or after the client has disconnected.
-    /// Cancel-safe. After a drop, further bytes are discarded.
+    /// The next bytes, never empty. `None` at the end of the stream, or after the client has disconnected.
+    /// Cancel-safe. After the reader is dropped, dockbridge discards further bytes of the stream.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Spdy(receiver) => receiver.next().await,
@@ -36,7 +34,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Sends bytes. Waits until there is room.
+    /// Sends bytes. Waits until the queue to the client has room.
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.send(bytes).await,
@@ -44,15 +42,14 @@ impl Writer {
         }
     }
 
-    /// Closes the channel. A WebSocket has no message for it.
+    /// Ends the direction to the client. Does nothing for a WebSocket, which has no message for this end.
     pub async fn finish(&mut self) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.finish().await,
             Self::WebSocket(_) => Ok(()),
         }
     }
-    /// Resolves when nothing more can be sent. So a client that has reset the stream or disconnected is noticed
-    /// even if it sends nothing.
+    /// Resolves once the client has reset the stream or disconnected, even if dockbridge sends nothing to it.
     pub async fn closed(&self) {
         match self {
             Self::Spdy(sender) => sender.closed().await,

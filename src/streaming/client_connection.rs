@@ -1,4 +1,4 @@
-//! A client's connection after the HTTP upgrade: the socket, and bytes that were already read from it.
+//! A client's connection after the HTTP upgrade: the socket, and bytes that the HTTP server has already read.
 
 use std::{
     io,
@@ -22,14 +22,14 @@ use tokio::{
 
 use crate::host::socket;
 
-/// A connection that is no longer HTTP.
+/// A client's connection, which no longer uses HTTP.
 #[derive(Debug)]
 pub struct ClientConnection {
     buffered: Bytes,
     socket: Arc<SocketState>,
 }
 
-/// Notices that the client has disconnected, even while nothing is read.
+/// Notices that the client has disconnected, even while no task reads from the connection.
 #[derive(Clone, Debug)]
 pub struct DisconnectWatch(Arc<SocketState>);
 
@@ -41,7 +41,7 @@ struct SocketState {
 }
 
 impl ClientConnection {
-    /// The connection of `stream`. `buffered` are bytes that were already read.
+    /// Wraps `stream`. `buffered` has the bytes that the HTTP server has already read.
     pub fn new(stream: TcpStream, buffered: Bytes) -> Self {
         Self {
             buffered,
@@ -62,11 +62,12 @@ impl ClientConnection {
 impl DisconnectWatch {
     /// Resolves when the client has closed its side, or the connection broke.
     pub async fn disconnected(&self) {
-        // PRIORITY means "closed for reading" without "readable". A socket error is also an end.
+        // In tokio, PRIORITY reports that the socket is closed for reading, without reporting that it is
+        // readable. ERROR reports a broken connection.
         drop(self.0.stream.ready(Interest::PRIORITY | Interest::ERROR).await);
     }
 
-    /// Resolves when no byte was sent in either direction for `time_limit`.
+    /// Resolves once neither side has sent a byte for `time_limit`.
     pub async fn idle(&self, time_limit: Duration) {
         unchanged(time_limit, || self.transferred()).await;
     }
@@ -75,18 +76,18 @@ impl DisconnectWatch {
         self.0.read.load(Ordering::Acquire) + self.delivered()
     }
 
-    /// Closes the connection. Its readers and writers then see a disconnected client.
+    /// Closes the connection for all of its readers and writers.
     pub fn close(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// How many bytes have reached the client's host. The number grows as long as the client reads.
+    /// How many bytes the client's host has received. The number grows as long as the client reads.
     fn delivered(&self) -> u64 {
         let written = self.0.written.load(Ordering::Acquire);
         written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())
     }
 
-    /// Resolves when the client has received nothing for `time_limit`, even if nothing was sent to it.
+    /// Resolves once the client has received nothing for `time_limit`, even if dockbridge has sent nothing.
     pub async fn stalled(&self, time_limit: Duration) {
         unchanged(time_limit, || self.delivered()).await;
     }
@@ -102,7 +103,7 @@ impl AsyncRead for ClientConnection {
             let length = self.buffered.len().min(buffer.remaining());
             buffer.put_slice(&self.buffered.split_to(length));
             if self.buffered.is_empty() {
-                // Frees the buffer.
+                // Frees the memory of the buffer.
                 self.buffered = Bytes::new();
             }
             return Poll::Ready(Ok(()));
@@ -162,17 +163,17 @@ impl AsyncWrite for ClientConnection {
 }
 
 impl SocketState {
-    /// The watches use the same socket. Closing a direction affects all handles of it.
+    /// Closes the socket for one or both directions, which each [`DisconnectWatch`] sees.
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
         socket.and_then(|socket| socket.shutdown(how))
     }
 }
 
-/// How long a stream may be idle. containerd has the same default, and kubelet for its own connections.
+/// How long a stream may be idle, as in containerd and in kubelet's own server.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-/// Resolves when `transferred` has not changed for `time_limit`.
+/// Resolves once the result of `transferred` has not changed for `time_limit`.
 pub(super) async fn unchanged(time_limit: Duration, transferred: impl Fn() -> u64) {
     let (mut before, mut since) = (transferred(), Instant::now());
     while since.elapsed() < time_limit {
@@ -184,7 +185,7 @@ pub(super) async fn unchanged(time_limit: Duration, transferred: impl Fn() -> u6
     }
 }
 
-/// How many times during the idle time limit a connection is checked.
+/// How many times dockbridge checks a connection within the time limit.
 const IDLE_CHECKS: u32 = 8;
 
 #[cfg(test)]

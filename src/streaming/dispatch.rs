@@ -1,5 +1,4 @@
-//! After the HTTP upgrade: runs exec, attach or port-forward over the negotiated protocol, SPDY or
-//! WebSocket.
+//! Runs exec, attach or port-forward after the HTTP upgrade, over SPDY or WebSocket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +27,7 @@ use crate::model::{
     stream::{ForwardSpec, Streams},
 };
 
-/// The connection after the upgrade. None if the client disconnected before it.
+/// Waits for the connection after the HTTP upgrade. Returns `None` if the client disconnected first.
 pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection> {
     let upgraded = match connection.await {
         Ok(upgraded) => upgraded,
@@ -37,12 +36,12 @@ pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection
             return None;
         }
     };
-    // The server created the connection with this type.
+    // `downcast` succeeds, because the HTTP server created the connection with this type.
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
     Some(ClientConnection::new(parts.io.into_inner(), parts.read_buf))
 }
 
-/// Runs the requested stream until the client or the container ends it.
+/// Runs the requested exec, attach or port-forward until the client or the container ends it.
 pub(super) async fn serve(
     wire: ClientConnection,
     pending: PendingStream,
@@ -75,7 +74,7 @@ pub(super) async fn serve(
     }
 }
 
-/// The client with all its streams. None if it disconnected, or did not open them in time.
+/// Waits for the client's streams. Returns `None` if the client disconnected, or was too late.
 async fn open(
     wire: ClientConnection,
     window: Window,
@@ -88,7 +87,7 @@ async fn open(
             Protocol::Channels(version, encoding) => {
                 opening::over_web_socket(wire, window, streams, version, encoding).await
             }
-            // Never negotiated for a command.
+            // dockbridge never negotiates a tunnel for exec and attach.
             Protocol::Tunnel => None,
         }
     };
@@ -131,7 +130,7 @@ async fn forward(
     }
 }
 
-/// Two channels for each port: data and errors. The first message on each channel is the port.
+/// Opens a data and an error channel for each port. The first message on each channel has the port's number.
 async fn pairs(
     wire: ClientConnection,
     window: &Window,
@@ -147,7 +146,7 @@ async fn pairs(
         let (Some(data), Some(error)) = (numbers.next(), numbers.next()) else { break };
         let (data, error) = (socket.outgoing(data), socket.outgoing(error));
         for outgoing in [&data, &error] {
-            // A closed connection is noticed later.
+            // `send` fails if the client has disconnected, which the copy of the data will notice.
             let _ = outgoing.send(Bytes::copy_from_slice(&port.to_le_bytes())).await;
         }
         let data = (Reader::WebSocket(reader), Writer::WebSocket(data));

@@ -18,9 +18,9 @@ use crate::{
     model::stream::{ExecSpec, TerminalSize},
 };
 
-/// Runs the command until it ends or the client disconnects. None if the client disconnected.
+/// Runs the command until it ends or the client disconnects. Returns `None` if the client disconnected.
 ///
-/// If the client or the engine disconnects, the process continues with its input closed. A process with a
+/// If the client or the engine disconnects, the process continues, and its input is closed. A process with a
 /// terminal gets SIGHUP.
 pub(super) async fn run(
     streaming: &Streaming,
@@ -48,12 +48,12 @@ pub(super) async fn run(
             return Some(failure(&chain(&error)));
         }
     };
-    // The end of the client's input does not end the input of a terminal. Only an end-of-file character does.
+    // The end of the client's input does not end a terminal's input: only an end-of-file character does.
     let input_end = if streams.tty { InputEnd::Stays } else { InputEnd::Closes };
     let end = copy(client, hijacked, &exec, input_end, stop).await;
     match end {
         SessionEnd::ClientGone | SessionEnd::Stopping if streams.tty => exec.hang_up().await,
-        // The engine's end of the terminal is lost. The client does not wait for the hang-up.
+        // Without the engine the hang-up may take long. The client does not wait for the hang-up.
         SessionEnd::Broken(_) if streams.tty => {
             let exec = exec.clone();
             drop(tokio::spawn(async move { exec.hang_up().await }));

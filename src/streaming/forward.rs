@@ -1,7 +1,7 @@
 //! Port-forward: connects a client with ports in a sandbox.
 //!
-//! This needs no process in the pod. A short-lived thread connects a socket inside the pod's network
-//! namespace. After that it is used like any other socket.
+//! A port-forward needs no process in the pod. A short-lived thread connects a socket inside the pod's
+//! network namespace. Tokio then uses the socket like any other socket.
 
 mod dial;
 pub(super) mod pairing;
@@ -25,23 +25,22 @@ use super::{
 };
 use crate::{error::chain, model::record::SandboxRecord};
 
-/// A connection to forward.
+/// The client's two streams for one forwarded connection.
 #[derive(Debug)]
 pub struct StreamPair {
-    /// In the sandbox; not 0.
     pub port: u16,
     pub data: (Reader, Writer),
-    /// Where failures are sent.
+    /// The stream to which dockbridge sends failures as text.
     pub error: Writer,
 }
 
-/// Forwards the connections that a client opens over SPDY until it leaves. Its open connections in the pod
-/// are then closed, after the data that it had sent.
+/// Forwards the connections that a client opens over SPDY, until the client disconnects. After that, delivers
+/// the data that the client had sent, and closes the client's connections in the pod.
 pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
     pair_up(connection, sandbox, CREATION_TIMEOUT).await;
 }
 
-/// Forwards the connections of a WebSocket client until all have ended.
+/// Forwards the connections of a WebSocket client until all connections have ended.
 pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>) {
     let mut running = JoinSet::new();
     let turn = Arc::default();
@@ -72,12 +71,11 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
         }
     }
     drop(pairing);
-    // Their streams have ended. Each task delivers what has arrived, and ends.
+    // The client's streams have ended. Each task delivers the data that has arrived, and ends.
     while running.join_next().await.is_some() {}
 }
 
-/// Forwards one connection until both directions have ended. The connections of one client take turns to
-/// send to it.
+/// Forwards one connection. Connections of the same client take turns in sending to the client.
 async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<()>>) {
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
@@ -89,21 +87,21 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
         Err(reason) => reason,
     };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
-    // kubelet's message with the sandbox instead of the pod. The pod's uid is unknown here.
+    // kubelet's message, with the sandbox id instead of the pod, and without a uid, which is unknown here.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
-    // A client that has disconnected needs no error.
+    // The sends fail if the client has disconnected, and then the error is not needed.
     let _ = error.send(text.into()).await;
     let _ = error.finish().await;
     let _ = writer.finish().await;
 }
 
-/// Handles a stream that the client offers. Returns it if it is the first one of a pair.
+/// Handles a stream that the client offers. Returns the stream if it is the first of a pair.
 fn join(
     offer: OfferedStream,
     pairing: &mut Pairing<(Receiver, Sender)>,
 ) -> Option<FirstStream<(Receiver, Sender)>> {
     match PairStream::read(offer.id(), |name| offer.header(name)) {
-        // The client opens the second stream only after the first was accepted.
+        // The client opens the second stream only after dockbridge has accepted the first stream.
         Ok(half) => pairing.join(half, || offer.accept()),
         Err(reason) => {
             info!(reason, "refused a port-forward stream");
@@ -112,7 +110,7 @@ fn join(
     }
 }
 
-/// Waits for the second stream. None if the client does not open it in time, or has left.
+/// Waits for the second stream of a pair. Returns `None` if the stream does not arrive in time.
 async fn paired(
     first: FirstStream<(Receiver, Sender)>,
     time_limit: Duration,
@@ -143,7 +141,7 @@ async fn paired(
     }
 }
 
-/// How long a client may take for the second stream of a pair.
+/// How long a client may take to open the second stream of a pair.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages, and
-//! terminal sizes.
+//! Targets of `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages, and terminal
+//! sizes.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -18,8 +18,9 @@ use super::{
 };
 use crate::fuzz_input::portions;
 
-/// A request as lines: method and address, then headers. Any request is either negotiated or refused. No
-/// token is valid, and ports are between 1 and 65535.
+/// Parses an HTTP request. The first line of the input has method and address, the other lines have headers.
+/// dockbridge must either negotiate a protocol or refuse the request. dockbridge must accept no token, and
+/// find only ports between 1 and 65535.
 pub(crate) fn upgrade(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let first = str::from_utf8(lines.next().unwrap_or_default()).unwrap_or_default();
@@ -61,7 +62,7 @@ pub(crate) fn upgrade(bytes: &[u8]) {
     sizes(bytes);
 }
 
-/// Terminal sizes. The result does not depend on how the bytes are split.
+/// Parses terminal sizes. The result must not depend on how the bytes are split.
 fn sizes(bytes: &[u8]) {
     if bytes.len() > LONGEST_SIZES {
         return;
@@ -73,13 +74,15 @@ fn sizes(bytes: &[u8]) {
         }
         Some(last)
     };
-    // Invalid input is refused sooner or later: `5E` may become a number, `5` alone is not a size.
+    // The test compares only successful reads, because the split can decide whether invalid input is refused:
+    // `5E` can still become a number, but `5` alone is not a size.
     if let (Some(whole), Some(cut)) = (read(vec![bytes]), read(portions(bytes))) {
         assert_eq!(whole, cut, "the cut changed a size");
     }
 }
 
-/// A client's bytes on a WebSocket, split anywhere and in every format, and the bytes as one message.
+/// Reads a client's bytes on a WebSocket, split into any pieces and in every format, and the same bytes as
+/// one message.
 pub(crate) fn websocket(bytes: &[u8]) {
     let whole = frames(vec![bytes]);
     assert_eq!(whole, frames(portions(bytes)), "the cut changed the frames");
@@ -106,7 +109,7 @@ pub(crate) fn websocket(bytes: &[u8]) {
     }
 }
 
-/// The frames until the end or the first error, with the pieces of each message joined. Also returns
+/// Decodes frames until the end or the first error, and joins the pieces of each message. Also returns
 /// whether there was an error.
 fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
     let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
@@ -133,7 +136,7 @@ fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
     (frames, false)
 }
 
-/// The data for each channel, with the pieces of each channel joined. None after an error.
+/// Reads messages, and joins the data of each channel. Returns `None` after an error.
 fn messages(
     format: Format,
     pieces: impl IntoIterator<Item = (Bytes, bool)>,
@@ -157,5 +160,6 @@ const FORMATS: [Format; 3] = [
     Format { encoding: Encoding::Binary, closes: true },
     Format { encoding: Encoding::Base64, closes: false },
 ];
-/// A longer size is invalid, but how much of it is read depends on the split.
+/// Longest input for terminal sizes. dockbridge refuses a longer size, but how much it reads before that
+/// depends on the split.
 const LONGEST_SIZES: usize = 4096;

@@ -1,4 +1,4 @@
-//! One HTTP request: redeems the token, negotiates a protocol, and starts the stream in its own task.
+//! Handles an HTTP request: redeems the token, negotiates a protocol, and starts the stream in its own task.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -93,7 +93,7 @@ impl HttpHandler {
     }
 }
 
-/// Adds the ports from a WebSocket client's query. None if they are invalid.
+/// Adds the ports in a WebSocket client's query to its port-forward. `None` if the ports are invalid.
 fn complete(
     pending: PendingStream,
     protocol: Protocol,
@@ -109,8 +109,7 @@ fn complete(
     }
 }
 
-/// Closes the client's connection if it is idle too long. The stream then ends as if the client had
-/// disconnected.
+/// Closes an idle connection ([`IDLE_TIMEOUT`]). The stream ends as if the client had disconnected.
 async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     watch.idle(IDLE_TIMEOUT).await;
     info!(about, "closed a stream on which nothing was sent for {IDLE_TIMEOUT:?}");
@@ -118,7 +117,7 @@ async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     pending().await
 }
 
-/// Gives streams some time to end on their own.
+/// Waits until dockbridge stops and streams have had time to end by themselves.
 async fn cut_off(stop: &CancellationToken) {
     stop.cancelled().await;
     sleep(STOP_TIMEOUT).await;
@@ -134,11 +133,10 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     let mut answer = answer.map(|words| Full::new(Bytes::from_static(words.as_bytes())));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    // Only one request for each connection. The server's own option would also add this header to an
-    // upgrade.
+    // A connection has one request. The HTTP library's option would also change the answer of an upgrade.
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-/// How long after the stop the last streams are closed. This is longer than the streams' own timeout.
+/// How long after the stop dockbridge closes the last streams. Streams end by themselves before this limit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
-//! Data that a client has sent on a connection and that was not read yet, in pieces. SPDY and WebSocket use it.
+//! Buffers data that a client has sent over SPDY or WebSocket, until dockbridge passes the data on.
 //!
-//! If the window of a connection is full, the connection is not read until there is room. Connections do
-//! not wait for each other.
+//! While the window of a connection is full, dockbridge does not read from this connection. Others are not
+//! affected.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -11,24 +11,24 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-/// Limits how much data of a connection may wait to be read. Clones share the limit.
+/// Limits how much data of a connection may be buffered. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub(super) capacity: Arc<Semaphore>,
 }
 
-/// Adds the pieces of one stream.
+/// Adds pieces of data to the buffer of one stream.
 #[derive(Clone, Debug)]
 pub struct InboxSender {
     pieces: mpsc::UnboundedSender<(Bytes, OwnedSemaphorePermit)>,
     window: Window,
 }
 
-/// Reads one stream. After a drop, further data is discarded.
+/// Reads the buffered data of one stream. After a drop, dockbridge discards further data of the stream.
 #[derive(Debug)]
 pub struct Inbox {
     pieces: mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>,
-    /// Counts the last returned bytes until the next ones are requested.
+    /// Keeps the window's room for the bytes that were returned last, until the next bytes are requested.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// The two ends of a stream of this connection.
+    /// Makes the sender and the reader for a new stream of this connection.
     pub fn stream(&self) -> (InboxSender, Inbox) {
         let (sender, pieces) = mpsc::unbounded_channel();
         (InboxSender { pieces: sender, window: self.clone() }, Inbox { pieces, permit: None })
@@ -47,7 +47,7 @@ impl Window {
 }
 
 impl InboxSender {
-    /// Waits for room in the window. Returns false if the reader was dropped.
+    /// Adds data. Waits until the window has room. Returns false if the reader was dropped.
     pub async fn send(&self, bytes: Bytes) -> bool {
         let cost = u32::try_from(bytes.len() + COST).unwrap_or(u32::MAX);
         let permit = tokio::select! {
@@ -55,22 +55,22 @@ impl InboxSender {
             () = self.pieces.closed() => None,
         };
         let Some(permit) = permit else { return false };
-        // A small piece is copied, so that it does not keep the whole read buffer.
+        // `send` copies a small piece, so that the piece does not keep the memory of the whole read buffer.
         let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
         self.pieces.send((bytes, permit)).is_ok()
     }
 }
 
 impl Inbox {
-    /// The next bytes of the input, never empty and at most [`LARGEST_PIECE`]. None at the end of the input.
-    /// Cancel-safe. The previous bytes no longer count for the window.
+    /// The next bytes of the stream, never empty and at most [`LARGEST_PIECE`]. `None` at the end of the
+    /// stream. Cancel-safe. Frees the room that the previously returned bytes had in the window.
     pub async fn next(&mut self) -> Option<Bytes> {
         self.permit = None;
         let piece = self.pieces.recv().await;
         self.keep_permit(piece)
     }
 
-    /// The next bytes, if they have already arrived.
+    /// The next bytes of the stream, if they have already arrived.
     pub fn next_now(&mut self) -> Option<Bytes> {
         let piece = self.pieces.try_recv().ok();
         self.keep_permit(piece)
@@ -83,7 +83,7 @@ impl Inbox {
     }
 }
 
-/// Reads from a client into `input`. Returns false at the end.
+/// Reads from a client into `input`. Returns false at the end of the client's data.
 pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> io::Result<bool> {
     if input.capacity() - input.len() < SHARED {
         input.reserve(LARGEST_PIECE);
@@ -91,13 +91,13 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> 
     Ok(from.read_buf(input).await? > 0)
 }
 
-/// How long the delivery of a client's last data to the container may take after the client disconnected.
+/// How long dockbridge may take to deliver the last data of a disconnected client.
 pub const LAST_INPUT: Duration = Duration::from_secs(10);
-/// The largest number of bytes passed on at once. 1,000 connections with such a buffer need 16 MiB.
+/// Most bytes that dockbridge passes on at once. 1,000 connections with such a buffer need 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;
-/// One piece on its way to the process, and one waiting.
+/// Size of a window: room for a piece that is being passed on, and for a piece that waits.
 const WINDOW: usize = 2 * (LARGEST_PIECE + COST);
-/// Memory for each piece in addition to its bytes.
+/// Memory that each piece needs in addition to its bytes.
 const COST: usize = 128;
-/// Pieces of at least this size are not copied from the read buffer.
+/// Pieces of at least this size stay in the read buffer and are not copied.
 const SHARED: usize = LARGEST_PIECE / 2;

@@ -1,4 +1,4 @@
-//! The metrics of streams and of their tokens.
+//! Metrics of streams and of their tokens.
 
 use crate::telemetry::{
     in_progress::{InProgress, InProgressGuard},
@@ -15,13 +15,13 @@ pub struct StreamingMetrics {
 }
 
 impl StreamingMetrics {
-    /// What happens to tokens: `issued`, `used`, `refused` (used too late, twice, for another kind, or
-    /// unknown), or `full`: not issued, because too many are open.
+    /// Counts what happens to tokens: `issued`, `used`, `refused` (used too late, twice or for another kind
+    /// of request, or unknown), and `full` (not issued because too many are open).
     pub(super) fn token(&self, outcome: &'static str) {
         self.tokens.with([outcome]).inc();
     }
 
-    /// A stream begins. `what` describes it for people.
+    /// Counts a stream that begins. `what` describes the stream for people.
     pub(super) fn begin(&self, kind: &'static str, what: String) -> (GaugeGuard, InProgressGuard) {
         (GaugeGuard::of(self.open.with([kind])), self.in_progress.begin(kind, what))
     }

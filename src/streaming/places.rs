@@ -1,22 +1,22 @@
-//! Limits for concurrent streams: in total, for each container or pod, and for each kind.
+//! Limits for concurrent streams: in total, for each container or pod, and for streams that are not commands.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// The open streams of a server. Clones share the counts.
+/// Counts the open streams of the server. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Streams that are not commands. They must leave places for commands.
+    /// Number of streams that are not commands. Such streams must leave places for commands.
     idlers: usize,
     by_target: HashMap<String, usize>,
 }
 
-/// The place of one stream. Dropping it frees the place.
+/// One stream counts against the limits as long as this value exists.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Places,
@@ -25,7 +25,7 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// A place for a stream to this container or pod. None if a limit is reached.
+    /// Counts a new stream to this container or pod. Returns `None` if a limit for streams is reached.
     pub(super) fn take(&self, target: String, is_command: bool) -> Option<Place> {
         let mut taken = self.0.lock();
         let of_target = taken.by_target.get(&target).copied().unwrap_or_default();
@@ -56,11 +56,10 @@ impl Drop for Place {
     }
 }
 
-/// Concurrent streams: enough for all pods of a node with several users each.
+/// Maximum number of concurrent streams: enough for all pods of a node, each with several users.
 const MOST_STREAMS: usize = 1_000;
-/// Concurrent streams to one container or pod.
 const MOST_OF_A_TARGET: usize = 250;
-/// Streams that only exec can use. Port-forwards and attach sessions may be open for hours.
+/// Number of places for exec only, because port-forwards and attach sessions may be open for hours.
 const RESERVED_FOR_COMMANDS: usize = 200;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The ports that a WebSocket client wants to forward, and how many its channels can distinguish. No I/O.
+//! The ports that a WebSocket client wants to forward, and their maximum number. No I/O.
 
 use super::{upgrade::Encoding, websocket::message::Format};
 
-/// The values of `port` in a query: repeated, or separated by commas. None if one of them is not a port.
+/// The values of `port` in a query, repeated or separated by commas. `None` if a value is not a port.
 pub(super) fn of_query(query: Option<&str>) -> Option<Vec<u16>> {
     query
         .unwrap_or_default()
@@ -15,7 +15,7 @@ pub(super) fn of_query(query: Option<&str>) -> Option<Vec<u16>> {
         .collect()
 }
 
-/// How many ports one connection supports. Each needs two channels.
+/// Most ports on one connection: each port needs two of the limited channel numbers.
 pub(super) fn most(encoding: Encoding) -> usize {
     Format { encoding, closes: false }.channels() / CHANNELS_OF_A_PORT
 }
@@ -24,7 +24,7 @@ const CHANNELS_OF_A_PORT: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    //! Queries, one case per row.
+    //! Tests of queries, with one case per row.
 
     use super::{Encoding, most, of_query};
 

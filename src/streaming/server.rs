@@ -1,5 +1,5 @@
-//! The HTTP server to which clients send their tokens. It authenticates only by token, so it should listen
-//! on loopback: kubelet runs on the same host and authorises other clients.
+//! The HTTP server to which clients send their tokens. The token is the only authentication, so the server
+//! should listen on loopback: kubelet runs on the same host and authorises all other clients.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,11 +15,11 @@ use tracing::{debug, warn};
 use super::{error::BindError, http_handler::HttpHandler, service::Streaming};
 use crate::concurrency::connection_limit::ConnectionLimit;
 
-/// A bound address.
+/// The bound socket of the streaming server.
 #[derive(Debug)]
 pub struct Endpoint {
     listener: TcpListener,
-    /// Its port is the actual one.
+    /// The address on which the server listens, with its actual port.
     pub address: SocketAddr,
 }
 
@@ -27,7 +27,7 @@ impl Endpoint {
     /// Binds the address. Port 0 selects any free port.
     ///
     /// # Errors
-    /// The address is in use, or is not an address of this host.
+    /// Fails if the address is in use, or is not an address of this host.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let refused = |source| BindError { address, source };
         let listener = listen(address).map_err(refused)?;
@@ -41,11 +41,11 @@ impl Endpoint {
         Ok(Self { listener, address: bound })
     }
 
-    /// Serves until `stop`, then gives streams a short time to end. All tasks run on `tracker`.
+    /// Serves clients until `stop`, and then gives streams a short time to end. `tracker` counts all tasks.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let handler = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
-            // A client with a token sends it at once.
+            // A client sends its token directly after it has connected.
             let mut waiting = ConnectionLimit::new(MOST_WITHOUT_TOKEN);
             loop {
                 let receiving = receive(next(&self.listener).await, Arc::clone(&handler));
@@ -63,7 +63,7 @@ impl Endpoint {
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
-    // Every connection inherits this, so that a dead host is noticed eventually.
+    // Every accepted connection inherits this option, which finds out that the client's host is down.
     socket.set_keepalive(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -74,7 +74,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                // Probably out of file descriptors.
+                // `accept` has probably failed because no file descriptors are left.
                 warn!(%error, "cannot accept a streaming connection; retrying");
                 sleep(ACCEPT_RETRY).await;
             }
@@ -82,9 +82,9 @@ async fn next(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Reads one request and answers it. Streams continue in their own tasks.
+/// Reads one HTTP request and answers it. The stream then continues in its own task.
 async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
-    // Keystrokes are small. If this fails, they only arrive later.
+    // Without `nodelay`, the kernel delays small data such as keystrokes.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = handler.answer(request);
@@ -104,14 +104,12 @@ async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
     }
 }
 
-/// Concurrent connections without a token. Each costs a file descriptor and a small buffer.
+/// Most connections without a token. Each needs a file descriptor and a small buffer.
 const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
-/// How long a client may take to send the request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long request and answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const MOST_HEADERS: usize = 100;
-/// kubelet passes on requests of the API server's clients.
+/// In bytes. kubelet passes on the requests of the API server's clients, so the head may be large.
 const LARGEST_HEAD: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Exec, Attach and PortForward. Each stores a request under a token and returns a URL with the token.
+//! Exec, Attach and PortForward. Each call stores its request under a token and returns a URL with the token.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -23,7 +23,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// The service for Exec, Attach and PortForward. Clones share everything.
+/// The service for Exec, Attach and PortForward. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Streaming {
     pub(super) engine: Engine,
@@ -33,7 +33,7 @@ pub struct Streaming {
     pub metrics: StreamingMetrics,
 }
 
-/// A validated request that waits for its client. Ids are complete.
+/// A validated request that waits until a client opens its URL. The ids in the request are full ids.
 #[derive(Clone, Debug)]
 pub(super) enum PendingStream {
     Exec(ExecSpec),
@@ -42,37 +42,37 @@ pub(super) enum PendingStream {
 }
 
 impl Streaming {
-    /// Streams of containers and sandboxes in `store`, served on `address`.
+    /// Creates the service for containers and sandboxes in `store`. URLs have `address`.
     pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
         let metrics = StreamingMetrics::default();
         Self { engine, store, tokens: Arc::default(), address, metrics }
     }
 
-    /// Prepares a command in a running container. Returns its URL.
+    /// Prepares a command in a running container. Returns the URL that runs the command.
     ///
     /// # Errors
-    /// There is no such container, it does not run, or too many requests are open.
+    /// Fails if there is no such container, if it does not run, or if too many requests are open.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?;
         self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
     }
 
-    /// Prepares the streams of a container's main process. Returns their URL.
+    /// Prepares an attach to a container's main process. Returns the URL for the client.
     pub async fn attach(&self, spec: AttachSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?;
         self.issue(PendingStream::Attach(AttachSpec { container, ..spec }))
     }
 
-    /// Prepares connections to ports of a sandbox. Returns their URL.
+    /// Prepares connections to ports of a sandbox. Returns the URL for the client.
     ///
     /// # Errors
-    /// There is no such sandbox, it is not ready, or too many requests are open.
+    /// Fails if there is no such sandbox, if it is not ready, or if too many requests are open.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, Failure> {
         let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
         self.issue(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
 
-    /// The request with this token and name. The token becomes invalid, even if the name is wrong.
+    /// Removes and returns the request with this token. Returns `None` if the URL has another name.
     pub(super) fn redeem(&self, name: &str, token: &str) -> Option<PendingStream> {
         let mut tokens = self.tokens.lock();
         let pending = tokens.redeem(token, Instant::now());
@@ -95,7 +95,7 @@ impl Streaming {
         Ok(format!("http://{}/cri/{name}/{token}", reachable(self.address)))
     }
 
-    /// The id of a running container.
+    /// Full id of the container `id`. Fails if the container does not run.
     async fn running(&self, id: &str) -> Result<String, Failure> {
         let now = self.store.inspected(id).await?;
         Ok(self.store.running(&now, id).await?.id.to_string())
@@ -123,7 +123,7 @@ impl PendingStream {
         }
     }
 
-    /// The path segment in the URL.
+    /// The segment of the URL's path that names the kind of request.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Exec(_) => "exec",
@@ -140,7 +140,7 @@ impl PendingStream {
     }
 }
 
-/// The address for clients on this host. A server on all addresses is also reachable on loopback.
+/// The address at which clients on this host reach the server: loopback, if it listens on all addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -152,7 +152,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    //! The addresses in URLs.
+    //! Tests of the addresses in URLs.
 
     use super::reachable;
 

@@ -1,12 +1,12 @@
-//! Tokens: the last part of the URLs that Exec, Attach and PortForward return. With it a client opens the
-//! request. This is a table without a clock and without randomness. Callers pass both.
+//! Tokens: the last part of the URLs that Exec, Attach and PortForward return. A client opens a request with
+//! its token. The table of tokens has no clock and no randomness: callers pass both.
 
 use std::{collections::HashMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use tokio::time::Instant;
 
-/// Requests that no client has opened yet. Each can be opened once, within [`LIFETIME`].
+/// Requests that no client has opened yet. A client can open each request once, within [`LIFETIME`].
 #[derive(Debug)]
 pub struct Tokens<T> {
     pending: HashMap<String, Pending<T>>,
@@ -25,8 +25,8 @@ impl<T> Default for Tokens<T> {
 }
 
 impl<T> Tokens<T> {
-    /// Stores `request` under the returned token. `random` returns bytes that cannot be guessed. It is
-    /// called again if a token is already in use. None if [`MOST_PENDING`] requests are open.
+    /// Stores `request` under the returned token. `random` must return bytes that cannot be guessed, and is
+    /// called again if a token is in use. Returns `None` if [`MOST_PENDING`] requests wait for their clients.
     pub fn issue(
         &mut self,
         request: T,
@@ -50,16 +50,16 @@ impl<T> Tokens<T> {
         Some(token)
     }
 
-    /// The request with this token, which becomes invalid.
+    /// Removes and returns the request with this token, unless the token has expired.
     pub fn redeem(&mut self, token: &str, now: Instant) -> Option<T> {
         let pending = self.pending.remove(token)?;
         (now < pending.until).then_some(pending.request)
     }
 }
 
-/// How long a token is valid. Clients use their URL at once.
+/// How long a token is valid. Clients open their URL at once.
 pub const LIFETIME: Duration = Duration::from_secs(60);
-/// How many requests may be open at a time.
+/// Maximum number of requests that wait for their clients at the same time.
 pub const MOST_PENDING: usize = 1_000;
 
 #[cfg(test)]

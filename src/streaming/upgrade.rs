@@ -1,4 +1,4 @@
-//! Selects the protocol after the HTTP request from the request's headers. No I/O.
+//! Selects the protocol of a stream from the headers of the HTTP request that starts it. No I/O.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
@@ -10,66 +10,64 @@ use http::{
 };
 use sha1::{Digest as _, Sha1};
 
-/// The purpose of the streams. Each has its own protocols.
+/// What the streams are for. Each purpose has its own protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Command,
     Forward,
 }
 
-/// The negotiated protocol.
+/// The protocol that dockbridge and the client have negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Streams of a SPDY connection. Port-forward has only one version.
+    /// Streams of a SPDY connection. The protocol of port-forward has only one version.
     Spdy(Version),
-    /// Numbered channels of a WebSocket.
+    /// Numbered channels in the messages of a WebSocket.
     Channels(Version, Encoding),
     /// A SPDY connection inside the binary messages of a WebSocket.
     Tunnel,
 }
 
-/// The version of the remote command protocol.
+/// The version of Kubernetes' protocol for remote commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Failures are plain text.
+    /// The error stream has failures as plain text.
     V1,
-    /// The error stream always ends. Otherwise as before.
+    /// As V1, and the error stream always ends.
     V2,
-    /// Terminals can be resized.
+    /// As V2, and the client can resize a terminal.
     V3,
-    /// The outcome is JSON.
+    /// As V3, but the error stream has the outcome as JSON.
     V4,
-    /// Channels of a WebSocket can be closed individually.
+    /// As V4, and a message can close a single channel of a WebSocket.
     V5,
 }
 
 /// How bytes are encoded in WebSocket messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Unchanged, after a byte with the channel's number.
+    /// A message has a byte with the channel's number, and then the unchanged bytes.
     Binary,
-    /// As base64, after a digit with the channel's number.
+    /// A message has a digit with the channel's number, and then the bytes as base64.
     Base64,
 }
 
 /// The negotiated protocol, and the HTTP answer that confirms it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
-    /// The protocol that is used from now on.
     pub protocol: Protocol,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Why no protocol was found, as the answer to the client.
+/// The answer to a client if there is no common protocol, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,
     text: &'static str,
-    /// What the client could use instead.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Finds a protocol that `request` and dockbridge support.
+/// Selects a protocol that both the client and dockbridge support.
 pub fn negotiate<B>(request: &Request<B>, purpose: Purpose) -> Result<Upgrade, Refusal> {
     let headers = request.headers();
     if !holds(headers, &CONNECTION, "upgrade") {
@@ -125,7 +123,7 @@ fn websocket(method: &Method, headers: &HeaderMap, purpose: Purpose) -> Result<U
     let accept = HeaderValue::try_from(accept).map_err(|_| BAD_KEY)?;
     let mut answer =
         vec![(UPGRADE, HeaderValue::from_static("websocket")), (SEC_WEBSOCKET_ACCEPT, accept)];
-    // A client that requested no subprotocol must not get one.
+    // The answer must name no subprotocol if the client requested none.
     answer.extend(name.map(|name| (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name))));
     Ok(Upgrade { protocol, headers: answer })
 }
@@ -147,7 +145,7 @@ fn subprotocol(
 }
 
 impl Upgrade {
-    /// The answer after which the connection is no longer HTTP.
+    /// The HTTP answer that switches the connection to the protocol.
     pub fn response<B: Default>(&self) -> Response<B> {
         let mut response = Response::new(B::default());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -162,7 +160,7 @@ impl Refusal {
         Self { status, text, headers: Vec::new() }
     }
 
-    /// The answer that says what is missing.
+    /// The HTTP answer that says why dockbridge refuses the upgrade.
     pub fn response<B: From<&'static str>>(self) -> Response<B> {
         let mut response = Response::new(B::from(self.text));
         *response.status_mut() = self.status;
@@ -171,12 +169,12 @@ impl Refusal {
     }
 }
 
-/// Whether a list in a header, over all its lines, contains a word, ignoring case.
+/// Whether a header, which may have several lines with lists of words, contains `word`. Ignores case.
 fn holds(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words(headers, name).any(|found| found.eq_ignore_ascii_case(word))
 }
 
-/// The words of a list, which may be split over several lines, in their order. A list with only commas is empty.
+/// The words of a header, which may have several lines with lists. A list with only commas is empty.
 fn words<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> + use<'a> {
     headers
         .get_all(name)
@@ -210,7 +208,7 @@ const ACCEPTED_VERSIONS: HeaderName =
     HeaderName::from_static("x-accepted-stream-protocol-versions");
 /// RFC 6455.
 const WEBSOCKET_VERSION: &str = "13";
-/// RFC 6455, 1.3: shows that the answer belongs to a WebSocket request.
+/// Constant of RFC 6455, 1.3, with which the answer proves that dockbridge has read the request.
 const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// RFC 6455, 4.1.
 const KEY_BYTES: usize = 16;

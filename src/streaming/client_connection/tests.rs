@@ -1,4 +1,4 @@
-//! A client that reads, and one that does not.
+//! Tests with a client that reads, and with a client that does not read.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The client of an exec or attach: its open streams and their connection.
+//! The client of an exec or attach: its open streams, and the connection that carries them.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::{
     },
 };
 
-/// A client whose streams are open. Dropping it closes the connection.
+/// A client whose streams are open. Dropping the client closes the connection.
 #[derive(Debug)]
 pub struct Client {
     pub stdin: Option<Reader>,
     pub stdout: Option<Writer>,
-    /// Standard error; none with a terminal.
+    /// `None` with a terminal.
     pub stderr: Option<Writer>,
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// Streams that are not used in this direction. Dropping them would reset them.
+    /// The sending halves of streams on which only the client sends. Dropping them would reset the streams.
     pub idle: Vec<Writer>,
     pub transport: Transport,
     /// Notices whether the client still receives data.
     pub watch: DisconnectWatch,
 }
 
-/// The connection of all the client's streams.
+/// The connection that carries all streams of the client.
 #[derive(Debug)]
 pub enum Transport {
     Spdy(Connection),
@@ -45,13 +45,13 @@ impl Transport {
     /// Resolves when the client has disconnected. Cancel-safe.
     pub async fn closed(&mut self) {
         match self {
-            // Further streams are refused.
+            // A SPDY client may try to open more streams. Dropping an offered stream refuses it.
             Self::Spdy(connection) => while connection.accept().await.is_some() {},
             Self::WebSocket(socket) => socket.closed().await,
         }
     }
 
-    /// Sends the close and waits for the client's, because the client may still be reading.
+    /// Ends the connection, and waits until the client closes it, because the client may still be reading.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.closed().await,
@@ -61,14 +61,14 @@ impl Transport {
 }
 
 impl Client {
-    /// The first size of the terminal, if the client sends it soon enough.
+    /// The first size of the terminal, if the client sends it within [`FIRST_SIZE`].
     pub async fn first_size(&mut self) -> Option<TerminalSize> {
         let sizes = self.sizes.as_mut()?;
         timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
     }
 
-    /// Ends the outputs, sends the outcome, and closes the connection after the client has read everything.
-    /// If the client receives nothing for [`PAUSE`], or does not close, this stops waiting.
+    /// Ends the output streams, sends the outcome, and closes the connection after the client has read all
+    /// data. Stops waiting if the client receives nothing for [`PAUSE`].
     pub async fn finish(mut self, outcome: &Outcome) {
         self.stdin = None;
         let watch = self.watch.clone();
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-/// If the receiver is closed, the outcome is dropped.
+/// Ends the output streams and sends the outcome. Ignores that the client may no longer receive.
 async fn send_outcome(
     stdout: &mut Option<Writer>,
     stderr: &mut Option<Writer>,
@@ -104,9 +104,8 @@ async fn send_outcome(
     let _ = error.finish().await;
 }
 
-/// How long a client with a terminal may take to send its size. After that the process starts without one.
-/// Clients send the size as soon as the streams are open.
+/// How long a client with a terminal may take to send its size. After this limit the process starts without a
+/// size. Clients send the size as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
-/// How long a client may read nothing of the last output and the outcome. A user with a pager stops reading
-/// now and then.
+/// How long a client may stop reading the last output. A user with a pager stops reading from time to time.
 const PAUSE: Duration = Duration::from_secs(60);

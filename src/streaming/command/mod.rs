@@ -1,5 +1,4 @@
-//! Exec and attach after the HTTP upgrade: the same five streams to the client over SPDY and WebSocket,
-//! connected to the engine.
+//! Exec and attach after the HTTP upgrade: five streams, over SPDY or WebSocket, to a process in the engine.
 
 pub mod client;
 pub mod opening;

@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Waits until the client has opened all required SPDY streams, in any order. None if it disconnects before that.
+/// Waits for all required SPDY streams, in any order. Returns `None` if the client disconnects.
 pub async fn over_spdy(
     wire: ClientConnection,
     window: Window,
@@ -43,7 +43,7 @@ pub async fn over_spdy(
         let offer = connection.accept().await?;
         let name = offer.header("streamtype");
         match missing.iter().position(|one| name == Some(*one)) {
-            // The client waits for this before it opens the next one.
+            // The client waits until dockbridge accepts a stream before it opens the next stream.
             Some(place) => drop(open.insert(missing.swap_remove(place), offer.accept())),
             None => drop(offer),
         }
@@ -61,8 +61,7 @@ pub async fn over_spdy(
     Some(Client { stdin, stdout, stderr, sizes, error, version, idle, transport, watch })
 }
 
-/// Opens the channels of a WebSocket, which all exist from the start, and confirms this to the client. None
-/// if it has already left.
+/// Opens the channels of a WebSocket, and tells the client. Returns `None` if the client has disconnected.
 pub async fn over_web_socket(
     wire: ClientConnection,
     window: Window,
@@ -72,7 +71,7 @@ pub async fn over_web_socket(
 ) -> Option<Client> {
     let (typed, stdin) = window.stream();
     let (resized, sizes) = window.stream();
-    // Unlike in SPDY, the channel for sizes exists in every version.
+    // A WebSocket has the channel for terminal sizes in every version of the protocol. SPDY does not.
     let routes = [streams.stdin.then_some(typed), None, None, None, streams.tty.then_some(resized)];
     let format = Format { encoding, closes: version >= Version::V5 };
     let watch = wire.watch();

@@ -1,23 +1,23 @@
-//! The exit status of a command in each protocol version. No I/O.
+//! Encodes the outcome of a command for the error stream, in each version of the protocol. No I/O.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::streaming::upgrade::Version;
 
-/// The content of the error stream.
+/// The outcome of a command or an attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Success. For a process: it exited with 0.
+    /// The command exited with 0, or the attach ended without a failure.
     Success,
-    /// The process exited with another code.
+    /// The process exited with a code other than 0.
     Exit(i32),
-    /// A failure other than the process's exit code.
+    /// The command could not run, or its result is unknown.
     Failure(String),
 }
 
 impl Outcome {
-    /// The bytes for the error stream. Before v4, a success sends none.
+    /// The bytes for the error stream. `None` for a success before v4.
     pub fn encode(&self, version: Version) -> Option<Bytes> {
         let text = if version >= Version::V4 { self.status().to_string() } else { self.message()? };
         Some(text.into())

@@ -1,7 +1,6 @@
-//! Copies between a client and a process in both directions, until one of them ends.
+//! Copies bytes between a client and a process in both directions, until the client or the process ends.
 //!
-//! Nothing is queued here. A client that does not read blocks the process's output, and a process that does
-//! not read blocks the client's input.
+//! This module has no queue: a side that does not read blocks the other side.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -24,32 +23,31 @@ use crate::{
 
 /// A process that may have a terminal.
 pub trait Terminal: Process {
-    /// Sets the size of the terminal. Returns whether the engine did it.
+    /// Asks the engine to set the size of the terminal. Returns whether the engine has set it.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = bool> + Send;
 }
 
-/// The meaning of the end of the client's input.
+/// What happens to the process's input when the client's input ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputEnd {
-    /// The process's input ends as well.
     Closes,
-    /// The process's input stays open, because a terminal's input does not end or another client may attach later.
+    /// The input stays open, because a terminal's input does not end, or another client may attach later.
     Stays,
 }
 
-/// How a session ended.
+/// How a session between a client and a process ended.
 #[derive(Debug)]
 pub enum SessionEnd<Outcome> {
-    /// The process has ended, and its output was delivered.
+    /// The process has ended, and the client has all its output.
     Ended(Outcome),
-    /// The client disconnected. All input that arrived was delivered.
+    /// The client disconnected. The process has all input that had arrived.
     ClientGone,
     Stopping,
     /// The connection to the engine failed with this message.
     Broken(String),
 }
 
-/// Copies until the process ends, the client disconnects, or a short time after `stop`.
+/// Copies until the process ends, the client disconnects, or dockbridge stops ([`STOP_TIMEOUT`]).
 pub async fn copy<P: Terminal>(
     client: &mut Client,
     (output, mut input): (Output, Input),
@@ -82,7 +80,7 @@ pub async fn copy<P: Terminal>(
     end
 }
 
-/// Where the process's output is sent. Without a receiver it is discarded.
+/// The client's streams to which the process's output is sent. Output without a stream is discarded.
 struct Outputs<'a> {
     stdout: &'a mut Option<Writer>,
     stderr: &'a mut Option<Writer>,
@@ -102,7 +100,7 @@ impl Sink for Outputs<'_> {
     }
 }
 
-/// If the process no longer reads, further input is discarded, so that the client is not blocked.
+/// Passes the client's input to the process. Discards input once the process no longer reads.
 async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     let Some(mut stdin) = stdin else { return };
     while let Some(bytes) = stdin.next().await {
@@ -115,8 +113,8 @@ async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     }
 }
 
-/// Sets the sizes that the client sends. Never returns, because sizes do not end a session. The client
-/// sends each size once, so a size that the engine did not set is retried until a newer one arrives.
+/// Sets the terminal sizes that the client sends. The client sends each size only once, so dockbridge retries
+/// until a newer size arrives. Never returns, because the end of the sizes does not end a session.
 async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
     if let Some(mut sizes) = sizes {
         let mut wanted = sizes.next().await;
@@ -137,7 +135,6 @@ async fn stopping(stop: &CancellationToken) {
     sleep(STOP_TIMEOUT).await;
 }
 
-/// Pause between two attempts to set a size.
 const RESIZE_PAUSE: Duration = Duration::from_secs(1);
-/// How long streams may continue when dockbridge stops.
+/// How long streams may continue after dockbridge begins to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,11 +1,11 @@
-//! Sizes of the client's terminal: a sequence of JSON objects, split at any byte.
+//! Sizes of the client's terminal: a sequence of JSON objects, which may be split at any byte.
 
 use bytes::{Buf, BytesMut};
 use serde::Deserialize;
 
 use crate::{model::stream::TerminalSize, streaming::channel::Reader, wire::nullable::nullable};
 
-/// The resize stream. Anything that is not a size ends it, because the rest cannot be parsed.
+/// Reads the client's terminal sizes. Bytes that are not a size end the stream: the rest cannot be parsed.
 #[derive(Debug)]
 pub struct Sizes {
     reader: Reader,
@@ -13,13 +13,12 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Reads sizes from `reader`.
+    /// Reads terminal sizes from `reader`.
     pub fn new(reader: Reader) -> Self {
         Self { reader, buffer: SizeBuffer::default() }
     }
 
-    /// The next size. If several arrived together, the last one. None at the end of the stream.
-    /// Cancel-safe.
+    /// The next size; if several have arrived, the last. `None` at the end of the stream. Cancel-safe.
     pub async fn next(&mut self) -> Option<TerminalSize> {
         loop {
             let bytes = self.reader.next().await?;
@@ -30,22 +29,21 @@ impl Sizes {
     }
 }
 
-/// The received part of a size.
+/// The bytes of a size that has not arrived completely.
 #[derive(Debug, Default)]
 pub struct SizeBuffer {
     bytes: BytesMut,
 }
 
-/// Bytes that are not sizes.
+/// The error for bytes that are not terminal sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSize;
 
 impl SizeBuffer {
-    /// Adds bytes, and returns the last complete size in them, if any. Sizes that a terminal cannot have
-    /// are ignored.
+    /// Adds bytes, and returns the last complete size, if any. Ignores sizes that a terminal cannot have.
     ///
     /// # Errors
-    /// The bytes are not sizes, or a size is too long.
+    /// Fails if the bytes are not sizes, or if a size has too many bytes.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<TerminalSize>, NoSize> {
         self.bytes.extend_from_slice(bytes);
         let mut last = None;
@@ -73,7 +71,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Clients without a terminal send 0.
+    /// The size, unless width or height is 0. Clients without a terminal send 0.
     fn usable(&self) -> Option<TerminalSize> {
         let Self { width, height } = *self;
         (width > 0 && height > 0).then_some(TerminalSize { width, height })

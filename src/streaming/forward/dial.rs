@@ -29,13 +29,13 @@ pub(super) enum DialError {
     Ended,
 }
 
-/// The network namespace to connect in.
+/// The network namespace of a pod in which dockbridge connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodNetwork {
     Host,
-    /// The namespace pinned at this path. The pin outlives the pod's processes.
+    /// The namespace that is pinned at this path. The pin remains after the pod's processes have ended.
     Pinned(PathBuf),
-    /// The namespace of a process, if it still belongs to this container. The pid may have been reused.
+    /// The process must still belong to `container`, because the kernel may have reused the pid.
     OfProcess {
         pid: u32,
         container: String,
@@ -43,7 +43,7 @@ pub(super) enum PodNetwork {
 }
 
 impl PodNetwork {
-    /// The sandbox's network. None if it has no network, or no longer has one.
+    /// The network of a sandbox. `None` if the sandbox has no network yet, or no longer has one.
     pub(super) fn of(sandbox: &SandboxRecord) -> Option<Self> {
         match sandbox.document.network {
             NetworkMode::Host => Some(Self::Host),
@@ -59,15 +59,13 @@ impl PodNetwork {
     }
 }
 
-/// Sockets for IPv4 and IPv6, if the network supports them. They stay in the network namespace in which
-/// they were created.
+/// A socket for IPv4 and one for IPv6, if the kernel supports both. A socket stays in its first namespace.
 struct Sockets {
     first: io::Result<TcpSocket>,
     second: io::Result<TcpSocket>,
 }
 
-/// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6. Each attempt
-/// takes at most [`TIMEOUT`].
+/// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6, [`TIMEOUT`] each.
 pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
     let opened = blocking(move || open_in(&place)).await?;
     let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
@@ -78,7 +76,8 @@ pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, D
     second.map_err(|second| DialError::Refused { port, first, second })
 }
 
-/// The inner thread ends with this call, so that a port whose packets are dropped does not keep it.
+/// Opens sockets in the pod's network namespace, on a thread that ends with this call. The connect follows
+/// outside of this thread, so that a port that drops packets does not keep the thread.
 fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
     let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
     match place {
@@ -93,7 +92,7 @@ fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
             let before = who()?;
             let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
             let sockets = netns::within(&path, || Ok(open()))?;
-            // The pid was the same process before and after, so this is the pod's namespace.
+            // The pid belonged to the same process before and after, so the sockets are the pod's.
             if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
         }
     }
@@ -105,6 +104,6 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
     Ok(stream)
 }
 
-/// A loopback connection is answered at once, unless a packet filter drops the request.
+/// Limit for a connect. The kernel answers on loopback at once, unless a packet filter drops the request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";

@@ -1,4 +1,4 @@
-//! Which streams of a SPDY port-forward belong together: an error and a data stream for each connection. No I/O.
+//! Pairs the streams of a SPDY port-forward: each connection has an error and a data stream. No I/O.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use tracing::info;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum StreamType {
-    /// Failures as text.
+    /// The stream on which dockbridge sends failures as text.
     Error,
     Data,
 }
 
-/// One stream of a pair, read from its headers.
+/// What the headers of a stream say about its pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::streaming) struct PairStream {
     key: Key,
@@ -22,10 +22,9 @@ pub(in crate::streaming) struct PairStream {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// The client's number for the connection.
+    /// The number that the client gives to the connection (header `requestid`).
     Request(String),
-    /// For clients without such numbers: the id of the error stream, which they open just before the data
-    /// stream.
+    /// The id of the error stream. Clients without numbers open the data stream directly after that.
     Stream(u32),
 }
 
@@ -33,7 +32,7 @@ impl PairStream {
     /// Reads the headers of stream `id`.
     ///
     /// # Errors
-    /// The reason why it cannot be part of a pair.
+    /// Fails with the reason why the stream cannot be part of a pair.
     pub(in crate::streaming) fn read<'a>(
         id: u32,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -54,21 +53,21 @@ impl PairStream {
     }
 }
 
-/// An accepted stream, and what its headers say.
+/// An accepted stream, and what its headers say about its pair.
 #[derive(Debug)]
 pub(in crate::streaming) struct AcceptedStream<S> {
     pub(in crate::streaming) half: PairStream,
     pub(in crate::streaming) stream: S,
 }
 
-/// The first stream of a pair, and the channel on which the second one arrives.
+/// The first stream of a pair, and the channel on which the second stream arrives.
 #[derive(Debug)]
 pub(in crate::streaming) struct FirstStream<S> {
     pub(in crate::streaming) accepted: AcceptedStream<S>,
     pub(in crate::streaming) second: oneshot::Receiver<AcceptedStream<S>>,
 }
 
-/// Streams that wait for the other stream of their pair, and the way to it.
+/// For each incomplete pair: the type of the first stream, and the channel to the waiting task.
 #[derive(Debug)]
 pub(in crate::streaming) struct Pairing<S>(
     HashMap<Key, (StreamType, oneshot::Sender<AcceptedStream<S>>)>,
@@ -79,8 +78,8 @@ impl<S> Pairing<S> {
         Self(HashMap::new())
     }
 
-    /// Adds a stream, and accepts it if it fits. The first stream of a pair is returned, with the channel on
-    /// which the second one arrives. If the channel is dropped, the stream no longer waits.
+    /// Adds a stream, and accepts it if it fits. Returns the first stream of a pair, with the channel on
+    /// which the second stream will arrive. The pair no longer waits once this channel is dropped.
     pub(in crate::streaming) fn join(
         &mut self,
         half: PairStream,
@@ -92,7 +91,7 @@ impl<S> Pairing<S> {
             return None;
         }
         if let Some((_, waiting)) = self.0.remove(&half.key) {
-            // If the first stream has just expired, the second one is reset.
+            // If the task no longer waits, the failed `send` drops the stream, which resets the stream.
             let _ = waiting.send(AcceptedStream { half, stream: accept() });
             return None;
         }

@@ -1,4 +1,4 @@
-//! Copies between a client and a connection in the pod, separately in each direction.
+//! Copies bytes between a client and a connection in the pod. The two directions of the copy are independent.
 
 use std::{
     io,
@@ -23,23 +23,22 @@ use crate::streaming::{
     inbox::{LARGEST_PIECE, LAST_INPUT},
 };
 
-/// How the direction to the client ended.
+/// How the direction from the pod to the client ended.
 enum Down {
-    /// The pod has sent everything.
+    /// The pod has ended its direction and sent all data.
     Ended,
-    /// The client no longer receives.
+    /// The client no longer accepts data.
     Unwanted,
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or the client or the pod has disconnected. Everything that the
-/// client has sent until then is delivered. The error stream ends as soon as the pod has sent everything,
-/// because older clients wait for this before they end their own direction. After that, a client that sends
-/// nothing for [`IDLE_TIMEOUT`] counts as ended, although other forwards or pings may keep its connection
-/// busy.
+/// Copies until both directions have ended, or the client or the pod has disconnected. Delivers all data that
+/// the client has sent until then. Ends the error stream as soon as the pod has sent all data, because older
+/// clients wait for this before they end their own direction. After that, a client that sends nothing on this
+/// stream for [`IDLE_TIMEOUT`] counts as ended, even if other streams or pings keep its connection busy.
 ///
-/// A connection that breaks in the pod, for example by a TCP reset, ends like a closed one. Any text on the
-/// error stream would make kubectl end the whole port-forward.
+/// If the connection to the pod breaks, for example by a TCP reset, it ends as if the pod had closed it. A
+/// text on the error stream would make kubectl end the whole port-forward.
 pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
@@ -63,7 +62,7 @@ pub(super) async fn run(
     };
     match down {
         Down::Unwanted => {
-            // Data that the client sent before it disconnected is still delivered to the pod.
+            // The pod still gets the data that the client sent before it disconnected.
             if !client_has_ended {
                 let _ = timeout(LAST_INPUT, up).await;
             }
@@ -71,14 +70,14 @@ pub(super) async fn run(
         }
         Down::Broken(reason) => {
             debug!(%reason, "a forwarded connection broke in the pod");
-            // The pod's connection also receives nothing more from the client.
+            // The broken connection in the pod also accepts no more data from the client.
             client_has_ended = true;
         }
         Down::Ended => {}
     }
     let _ = writer.finish().await;
     let _ = error.finish().await;
-    // A WebSocket client cannot end only its own direction.
+    // Only a SPDY client can end its own direction and still receive.
     if !client_has_ended && matches!(writer, Writer::Spdy(_)) {
         tokio::select! {
             () = &mut up => {}
@@ -88,8 +87,7 @@ pub(super) async fn run(
     }
 }
 
-/// Copies from the client to the pod until either side ends. If the pod no longer receives, the other
-/// direction notices it.
+/// Copies from the client to the pod until either side ends. A pod that no longer receives ends both copies.
 async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf, sent: &AtomicU64) {
     while let Some(bytes) = reader.next().await {
         if to_pod.write_all(&bytes).await.is_err() {
@@ -100,8 +98,8 @@ async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf, sent: &AtomicU64) {
     let _ = to_pod.shutdown().await;
 }
 
-/// Reads only when it is this connection's turn. So of all connections that a client does not read, only
-/// one has a full buffer.
+/// Copies from the pod to the client. Reads from the pod only while this connection has its turn. If a client
+/// does not read, only one of its connections thus has a full buffer.
 async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, turn: &Mutex<()>) -> Down {
     loop {
         let readable = tokio::select! {

@@ -1,4 +1,5 @@
-//! Complete port-forwards with hand-written frames, to sockets of the test and of another namespace.
+//! Tests of complete port-forwards with hand-written frames, to sockets of the test and in another network
+//! namespace.
 
 use std::{io, net::TcpListener as Blocking, path::PathBuf, sync::Arc, time::Duration};
 
@@ -84,7 +85,8 @@ impl Client {
         self.io.write_all(&frame).await.unwrap();
     }
 
-    /// Sends a ping and reads until its echo. Returns how many streams were refused before it.
+    /// Sends a ping and reads frames until its echo arrives. Returns how many streams dockbridge refused
+    /// before the echo.
     async fn refused(&mut self) -> usize {
         self.io.write_all(&[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 1]).await.unwrap();
         let mut refused = 0;
@@ -119,7 +121,7 @@ impl Client {
         self.io.write_u32(5).await.unwrap();
     }
 
-    /// Everything received on the streams until all have ended, in the order of `streams`.
+    /// The data received on each of `streams`, until all these streams have ended.
     async fn until_the_end_of<const N: usize>(&mut self, streams: [u32; N]) -> [String; N] {
         let (mut texts, mut ended) = ([const { String::new() }; N], 0);
         while ended < N {
@@ -184,7 +186,7 @@ async fn the_pod_may_close_first_and_still_gets_data() {
     assert_eq!(read_all(&mut pod).await, "thanks");
 }
 
-/// The other connection and pings keep the client busy, so the limit of idle streams does not apply.
+/// Another forwarded connection and pings keep the client's connection busy, so it never counts as idle.
 #[tokio::test]
 async fn a_client_that_never_ends_its_direction_loses_the_connection() {
     let (listener, port) = listener("127.0.0.1:0").await;
@@ -237,12 +239,12 @@ async fn connections_stand_for_themselves() {
     }
 }
 
-/// The client stays and does not end its direction. It does not have to: the connection ends anyway.
+/// The client does not end its direction, but dockbridge ends the forwarded connection after the pod's reset.
 #[tokio::test]
 async fn a_connection_that_the_pod_resets_ends_alone_and_without_an_error() {
     let (listener, port) = listener("127.0.0.1:0").await;
     let mut client = Client::new();
-    // One after the other, because two at once arrive in any order.
+    // The test opens the connections one after the other, because two at once would arrive in any order.
     client.pair(1, port).await;
     let mut pod = listener.accept().await.unwrap().0;
     client.pair(5, port).await;
@@ -250,7 +252,7 @@ async fn a_connection_that_the_pod_resets_ends_alone_and_without_an_error() {
     client.data(3, b"unread", false).await;
     pod.write_all(b"before").await.unwrap();
     while pod.peek(&mut [0; 8]).await.unwrap() < 6 {}
-    // A close with unread bytes sends a TCP reset.
+    // The kernel sends a TCP reset for a socket that is closed with unread bytes.
     drop(pod);
     assert_eq!(client.until_the_end_of([1, 3]).await[0], "");
     client.data(7, b"question", true).await;
@@ -272,7 +274,8 @@ async fn a_client_that_leaves_closes_what_it_had_open() {
 
 #[tokio::test]
 async fn a_closed_port_is_reported_on_the_error_stream() {
-    // Bound and not listening, so no other program gets the port, and connections are refused.
+    // The socket is bound but does not listen, so no other program gets the port, and the kernel refuses
+    // connections.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = closed.local_addr().unwrap().port();
@@ -310,7 +313,8 @@ async fn streams_that_are_opened_and_reset_at_once_are_bounded() {
     assert!(refused > 0);
 }
 
-/// A pair that is reset while it is being connected counts until the connection attempt has ended.
+/// If the client resets a pair of streams while dockbridge connects, the pair counts against the limit until
+/// the attempt to connect has ended.
 #[test]
 fn connections_whose_streams_are_reset_at_once_are_bounded() {
     let (release, held) = std::sync::mpsc::channel::<()>();
@@ -320,7 +324,7 @@ fn connections_whose_streams_are_reset_at_once_are_bounded() {
         .build()
         .unwrap();
     one_thread.block_on(async {
-        // Occupies the only thread that could connect.
+        // The blocked task occupies the only thread that could connect.
         tokio::task::spawn_blocking(move || held.recv());
         let mut client = Client::new();
         let mut refused = 0;
@@ -359,7 +363,7 @@ async fn a_connection_is_made_inside_a_namespace() {
         pid: resident.tid,
         container: container.to_owned(),
     };
-    // Every cgroup is below the root cgroup.
+    // `/` as the container's cgroup matches every process, because every cgroup is below the root cgroup.
     for place in [of("/"), PodNetwork::Pinned(path.clone())] {
         let mut ours = dial::connect(place, port).await.unwrap();
         ours.write_all(b"inside").await.unwrap();

@@ -1,4 +1,4 @@
-//! One SPDY connection, after the protocol was negotiated.
+//! A SPDY connection, after the protocol was negotiated.
 
 use std::{future::Future, io, pin::pin, time::Duration};
 
@@ -19,18 +19,19 @@ use super::{
 };
 use crate::streaming::inbox::{self, LARGEST_PIECE, LAST_INPUT, Window};
 
-/// A connection that runs in its own task. It ends when it is dropped, when the peer disconnects, or when
-/// the peer violates the protocol. All senders of its streams then end at once. If the peer has
-/// disconnected, a receiver ends after the data that has arrived, if that is read within [`LAST_INPUT`].
+/// A connection that runs in its own task. The connection ends when this value is dropped, when the peer
+/// disconnects, or when the peer violates the protocol. All senders of the connection's streams then end at
+/// once. If the peer has disconnected, a receiver first returns the data that has arrived, for at most
+/// [`LAST_INPUT`].
 ///
-/// After a drop, data that was already sent is still written for a few seconds.
+/// After a drop, the task still writes data that was already sent, for at most a few seconds.
 #[derive(Debug)]
 pub struct Connection {
     offers: mpsc::Receiver<OfferedStream>,
 }
 
 impl Connection {
-    /// Starts the protocol. `io` must first return bytes that were read ahead.
+    /// Starts the protocol. `io` must first return the bytes that the HTTP server has already read.
     pub fn start<I>(io: I, window: Window) -> Self
     where
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -40,7 +41,7 @@ impl Connection {
         Self { offers }
     }
 
-    /// The next stream that the peer opens. None when the connection has ended. Cancel-safe.
+    /// The next stream that the peer opens. `None` once the connection has ended. Cancel-safe.
     pub async fn accept(&mut self) -> Option<OfferedStream> {
         self.offers.recv().await
     }
@@ -48,7 +49,6 @@ impl Connection {
 
 #[derive(Debug)]
 enum ConnectionEnd {
-    /// Closed by either side.
     Done,
     Lost(io::Error),
     Broken(Malformed),
@@ -77,7 +77,7 @@ where
         match end {
             Ok(end) => end,
             Err(error) => {
-                // Data that the peer sent before it disconnected is still delivered.
+                // Readers of streams still get the data that the peer sent before it disconnected.
                 let _ = timeout(LAST_INPUT, read).await;
                 ConnectionEnd::Lost(error)
             }
@@ -119,8 +119,8 @@ where
     }
 }
 
-/// Reads and discards what the peer still sends. A close before the peer's end would reset the connection,
-/// and the last data sent to the peer would be lost.
+/// Reads and discards data until the peer closes its side. An earlier close by dockbridge would reset the
+/// connection, and the peer would lose the last data sent to it.
 async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
     let mut bin = vec![0; LARGEST_PIECE];
     while reader.read(&mut bin).await? > 0 {}
@@ -131,11 +131,11 @@ async fn in_time(time_limit: Duration, work: impl Future<Output = io::Result<()>
     matches!(timeout(time_limit, work).await, Ok(Ok(())))
 }
 
-/// How many data frames may wait while another is written.
+/// Maximum number of data frames that wait while another frame is being written.
 const OUTBOX: usize = 1;
-/// How long the peer may take to receive the last data.
+/// At the end of a connection, the peer may take this long to receive the last data.
 const FLUSH: Duration = Duration::from_secs(5);
-/// How long the peer may take to close its side.
+/// At the end of a connection, the peer may take this long to close its side.
 const LINGER: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

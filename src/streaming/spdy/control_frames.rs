@@ -1,5 +1,4 @@
-//! Control frames that wait to be written. They come from users of streams, which cannot wait, and from the
-//! reading side, which waits if the peer does not read its answers.
+//! Control frames that wait to be written. Only answers to the peer make the reading side wait.
 
 use std::sync::Arc;
 
@@ -10,24 +9,24 @@ use super::frame::ResetReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
     Reply(u32),
-    /// The stream has failed, or never began.
+    /// Resets a stream that has failed, or that dockbridge refuses.
     Reset(u32, ResetReason),
-    /// dockbridge sends nothing on this stream and never did.
+    /// Ends a stream on which dockbridge has sent nothing.
     End(u32),
-    /// An echo for the peer, or a ping from dockbridge.
+    /// The echo of the peer's ping, or a ping of dockbridge.
     Ping(u32),
-    /// An empty data frame. It has no effect, and sending it shows whether the peer still exists.
+    /// An empty data frame without effect, which shows whether the peer is still connected.
     Probe(u32),
 }
 
-/// Where frames are put. Clones share the queue.
+/// Adds control frames to the queue. Clones share the queue.
 #[derive(Clone, Debug)]
 pub(super) struct ControlQueue {
     frames: mpsc::UnboundedSender<Queued>,
     answers: Arc<Semaphore>,
 }
 
-/// A frame that waits. An answer to the peer also has one of a limited number of places.
+/// A control frame in the queue. An answer to the peer holds a permit, because answers are limited.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) frame: ControlFrame,
@@ -41,16 +40,16 @@ impl ControlQueue {
     }
 
     pub(super) fn put(&self, frame: ControlFrame) {
-        // Without a connection, there is nobody to notify.
+        // `send` fails if the connection has ended, and then the frame is not needed.
         let _ = self.frames.send(Queued { frame, _place: None });
     }
 
-    /// Waits while more answers than the peer can have good reason for are not written.
+    /// Queues an answer to the peer. Waits while [`MAX_ANSWERS`] answers are in the queue.
     pub(super) async fn answer(&self, frame: ControlFrame) {
         let place = Arc::clone(&self.answers).acquire_owned().await;
         let _ = self.frames.send(Queued { frame, _place: place.ok() });
     }
 }
 
-/// If more answers are queued, the reading side waits.
+/// Most queued answers, more than a correct peer causes. With this many, the reading side waits.
 const MAX_ANSWERS: usize = 512;

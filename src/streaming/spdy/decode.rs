@@ -1,7 +1,6 @@
-//! Decodes bytes to frames, however the bytes are split. No I/O.
+//! Decodes bytes to frames. The bytes may arrive in any pieces. No I/O.
 //!
-//! Only control frames with headers are buffered. Data is passed on in pieces as it arrives. Frames that
-//! are not used are skipped.
+//! The decoder buffers only control frames with headers, passes on data in pieces, and skips unused frames.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -16,9 +15,8 @@ use crate::streaming::inbox::LARGEST_PIECE;
 pub(super) enum Frame {
     Open(SynStream),
     Reset(u32),
-    /// A ping, or the answer to one.
     Ping(u32),
-    /// A piece of a data frame. Empty only if it is the last piece.
+    /// A piece of a data frame. Only the last piece may be empty.
     Data {
         id: u32,
         bytes: Bytes,
@@ -30,14 +28,13 @@ pub(super) enum Frame {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SynStream {
     pub(super) id: u32,
-    /// The peer sends nothing on it.
     pub(super) last: bool,
-    /// dockbridge must not send anything on it.
+    /// Whether dockbridge must send no data on the stream.
     pub(super) one_way: bool,
     pub(super) headers: Headers,
 }
 
-/// The reading state of a connection.
+/// Decodes the bytes of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     state: DecodeState,
@@ -48,17 +45,17 @@ pub(super) struct Decoder {
 enum DecodeState {
     #[default]
     Head,
-    /// A control frame, which is decoded when it is complete.
+    /// In a control frame, which is decoded once it is complete.
     Control { kind: Kind, flags: u8, length: usize },
-    /// A data frame with this many bytes left.
+    /// In a data frame, of which `left` bytes have not arrived yet.
     Data { id: u32, left: usize, last: bool },
 }
 
 impl Decoder {
-    /// The next frame or piece from `input`. None if more bytes are needed.
+    /// Removes the next frame, or piece of a data frame, from `input`. `None` if there are too few bytes.
     ///
     /// # Errors
-    /// The peer violated the protocol. Nothing after this can be read.
+    /// Fails if the peer violated the protocol. The bytes after the error cannot be decoded.
     pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
         loop {
             let found = match self.state {
@@ -81,8 +78,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes a complete control frame. Headers of unused frames are also inflated, because they are part
-    /// of the compression state.
+    /// Decodes a complete control frame. Headers of unused frames also change the state of the compression.
     fn control(
         &mut self,
         kind: Kind,
@@ -93,7 +89,7 @@ impl Decoder {
         let id = number & ID_MASK;
         Ok(match kind {
             Kind::SynStream => {
-                // The associated stream, the priority and the slot are ignored.
+                // dockbridge ignores the fields for the associated stream, the priority and the slot.
                 let headers = self.block(body.get(6..).unwrap_or_default())?;
                 let (last, one_way) = (flags & FLAG_LAST != 0, flags & FLAG_ONE_WAY != 0);
                 Some(Frame::Open(SynStream { id, last, one_way, headers }))
@@ -123,7 +119,6 @@ impl Decoder {
     }
 }
 
-/// Reads the head of a frame.
 fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     let (first, second) = (head.get_u32(), head.get_u32());
     let [flags, ..] = second.to_be_bytes();
@@ -154,9 +149,9 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
 
 const VERSION_UNKNOWN: Malformed = Malformed("a control frame of another SPDY version");
 const WRONG_LENGTH: Malformed = Malformed("a frame whose length does not match its type");
-/// Frames that are not used are skipped like data for this stream, which does not exist.
+/// The decoder skips unused frames as if they were data for this stream id, which no stream has.
 const NO_STREAM: u32 = 0;
-/// The largest compressed header block. Data that cannot be compressed grows a little.
+/// Maximum size of a compressed header block in bytes. Compression makes incompressible data slightly longer.
 const LONGEST_BLOCK: usize = HEADER_BYTES + HEADER_BYTES / 8 + HEAD;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! The dictionary for header compression in both directions (SPDY/3, section 2.6.10.1): common header names
-//! and values of that time, each after its length, then more common values.
+//! The dictionary for header compression in both directions (SPDY/3, section 2.6.10.1). The dictionary has
+//! common header names and values, each after its length, and then more values without a length.
 
-/// The 1,423 bytes. Their Adler-32 is `0xe3c6a7c2`, by which zlib identifies a dictionary.
+/// The 1,423 bytes of the dictionary, with the Adler-32 checksum `0xe3c6a7c2`.
 pub(super) fn bytes() -> Vec<u8> {
     let mut all = Vec::with_capacity(SIZE);
     for word in WORDS.split(' ') {
         let length = u32::try_from(word.len()).unwrap_or_default();
         all.extend_from_slice(&length.to_be_bytes());
-        // One value has two words. A plus stands for its space.
+        // `WORDS` has a plus for the space in a value of two words.
         all.extend(word.bytes().map(|byte| if byte == b'+' { b' ' } else { byte }));
     }
     all.extend_from_slice(TAIL.as_bytes());

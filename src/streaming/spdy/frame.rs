@@ -1,4 +1,4 @@
-//! The frames of the protocol, and how to write them. No I/O.
+//! The frames of the SPDY protocol, and their encoding. No I/O.
 
 use bytes::{BufMut, BytesMut};
 
@@ -38,16 +38,15 @@ pub(super) enum GoAwayReason {
     Broken = 1,
 }
 
-/// The peer violated the protocol or a limit. This ends the connection, because its state can no longer be
-/// trusted.
+/// The peer violated the protocol or a limit. dockbridge ends the connection, whose state is now unreliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// Accepts a stream without sending headers. The zlib stream of all replies starts with the `first` one.
+/// Encodes a reply that accepts a stream and has no headers. The replies of a connection form one zlib
+/// stream, which starts with the `first` reply.
 ///
-/// The block is stored uncompressed, because the state of a compressor needs about 260 KiB for each
-/// connection.
+/// The header block is not compressed, because a compressor needs about 260 KiB for each connection.
 pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     let start = if first { &ZLIB_START[..] } else { &[] };
     control(Kind::SynReply, 4 + start.len() + NO_HEADERS.len(), out);
@@ -56,46 +55,46 @@ pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     out.put_slice(&NO_HEADERS);
 }
 
-/// The beginning of a data frame; the payload follows.
+/// Encodes the head of a data frame. The payload follows the head.
 pub(super) fn data(id: u32, last: bool, length: usize, out: &mut BytesMut) {
     out.put_u32(id & ID_MASK);
     out.put_u32(u32::from(last) << 24 | length_of(length));
 }
 
-/// Ends a stream in both directions.
+/// Encodes a reset, which ends a stream in both directions.
 pub(super) fn reset(id: u32, status: ResetReason, out: &mut BytesMut) {
     control(Kind::Reset, 8, out);
     out.put_u32(id);
     out.put_u32(status as u32);
 }
 
-/// A ping, or the answer to one.
+/// Encodes a ping, or the answer to a ping.
 pub(super) fn ping(id: u32, out: &mut BytesMut) {
     control(Kind::Ping, 4, out);
     out.put_u32(id);
 }
 
-/// GOAWAY: streams above `last` were not processed, and the connection ends.
+/// Encodes GOAWAY: the connection ends, and dockbridge has not processed streams above `last`.
 pub(super) fn go_away(last: u32, reason: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);
     out.put_u32(reason as u32);
 }
 
-/// The only version number: 3.1 differs from 3 only in its windows.
+/// The version number in frames: SPDY/3.1 uses that of SPDY/3, and differs only in its windows.
 pub(super) const VERSION: u16 = 3;
 /// The length of every frame's head.
 pub(super) const HEAD: usize = 8;
-/// The lower bits are the stream id. The highest bit marks control frames.
+/// Mask for the stream id. The highest bit, which is not part of the id, marks control frames.
 pub(super) const ID_MASK: u32 = 0x7fff_ffff;
-/// The sender sends nothing more on the stream.
+/// Flag: the sender of the frame sends nothing more on the stream.
 pub(super) const FLAG_LAST: u8 = 0x01;
-/// The receiver of the stream's first frame must not send anything on it.
+/// Flag in the first frame of a stream: the receiver of this frame must not send anything on the stream.
 pub(super) const FLAG_ONE_WAY: u8 = 0x02;
 
-/// RFC 1950: deflate with a window of 32 KiB and without a dictionary.
+/// Header of a zlib stream (RFC 1950): deflate with a window of 32 KiB and without a dictionary.
 const ZLIB_START: [u8; 2] = [0x78, 0x01];
-/// RFC 1951: a stored block with the number of headers, and an empty block that flushes it.
+/// A header block without headers (RFC 1951): a stored block with the number of headers, and an empty block.
 const NO_HEADERS: [u8; 14] = [0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 fn control(kind: Kind, length: usize, out: &mut BytesMut) {
@@ -104,7 +103,6 @@ fn control(kind: Kind, length: usize, out: &mut BytesMut) {
     out.put_u32(length_of(length));
 }
 
-/// The length in three bytes. dockbridge's frames are far shorter than the maximum.
 fn length_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or_default() & 0x00ff_ffff
 }

@@ -1,4 +1,4 @@
-//! The reading side: applies frames to the streams.
+//! The reading side of a connection: decodes frames and applies them to the streams.
 
 use std::{
     collections::HashMap,
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::streaming::inbox::{InboxSender, Window};
 
-/// The streams of a connection, for the reading side.
+/// The reading side's state of a connection: its decoder and its streams.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     decoder: Decoder,
     streams: HashMap<u32, OpenStream>,
     count: StreamCount,
-    /// The highest stream id so far.
+    /// The highest stream id that the peer has used so far.
     pub(super) highest: u32,
     window: Window,
     over: CancellationToken,
@@ -38,12 +38,12 @@ pub(super) struct FrameReader {
 #[derive(Debug)]
 struct OpenStream {
     life: Arc<StreamState>,
-    /// None after the peer has ended its direction.
+    /// `None` after the peer has ended its direction.
     sender: Option<InboxSender>,
 }
 
 impl FrameReader {
-    /// `over` ends all streams. The last arguments are channels to the writing side.
+    /// Cancelling `over` ends all streams. `control` and `outbox` are channels to the writing side.
     pub(super) fn new(
         (window, count): (Window, StreamCount),
         over: CancellationToken,
@@ -63,7 +63,7 @@ impl FrameReader {
         }
     }
 
-    /// Handles all complete frames in `input`. Waits for slow readers.
+    /// Handles all complete frames in `input`. Waits for readers of streams that are slow.
     pub(super) async fn take(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         while let Some(frame) = self.decoder.next(input)? {
             match frame {
@@ -110,7 +110,7 @@ impl FrameReader {
         }
     }
 
-    /// Data for a stream that does not exist, or is not read, is discarded.
+    /// Passes data to its stream. Discards data for a stream that does not exist or whose reader was dropped.
     async fn data(&mut self, id: u32, bytes: Bytes, last: bool) {
         if let Some(entry) = self.streams.get(&id) {
             self.hand_on(entry, bytes).await;
@@ -136,7 +136,7 @@ impl FrameReader {
         .await;
     }
 
-    /// Waits for `work`. While nothing is read, only a write shows whether the peer has disconnected.
+    /// Waits for `work` and probes the peer: while dockbridge does not read, only a write finds a lost peer.
     async fn watching(&self, work: impl Future<Output = ()>) {
         tokio::pin!(work);
         loop {
@@ -148,8 +148,9 @@ impl FrameReader {
         }
     }
 
-    /// An empty data frame, which peers ignore, if a stream can send one. Otherwise a ping. A ping is
-    /// worse: a peer that waits until dockbridge reads might not send its echo, and then also stops reading.
+    /// A frame whose write shows whether the peer is still connected. The frame is an empty data frame, which
+    /// peers ignore, or a ping if no stream can send data. A ping is worse: a peer that waits until
+    /// dockbridge reads might not send the echo, and then also stops reading.
     fn probe(&self) -> ControlFrame {
         let writable = self.streams.iter().find(|(_, entry)| {
             let life = &entry.life;
@@ -159,9 +160,9 @@ impl FrameReader {
     }
 }
 
-/// How long nothing is read before dockbridge checks that the peer still exists.
+/// How long dockbridge reads nothing before it checks whether the peer is still connected.
 const PROBE_AFTER: Duration = Duration::from_millis(400);
-/// A server's pings have even numbers.
+/// Number of dockbridge's pings. A server's pings have even numbers.
 const OUR_PING: u32 = 2;
 
 #[cfg(test)]

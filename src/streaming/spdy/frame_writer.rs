@@ -1,7 +1,7 @@
-//! The writing side. Nothing else writes, so frames are always complete.
+//! The writing side of a connection. Only this task writes, so frames are always complete.
 //!
-//! Control frames are written before data. Bytes being written are stored here and not in a future, so that
-//! nothing is lost when the future is dropped.
+//! The task writes control frames before data. This struct, and not a future, stores the bytes that are being
+//! written, so that no bytes are lost if the future is dropped.
 
 use std::{io, sync::atomic::Ordering};
 
@@ -23,7 +23,7 @@ pub(super) struct FrameWriter<W> {
     replied: bool,
     control: mpsc::UnboundedReceiver<Queued>,
     outbox: mpsc::Receiver<Outgoing>,
-    /// Control frames, then the head of a data frame.
+    /// Encoded control frames, and then the head of a data frame, whose content is `payload`.
     heads: BytesMut,
     payload: Bytes,
 }
@@ -44,7 +44,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Returns only an error.
+    /// Writes queued frames. Returns only if a write fails.
     pub(super) async fn run(&mut self) -> io::Result<()> {
         loop {
             self.flush().await?;
@@ -52,7 +52,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes what was queued before, then GOAWAY, and closes our side of the connection.
+    /// Writes all queued frames and GOAWAY, and then closes dockbridge's side of the connection.
     pub(super) async fn close(&mut self, last: u32, reason: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         loop {
@@ -69,7 +69,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.writer.shutdown().await
     }
 
-    /// Waits until there is something to write, and encodes it.
+    /// Waits until there is a frame to write, and encodes it.
     async fn gather(&mut self) {
         let frame = tokio::select! {
             biased;
@@ -82,8 +82,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.encode(frame);
     }
 
-    /// Control frames come first: the one that accepts a stream was queued before the stream's first data,
-    /// but perhaps after the last check.
+    /// Encodes control frames and then `frame`: the frame that accepts a stream precedes its first data.
     fn encode(&mut self, frame: Option<Outgoing>) {
         while let Ok(Queued { frame, .. }) = self.control.try_recv() {
             self.put_control(frame);
@@ -112,7 +111,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     async fn flush(&mut self) -> io::Result<()> {
         let mut unwritten = (&mut self.heads).chain(&mut self.payload);
         self.writer.write_all_buf(&mut unwritten).await?;
-        // Frees the buffer.
+        // Frees the memory of the buffer.
         self.payload = Bytes::new();
         self.writer.flush().await
     }

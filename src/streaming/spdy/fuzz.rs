@@ -1,5 +1,4 @@
-//! Entry points for `make fuzz`: SPDY frames in pieces of any size, and a connection with a peer that sends
-//! any bytes.
+//! Targets of `make fuzz`: SPDY frames in pieces of any size, and a connection whose peer sends any bytes.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -15,7 +14,8 @@ use super::{
 };
 use crate::{fuzz_input::portions, streaming::inbox::Window};
 
-/// Splits have no effect, and frames that can be written are read back unchanged.
+/// Decodes frames. The split into pieces must have no effect. A frame that dockbridge can write must be the
+/// same after writing and reading it.
 pub(crate) fn frames(bytes: &[u8]) {
     let (whole, cut) = (decoded([bytes]), decoded(portions(bytes)));
     assert_eq!(whole, cut, "the cut changed what was read");
@@ -33,7 +33,8 @@ pub(crate) fn frames(bytes: &[u8]) {
     assert!(end.is_some() || taken <= bytes.len(), "more data came out than went in");
 }
 
-/// A peer cannot make a connection hang or deliver more than the peer sent.
+/// Runs a connection with a peer. The connection must not hang, and must not deliver more bytes than the peer
+/// has sent.
 pub(crate) fn peer(bytes: &[u8]) {
     on_this_thread(async {
         let (mut theirs, ours) = tokio::io::duplex(bytes.len().max(64));
@@ -45,7 +46,7 @@ pub(crate) fn peer(bytes: &[u8]) {
                 }
             }
             let _ = theirs.shutdown().await;
-            // The answers must not fill the pipe.
+            // The peer reads the answers of dockbridge, so that they do not fill the pipe.
             let _ = tokio::io::copy(&mut theirs, &mut tokio::io::sink()).await;
         };
         let heard = async {
@@ -80,7 +81,7 @@ pub(crate) fn peer(bytes: &[u8]) {
     });
 }
 
-/// All frames until the end or the first error, with the pieces of each data frame joined.
+/// Decodes all frames until the end or the first error, and joins the pieces of each data frame.
 fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<Malformed>) {
     let mut decoder = Decoder::default();
     let (mut input, mut frames) = (BytesMut::new(), Vec::new());
@@ -97,7 +98,7 @@ fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Opt
     (frames, None)
 }
 
-/// Adds a frame. Data that follows data of the same stream is appended to it.
+/// Adds a frame to the list. Appends data to the last frame if that is data of the same stream.
 fn put(frame: Frame, frames: &mut Vec<Frame>) {
     if let (
         Some(Frame::Data { id: before, bytes: held, last: over }),
@@ -113,7 +114,7 @@ fn put(frame: Frame, frames: &mut Vec<Frame>) {
     frames.push(frame);
 }
 
-/// Writes a frame, if dockbridge ever writes this type.
+/// Encodes a frame. Returns false for a type of frame that dockbridge never writes.
 fn write(frame: &Frame, out: &mut BytesMut) -> bool {
     match frame {
         Frame::Open(_) => return false,
@@ -134,12 +135,12 @@ fn size(frame: &Frame) -> usize {
     }
 }
 
-/// Runs the work until it ends. It must end within the timeout.
+/// Runs `work`. Fails if `work` does not end within the timeout.
 fn on_this_thread(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let done = runtime.expect("a runtime").block_on(async { timeout(TIMEOUT, work).await });
     assert!(done.is_ok(), "the connection does not end");
 }
 
-/// Longer than a connection waits for its peer at the end.
+/// Limit for a connection in this test: longer than a connection waits for its peer at the end.
 const TIMEOUT: Duration = Duration::from_secs(8);

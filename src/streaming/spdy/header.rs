@@ -1,4 +1,4 @@
-//! Header blocks: names and values, and the compression state that they share over a connection. No I/O.
+//! Header blocks: names and values. All blocks of a connection share the state of their compression. No I/O.
 
 use bytes::Buf;
 use flate2::{Decompress, DecompressError, FlushDecompress, Status};
@@ -16,7 +16,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// The first value of `name`, whatever its case.
+    /// The first value of the header `name`. Ignores the case of the name.
     pub(super) fn first(&self, name: &str) -> Option<&str> {
         let (_, value) = self.pairs.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
         value.split(JOINT).next()
@@ -43,7 +43,7 @@ impl Headers {
     }
 }
 
-/// Decompresses the blocks of one connection, in order.
+/// Decompresses the header blocks of one connection, in their order.
 #[derive(Debug)]
 pub(super) struct Inflater(Decompress);
 
@@ -54,9 +54,9 @@ impl Default for Inflater {
 }
 
 impl Inflater {
-    /// The whole block. Stops as soon as it is longer than [`HEADER_BYTES`].
+    /// Decompresses a header block. Fails as soon as the result is longer than [`HEADER_BYTES`].
     pub(super) fn inflate(&mut self, mut block: &[u8]) -> Result<Vec<u8>, Malformed> {
-        // One byte more than allowed shows that a block is too long.
+        // The buffer has room for one byte more than allowed, so that a block that is too long is noticed.
         let mut inflated = Vec::with_capacity(HEADER_BYTES + 1);
         loop {
             let before = self.0.total_in();
@@ -73,7 +73,8 @@ impl Inflater {
         }
     }
 
-    /// The first block requests the dictionary. The stream never ends.
+    /// Handles the result of a decompression. The first header block of a connection requests the dictionary.
+    /// The end of the zlib stream is an error.
     fn judge(&mut self, result: Result<Status, DecompressError>) -> Result<(), Malformed> {
         match result {
             Ok(Status::Ok) => Ok(()),
@@ -94,7 +95,7 @@ fn text<'a>(block: &mut &'a [u8]) -> Result<&'a str, Malformed> {
     std::str::from_utf8(text).map_err(|_| Malformed("a header that is not UTF-8"))
 }
 
-/// The separator between two values of one name.
+/// The separator between two values of the same header.
 const JOINT: char = '\0';
 const TRUNCATED: Malformed = Malformed("truncated headers");
 const TOO_LONG: Malformed = Malformed("headers that are too long");

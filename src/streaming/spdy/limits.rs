@@ -1,17 +1,17 @@
-//! How much memory a peer can make dockbridge use.
+//! Limits for the memory that dockbridge uses for a peer.
 
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Counts the streams of a connection that are still in use, even if the peer has reset them.
+/// Counts the streams of a connection that dockbridge still uses, even if the peer has reset them.
 #[derive(Debug)]
 pub(super) struct StreamCount {
     held: Arc<()>,
     shared: &'static Semaphore,
 }
 
-/// The place of one stream. Dropping it frees the place.
+/// One stream counts against the limits as long as this value exists.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     _held: Arc<()>,
@@ -19,12 +19,12 @@ pub(super) struct StreamPlace {
 }
 
 impl StreamCount {
-    /// For a new connection. Streams beyond [`OWN_STREAMS`] need a permit of `shared`.
+    /// Creates the count of a new connection. Streams beyond [`OWN_STREAMS`] need a permit of `shared`.
     pub(super) fn new(shared: &'static Semaphore) -> Self {
         Self { held: Arc::default(), shared }
     }
 
-    /// A place for one more stream. None if the limit is reached.
+    /// Counts a new stream. Returns `None` if a limit for streams is reached.
     pub(super) fn place(&self) -> Option<StreamPlace> {
         let shared = match Arc::strong_count(&self.held) - 1 {
             ..OWN_STREAMS => None,
@@ -35,14 +35,13 @@ impl StreamCount {
     }
 }
 
-/// Maximum size of a decompressed header block in bytes. A longer one ends the connection. Kubernetes
-/// sends about 100 bytes.
+/// Largest decompressed header block in bytes. A longer block ends the connection. Clients send about 100.
 pub(super) const HEADER_BYTES: usize = 1024;
-/// Maximum number of headers in a block. More end the connection.
+/// Maximum number of headers in a block. A block with more headers ends the connection.
 pub(super) const HEADERS: u32 = 100;
-/// Maximum number of open streams of a connection. Further ones are refused.
+/// Maximum number of open streams of a connection. dockbridge refuses further streams.
 pub(super) const STREAMS: usize = 1000;
-/// How many of them each connection can always have.
+/// Number of streams that each connection can always have.
 const OWN_STREAMS: usize = 16;
-/// Further streams of all connections. Each needs a few KiB.
+/// Permits for further streams of all connections together. Each stream needs a few KiB.
 pub(super) static SHARED_STREAMS: Semaphore = Semaphore::const_new(8192);

@@ -1,16 +1,16 @@
 //! The part of SPDY/3.1 that Kubernetes uses: framing and streams over one connection.
 //!
-//! The module imports only [`super::inbox`]. `frame`, `header` and `decode` do no I/O. `connection` runs
-//! `frame_reader` and `frame_writer` in one task. `stream` is the interface for users.
+//! This module imports only [`super::inbox`]. `frame`, `header` and `decode` do no I/O. `connection` runs
+//! `frame_reader` and `frame_writer` in one task. `stream` is the interface for users of a stream.
 //!
-//! Features that Kubernetes clients do not use are missing: the server opens no streams and ignores
-//! windows. TCP provides the back-pressure: if a reader is slow, the connection is not read.
+//! dockbridge opens no streams and ignores the windows of SPDY, as clients of Kubernetes do. TCP limits the
+//! data: if the reader of a stream is slow, dockbridge does not read from the connection.
 //!
 //! # Memory
 //!
-//! One connection has a window of input ([`super::inbox`]), a read buffer, three pieces that the peer has
-//! not received yet, and the state for decompression (40 KiB). Each of its [`limits::STREAMS`] streams has
-//! its headers until it is accepted.
+//! A connection needs memory for a window of received data ([`super::inbox`]), a read buffer, three pieces of
+//! data that the peer has not received yet, and the state of the decompression (40 KiB). Each stream of the
+//! connection (at most [`limits::STREAMS`]) has its headers in memory until dockbridge accepts the stream.
 
 pub mod connection;
 mod control_frames;

@@ -1,4 +1,4 @@
-//! A stream for its users: offered by the peer, accepted, read and written.
+//! The interface for users of a stream: the peer offers a stream, and the user accepts, reads and writes.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::streaming::inbox::{Inbox, LARGEST_PIECE};
 
-/// A stream that the peer wants to open. Dropping it refuses the stream.
+/// A stream that the peer wants to open. Dropping this value refuses the stream.
 #[derive(Debug)]
 pub struct OfferedStream {
     headers: Headers,
@@ -36,17 +36,17 @@ impl OfferedStream {
         Self { headers, stream: (receiver, Sender { handle, outbox }) }
     }
 
-    /// The peer's id of the stream: odd, and higher than earlier ones.
+    /// The stream's id, which the peer has chosen: odd, and higher than the ids of earlier streams.
     pub fn id(&self) -> u32 {
         self.stream.1.handle.id
     }
 
-    /// The first value of a header, whatever the case of its name.
+    /// The first value of a header. Ignores the case of the header's name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.first(name)
     }
 
-    /// Accepts the stream.
+    /// Accepts the stream, and tells the peer.
     pub fn accept(self) -> (Receiver, Sender) {
         let handle = &self.stream.1.handle;
         if !handle.life.has_ended() {
@@ -57,7 +57,7 @@ impl OfferedStream {
     }
 }
 
-/// Receives data from the peer. After a drop, further data is discarded.
+/// Receives data from the peer. After this value is dropped, dockbridge discards further data of the stream.
 #[derive(Debug)]
 pub struct Receiver {
     handle: Arc<SharedStream>,
@@ -65,7 +65,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// As [`Inbox::next`]. Also ends if either side resets the stream.
+    /// The next bytes, as [`Inbox::next`] returns them. Also ends if either side resets the stream.
     pub async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
             biased;
@@ -75,9 +75,9 @@ impl Receiver {
     }
 }
 
-/// Sends data to the peer. If it is dropped without [`Sender::finish`], the stream is reset when the
-/// receiver is also dropped. This tells the peer that the stream broke, or, if nothing was to be sent, that
-/// it ended.
+/// Sends data to the peer. If both sender and receiver are dropped without [`Sender::finish`], dockbridge
+/// resets the stream, which tells the peer that the stream broke. If dockbridge has sent nothing on the
+/// stream, the peer only learns that the stream ended.
 #[derive(Debug)]
 pub struct Sender {
     handle: Arc<SharedStream>,
@@ -85,11 +85,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends bytes in frames of at most 16 KiB. Waits for room. If this is dropped while it waits, some of
-    /// the frames may have been sent.
+    /// Sends bytes in frames of at most 16 KiB. Waits for room. A dropped future may have sent some frames.
     ///
     /// # Errors
-    /// The stream was finished or reset, or the connection has ended.
+    /// Fails if the stream was finished or reset, or if the connection has ended.
     pub async fn send(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
             let frame = bytes.split_to(bytes.len().min(LARGEST_PIECE));
@@ -103,13 +102,12 @@ impl Sender {
         self.put(Bytes::new(), true).await
     }
 
-    /// Resets the stream in both directions. Data that was not written yet is discarded. If the stream has
-    /// already ended, this does nothing.
+    /// Resets the stream in both directions, unless it has ended. Discards data that was not written yet.
     pub fn reset(&mut self) {
         self.handle.reset(ResetReason::Cancel);
     }
 
-    /// Resolves when nothing more can be sent, because of a reset or the end of the connection.
+    /// Resolves once the stream was reset or the connection has ended, so that no more data can be sent.
     pub async fn closed(&self) {
         self.handle.life.gone.cancelled().await;
     }
@@ -146,18 +144,16 @@ pub(super) struct Outgoing {
     pub(super) last: bool,
 }
 
-/// The progress of a stream, shared by the connection and the stream's users.
+/// The progress of a stream, which the connection and the stream's users share.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    /// The peer knows that the stream was accepted.
+    /// Whether the frame that accepts the stream was queued for the peer.
     pub(super) accepted: AtomicBool,
-    /// The peer sends nothing more.
     pub(super) received_last: AtomicBool,
-    /// dockbridge sends nothing more.
     pub(super) sent_last: AtomicBool,
-    /// dockbridge has reset it, so queued data must not be written.
+    /// Whether dockbridge has reset the stream, so that queued data must not be written.
     pub(super) aborted: AtomicBool,
-    /// Either side has reset it, or the connection has ended.
+    /// Cancelled once either side has reset the stream, or the connection has ended.
     pub(super) gone: CancellationToken,
 }
 
@@ -168,7 +164,7 @@ impl StreamState {
         self.gone.cancel();
     }
 
-    /// Resolves when the stream was reset, but not when only the connection has ended.
+    /// Resolves once the stream was reset. Never resolves if only the connection has ended.
     pub(super) async fn reset(&self) {
         self.gone.cancelled().await;
         if !self.has_ended() {
@@ -181,7 +177,7 @@ impl StreamState {
     }
 }
 
-/// Shared by both halves of a stream. When the last half is dropped, the stream is reset.
+/// The part of a stream that its sender and receiver share. When both are dropped, the stream is reset.
 #[derive(Debug)]
 pub(super) struct SharedStream {
     id: u32,
@@ -216,7 +212,7 @@ impl Drop for SharedStream {
             return self.reset(ResetReason::Refused);
         }
         if self.life.sent_last.load(Ordering::Acquire) {
-            // No reset here: it could overtake the data before the end. Further data is discarded.
+            // A reset could overtake data that is still queued, so this only discards further data.
             return self.life.end();
         }
         let quiet = !self.used.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! Tokens: their form, their single use, their lifetime and their maximum number.
+//! Tests of tokens: their format, their single use, their lifetime and their maximum number.
 
 use std::time::Duration;
 

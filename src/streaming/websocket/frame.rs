@@ -1,20 +1,19 @@
-//! WebSocket frames (RFC 6455): decodes those of a client, and writes the heads of dockbridge's. No I/O.
+//! WebSocket frames (RFC 6455): decodes a client's frames, and encodes the heads of dockbridge's. No I/O.
 //!
-//! Only heads and control frames are buffered. A message is passed on in pieces as it arrives, so its
-//! length does not matter.
+//! The decoder buffers only heads and control frames, so a message may have any length.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::streaming::inbox::LARGEST_PIECE;
 
-/// A frame of the client, or a piece of one.
+/// A frame of the client, or a piece of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Bytes of a message, which may be empty. The message ends with the `last` ones.
+    /// A piece of a message; it may be empty. The message ends with its `last` piece.
     Data { is_text: bool, bytes: Bytes, last: bool },
-    /// A ping. These bytes must be sent back.
+    /// A ping. dockbridge must send these bytes back.
     Ping(Bytes),
-    /// The client sends nothing more. Contains a code and perhaps a reason.
+    /// The client ends the connection. The bytes contain a code and perhaps a reason.
     Close(Bytes),
 }
 
@@ -28,20 +27,19 @@ pub enum Opcode {
     Pong = 10,
 }
 
-/// The bytes are not a client's frames, or not allowed here.
+/// The client sent bytes that are not a valid frame, or a frame that is not allowed at this point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client violated the WebSocket protocol")]
 pub struct Malformed;
 
-/// The reading state of a connection.
+/// Decodes the frames of one connection.
 #[derive(Debug, Default)]
 pub struct Decoder {
     payload: Option<Payload>,
-    /// While a message is not complete: whether it is text.
+    /// Whether the current message is text. `None` if the last message is complete.
     message: Option<bool>,
 }
 
-/// The rest of the frame that is being read.
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     opcode: u8,
@@ -51,10 +49,10 @@ struct Payload {
 }
 
 impl Decoder {
-    /// The next frame or piece from `input`. None if more bytes are needed.
+    /// Removes the next frame, or piece of a frame, from `input`. `None` if there are too few bytes.
     ///
     /// # Errors
-    /// Nothing after this can be read.
+    /// Fails if the client violated the protocol. The bytes after the error cannot be decoded.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
         loop {
             let payload = match self.payload {
@@ -98,7 +96,7 @@ impl Decoder {
 }
 
 impl Payload {
-    /// The head of a frame, once it has arrived completely.
+    /// Decodes the head of a frame, once it has arrived completely.
     fn read(input: &mut BytesMut) -> Result<Option<Self>, Malformed> {
         let Some([first, second]) = input.first_chunk().copied() else { return Ok(None) };
         if first & RESERVED != 0 || second & MASKED == 0 {
@@ -123,8 +121,8 @@ impl Payload {
         Ok(Some(Self { opcode: first & OPCODE, is_final: first & FINAL != 0, left, mask }))
     }
 
-    /// Takes the payload bytes that have arrived, at most [`LARGEST_PIECE`]. Also returns the frame's
-    /// remaining part.
+    /// Removes at most [`LARGEST_PIECE`] bytes of the frame's payload from `input`. Also returns the frame
+    /// without the removed bytes.
     fn take(self, input: &mut BytesMut) -> (Bytes, Self) {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(LARGEST_PIECE);
         let mut bytes = input.split_to(input.len().min(most));
@@ -138,8 +136,7 @@ impl Payload {
     }
 }
 
-/// Whether a close frame may have this payload: nothing, or an allowed code and perhaps a reason. RFC 6455,
-/// 5.5.1 and 7.4.
+/// Whether a close frame may have this payload (RFC 6455, 5.5.1 and 7.4): empty, or an allowed code.
 fn may_close(payload: &[u8]) -> bool {
     payload.is_empty()
         || payload.first_chunk().is_some_and(
@@ -147,7 +144,7 @@ fn may_close(payload: &[u8]) -> bool {
         )
 }
 
-/// The head of a frame to send, which is always a whole message.
+/// Encodes the head of a frame that dockbridge sends. A frame of dockbridge is always a whole message.
 pub fn put_head(opcode: Opcode, length: usize, out: &mut BytesMut) {
     out.put_u8(FINAL | opcode as u8);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -173,7 +170,7 @@ const BINARY: u8 = Opcode::Binary as u8;
 const CLOSE: u8 = Opcode::Close as u8;
 const PING: u8 = 9;
 const PONG: u8 = Opcode::Pong as u8;
-/// From here on, the length follows separately in two or in eight bytes.
+/// A length of at least this number follows the head, in two bytes or, with the next number, in eight bytes.
 const LENGTH_16: u8 = 126;
 const LENGTH_64: u8 = 127;
 const MASK: usize = 4;

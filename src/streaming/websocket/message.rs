@@ -1,4 +1,4 @@
-//! WebSocket messages: a channel and bytes for it. No I/O.
+//! WebSocket messages: each has the number of a channel, and bytes for this channel. No I/O.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -6,57 +6,56 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::frame::{Malformed, Opcode, put_head};
 use crate::streaming::upgrade::Encoding;
 
-/// How to read and write messages.
+/// The format of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     pub encoding: Encoding,
-    /// Whether a channel can be closed by a message (v5).
+    /// Whether a message can close a channel (v5).
     pub closes: bool,
 }
 
 /// A message from the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
-    /// Bytes for a channel, which may be empty.
+    /// Data for a channel; it may be empty.
     Data(u8, Bytes),
-    /// The client sends nothing more on a channel.
+    /// The client closes a channel: it sends nothing more on it.
     End(u8),
     Nothing,
 }
 
-/// Reads the messages of one connection.
+/// Decodes the messages of one connection.
 #[derive(Debug)]
 pub struct MessageReader {
     format: Format,
-    /// The channel of the message that has begun and not ended.
+    /// `None` between two messages.
     target: Option<Target>,
-    /// Base64 that is not a complete group yet.
+    /// Base64 characters that do not form a complete group yet.
     rest: BytesMut,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Channel(u8),
-    /// The next byte is the number of the channel that ends.
+    /// The message closes a channel. The next byte is the number of this channel.
     Close,
-    /// The rest of the message is ignored.
     Nothing,
-    /// The base64 has ended with padding.
+    /// The base64 of the message has ended with padding.
     Padded,
 }
 
 impl Format {
-    /// How many channels the first byte of a message can distinguish.
+    /// Number of channels that the first byte of a message can name.
     pub const fn channels(self) -> usize {
         match self.encoding {
-            // The highest number is the signal to close a channel.
+            // The highest byte does not name a channel: it means that the message closes a channel.
             Encoding::Binary => CLOSE as usize,
-            // ASCII characters from the digit 0 on.
+            // The channels are named by the ASCII characters from the digit 0 on.
             Encoding::Base64 => (128 - ZERO) as usize,
         }
     }
 
-    /// Writes a message: its head with the channel, and the payload.
+    /// Encodes a message. Returns the message's head, which includes the channel, and the message's payload.
     pub fn write(self, channel: u8, bytes: Bytes) -> (Bytes, Bytes) {
         let (opcode, channel, payload) = match self.encoding {
             Encoding::Binary => (Opcode::Binary, channel, bytes),
@@ -72,12 +71,12 @@ impl Format {
 }
 
 impl MessageReader {
-    /// For a new connection.
+    /// Creates the reader for a new connection.
     pub fn new(format: Format) -> Self {
         Self { format, target: None, rest: BytesMut::new() }
     }
 
-    /// Reads a piece of a message. `last` means that the message ends with it. Fails if the base64 is invalid.
+    /// Decodes a piece of a message. `last` means that this piece is the last. Fails if base64 is invalid.
     pub fn read(&mut self, mut bytes: Bytes, last: bool) -> Result<ClientMessage, Malformed> {
         let target = match self.target {
             Some(target) => target,
@@ -107,7 +106,7 @@ impl MessageReader {
         }
     }
 
-    /// Decodes all complete groups of four. Also returns whether the last one is padded.
+    /// Decodes all complete groups of four base64 characters. Also returns whether there is padding.
     fn decode(&mut self, bytes: &[u8], last: bool) -> Result<(Bytes, bool), Malformed> {
         self.rest.extend_from_slice(bytes);
         let whole = if last { self.rest.len() } else { self.rest.len() / 4 * 4 };
@@ -121,7 +120,7 @@ impl MessageReader {
     }
 }
 
-/// v5: the message's second byte is the number of the channel that ends.
+/// First byte of a v5 message that closes a channel. The second byte is the number of the channel.
 const CLOSE: u8 = 255;
 const ZERO: u8 = b'0';
 

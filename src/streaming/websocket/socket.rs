@@ -1,7 +1,7 @@
-//! A WebSocket with numbered channels. One task reads it and distributes the data. Any task can write.
+//! A WebSocket with numbered channels. A single task reads, and any task can write.
 //!
-//! A channel that is not read blocks the others, which is the back-pressure. Even then, a client that
-//! disconnects is noticed.
+//! If the reader of a channel is slow, dockbridge stops reading the connection, which also blocks the other
+//! channels. While dockbridge does not read, it still notices if the client disconnects.
 
 use std::{convert::Infallible, future::pending, io, sync::Arc};
 
@@ -22,21 +22,21 @@ use crate::streaming::{
     spdy::stream::Gone,
 };
 
-/// A connection with channels. After a drop it is no longer read.
+/// A WebSocket connection with channels. dockbridge stops reading the connection when this value is dropped.
 #[derive(Debug)]
 pub struct Socket {
     frames: Arc<FrameSender>,
     _reading: AbortOnDropHandle<()>,
 }
 
-/// Writes to one channel.
+/// Sends messages to the client on one channel.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     channel: u8,
     frames: Arc<FrameSender>,
 }
 
-/// Shared by all writers.
+/// The writing side of the connection, which all writers of channels share.
 #[derive(Debug)]
 struct FrameSender {
     format: Format,
@@ -44,8 +44,7 @@ struct FrameSender {
     gone: CancellationToken,
 }
 
-/// Bytes being written are stored here and not in a future, so that frames stay complete when a future is
-/// dropped.
+/// The socket, and the bytes that are being written: frames stay complete if a future is dropped.
 #[derive(Debug)]
 struct Sink {
     to: WriteHalf<ClientConnection>,
@@ -54,18 +53,17 @@ struct Sink {
     is_closed: bool,
 }
 
-/// Where the reading task puts data.
+/// Passes the data that the reading task receives to the readers of channels.
 struct MessageRouter {
     messages: MessageReader,
-    /// By channel.
+    /// By channel number.
     routes: Vec<Option<InboxSender>>,
     watch: DisconnectWatch,
     gone: CancellationToken,
 }
 
 impl Socket {
-    /// Starts WebSocket on `wire`. Data on channel n goes to the n-th of `routes`. If that is none, it is
-    /// discarded.
+    /// Starts the WebSocket protocol on `wire`. Data of channel n goes to the n-th of `routes`, if any.
     pub fn open(wire: ClientConnection, format: Format, routes: Vec<Option<InboxSender>>) -> Self {
         let watch = wire.watch();
         let (from, to) = split(wire);
@@ -78,7 +76,7 @@ impl Socket {
         Self { frames, _reading: AbortOnDropHandle::new(reading) }
     }
 
-    /// A writer of one channel.
+    /// A writer that sends on this channel.
     pub fn outgoing(&self, channel: u8) -> Outgoing {
         Outgoing { channel, frames: Arc::clone(&self.frames) }
     }
@@ -88,7 +86,7 @@ impl Socket {
         self.frames.gone.cancelled().await;
     }
 
-    /// Sends a close frame and waits for the client's.
+    /// Sends a close frame, and waits until the client also closes the connection.
     pub async fn close(&self) {
         self.frames.send_control(Opcode::Close, code(NORMAL)).await;
         self.closed().await;
@@ -96,7 +94,7 @@ impl Socket {
 }
 
 impl Outgoing {
-    /// Sends one message. Waits for room.
+    /// Sends a message. Waits until the socket has room.
     pub async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
         let (head, payload) = self.frames.format.write(self.channel, bytes);
         self.frames.send(head, payload, false).await
@@ -121,7 +119,7 @@ impl FrameSender {
     async fn send_control(&self, opcode: Opcode, payload: Bytes) {
         let mut head = BytesMut::new();
         put_head(opcode, payload.len(), &mut head);
-        // If the client has disconnected, nobody needs the answer.
+        // `send` fails if the client has disconnected, and then the control frame is not needed.
         let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
     }
 
@@ -159,7 +157,7 @@ async fn read(
         said = router.read(from, pings) => said,
         never = frames.answer(pinged) => match never {},
     };
-    // All channels end before the client's end is reported.
+    // All channels must end before `gone` reports that the client has disconnected.
     drop(router.routes);
     if let Some(last) = said {
         tokio::select! {
@@ -171,8 +169,8 @@ async fn read(
 }
 
 impl MessageRouter {
-    /// Reads until the client ends the connection. Returns the payload for a close frame, if the client has
-    /// not left.
+    /// Reads until the client ends the connection or violates the protocol. Returns the payload of the close
+    /// frame that dockbridge must send, unless the client has disconnected.
     async fn read(
         &mut self,
         mut from: ReadHalf<ClientConnection>,
@@ -228,8 +226,7 @@ fn code(code: u16) -> Bytes {
     Bytes::copy_from_slice(&code.to_be_bytes())
 }
 
-/// RFC 6455, 7.4.1: the normal end, a violation of the protocol, and a payload that does not match its
-/// message type.
+/// Codes of close frames (RFC 6455, 7.4.1): normal end, violation of the protocol, wrong payload.
 const NORMAL: u16 = 1000;
 const BROKEN: u16 = 1002;
 const INVALID: u16 = 1007;

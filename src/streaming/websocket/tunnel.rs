@@ -1,4 +1,4 @@
-//! The binary messages of a WebSocket as one stream of bytes, on which a tunnelled SPDY connection runs.
+//! Turns the binary messages of a WebSocket into a stream of bytes for a tunnelled SPDY connection.
 
 use std::{
     io,
@@ -13,20 +13,19 @@ use tokio_util::io::{poll_read_buf, poll_write_buf};
 use super::frame::{Decoder, Frame, Opcode, put_head};
 use crate::streaming::{client_connection::ClientConnection, inbox::LARGEST_PIECE};
 
-/// The bytes inside the messages. Message boundaries have no meaning.
+/// The stream of bytes inside the messages. The boundaries of messages have no meaning.
 #[derive(Debug)]
 pub struct Tunnel {
     io: ClientConnection,
     decoder: Decoder,
     input: BytesMut,
     buffered: Bytes,
-    /// Frames that are not written yet.
     unsent: BytesMut,
     is_closed: bool,
 }
 
 impl Tunnel {
-    /// Starts WebSocket on `wire`.
+    /// Starts the WebSocket protocol on `wire`.
     pub fn open(wire: ClientConnection) -> Self {
         let (input, unsent) = (BytesMut::new(), BytesMut::new());
         let (decoder, buffered) = (Decoder::default(), Bytes::new());
@@ -38,7 +37,7 @@ impl Tunnel {
         self.unsent.extend_from_slice(payload);
     }
 
-    /// Sends a close frame: nothing more will be sent.
+    /// Queues a close frame. dockbridge sends nothing after it.
     fn close(&mut self, payload: &[u8]) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.put(Opcode::Close, payload);
@@ -76,7 +75,7 @@ impl AsyncRead for Tunnel {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                 }
                 Ok(None) => {
-                    // A pong. Even if writing fails, data from the client must still be read.
+                    // Even if the write of a pong fails, dockbridge must still read the client's data.
                     let _ = this.poll_unsent(context);
                     this.buffered = Bytes::new();
                     this.input.reserve(LARGEST_PIECE);

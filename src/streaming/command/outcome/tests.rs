@@ -1,4 +1,4 @@
-//! The outcome in each protocol version.
+//! Tests of the outcome in each version of the protocol.
 
 use serde_json::{Value, json};
 

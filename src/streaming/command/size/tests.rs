@@ -1,4 +1,4 @@
-//! Sizes: complete, in pieces, several at once, and invalid ones.
+//! Tests of terminal sizes that arrive complete, in pieces or several at once, and of invalid sizes.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Headers and the order in which streams are opened, one case per row.
+//! Tests of the headers of streams, and of the order in which a client opens them, with one case per row.
 
 use super::{PairStream, Pairing};
 
@@ -31,10 +31,10 @@ fn headers_that_make_no_half_are_refused() {
     assert!(half(1, "data", "65535", None).is_ok());
 }
 
-/// The first stream, and the one that it was paired with.
+/// A pair: id and port of the first stream, and of the second stream.
 type Pair = (u32, u16, u32, u16);
 
-/// Opens streams: id, type, port, request. Returns the pairs, and the ids that were refused.
+/// Opens streams with id, type, port and request. Returns the pairs, and the ids of refused streams.
 fn opened(streams: &[(u32, &str, &str, Option<&str>)]) -> (Vec<Pair>, Vec<u32>) {
     let (mut pairing, mut waiting, mut accepted) = (Pairing::new(), Vec::new(), Vec::new());
     for &(id, kind, port, request) in streams {

@@ -1,4 +1,4 @@
-//! Whole sessions with a peer that writes its frames by hand.
+//! Tests of whole SPDY sessions. The test is the peer and encodes its own frames.
 
 mod limits;
 
@@ -27,7 +27,7 @@ use crate::{
     streaming::inbox::{LARGEST_PIECE, Window},
 };
 
-/// What a peer receives.
+/// A frame that the peer receives.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Reply(u32),
@@ -37,7 +37,7 @@ enum Seen {
     Data(u32, Vec<u8>, bool),
 }
 
-/// The other side of a connection.
+/// The peer: the other side of a connection.
 struct Peer<I = DuplexStream> {
     io: I,
     deflater: Deflater,
@@ -77,7 +77,7 @@ impl<I: AsyncReadExt + AsyncWriteExt + Unpin> Peer<I> {
         self.io.write_all(&out).await.unwrap();
     }
 
-    /// The next frame; none when the connection has been closed.
+    /// The next frame; `None` once dockbridge has closed the connection.
     async fn next(&mut self) -> Option<Seen> {
         let first = self.io.read_u32().await.ok()?;
         let second = self.io.read_u32().await.unwrap();
@@ -261,7 +261,7 @@ async fn a_protocol_error_gets_an_answer_and_a_close() {
         let mut other = accepted(&mut connection, &mut peer, 1).await;
         peer.io.write_all(bytes).await.unwrap();
         if name == "noise" {
-            // Read as a long data frame of an unknown stream.
+            // The bytes 0xff look like a long data frame of an unknown stream.
             peer.io.write_all(&vec![0xff; 0x0100_0000]).await.unwrap_or_default();
         }
         assert_eq!(peer.next().await, Some(Seen::GoAway(1)), "{name}");
@@ -297,7 +297,7 @@ async fn a_lagging_reader_holds_no_writer_up() {
     let (mut connection, mut peer) = session();
     let (mut lazy, _unused) = accepted(&mut connection, &mut peer, 1).await;
     let (_input, mut sender) = accepted(&mut connection, &mut peer, 3).await;
-    // This fits into the window.
+    // The 16 KiB fit into the window for received data.
     peer.data(1, &[1; 16 * 1024], false).await;
     peer.ping(1).await;
     assert_eq!(peer.next().await, Some(Seen::Ping(1)));
@@ -309,7 +309,7 @@ async fn a_lagging_reader_holds_no_writer_up() {
         writing.write_all(&vec![1; 4 << 20]).await.unwrap();
         writing
     });
-    // This is also more than the buffers for output can hold.
+    // The sender sends more data than the buffers for output can hold.
     tokio::spawn(async move { sender.send(Bytes::from(vec![2; 8 << 20])).await.unwrap() });
     let mut taken = 0;
     while taken < 8 << 20 {
@@ -356,7 +356,7 @@ async fn a_peer_that_takes_no_answers_is_not_read() {
     flood.await.unwrap();
 }
 
-/// Reading cannot notice this end, because it follows bytes that are not read.
+/// The task that reads cannot notice that the peer has disconnected, because unread bytes precede the end.
 #[tokio::test]
 async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
     for last in [false, true] {
@@ -384,7 +384,7 @@ async fn a_peer_that_vanishes_behind_a_full_queue_is_noticed() {
     }
 }
 
-/// Writing to the peer fails while its input still waits for the reader.
+/// Writes to the peer fail while data from the peer still waits for the reader of a stream.
 #[tokio::test]
 async fn what_a_peer_sent_before_it_left_is_delivered() {
     let socket = TcpSocket::new_v4().unwrap();
@@ -417,7 +417,7 @@ proptest! {
     }
 }
 
-/// Echoes four streams, and checks that the same bytes come back.
+/// Sends bytes on four streams to an echo, and checks that the same bytes return.
 async fn echo(writes: Vec<(usize, usize, u8)>, buffer: usize) {
     let (ours, theirs) = duplex(buffer);
     let mut connection = Connection::start(ours, Window::default());

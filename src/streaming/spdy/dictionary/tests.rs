@@ -1,4 +1,4 @@
-//! The dictionary has the checksum by which zlib identifies it.
+//! Tests that the dictionary has the checksum by which zlib identifies it.
 
 use flate2::{Compress, Compression};
 

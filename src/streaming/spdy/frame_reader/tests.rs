@@ -1,4 +1,4 @@
-//! What is kept in memory for streams.
+//! Tests of what dockbridge keeps in memory for streams.
 
 use bytes::{BufMut, BytesMut};
 use tokio::sync::{Semaphore, mpsc};

@@ -1,4 +1,4 @@
-//! Header blocks: written by zlib, invalid, and as large as possible.
+//! Tests of header blocks: those that zlib writes, invalid ones, and the largest that are allowed.
 
 use bytes::BufMut;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -9,10 +9,10 @@ use super::{
     CORRUPT, Headers, Inflater, TOO_LONG,
 };
 
-/// By how much the buffer of a block that is written grows.
+/// The buffer for a compressed block grows by this many bytes.
 const STEP: usize = 4096;
 
-/// Compresses the blocks of one connection, in order.
+/// Compresses the header blocks of one connection, in their order.
 pub(in super::super) struct Deflater {
     state: Compress,
 }
@@ -20,14 +20,15 @@ pub(in super::super) struct Deflater {
 impl Default for Deflater {
     fn default() -> Self {
         let mut state = Compress::new(Compression::fast(), true);
-        // This fails only after the first data. A block without the dictionary can still be read.
+        // `set_dictionary` fails only after the first data. dockbridge can also read a block that was
+        // compressed without the dictionary.
         let _ = state.set_dictionary(&dictionary::bytes());
         Self { state }
     }
 }
 
 impl Deflater {
-    /// A block. Names are converted to lower case, and the values of one name are joined.
+    /// Encodes and compresses a block. Converts names to lower case, and joins the values of each name.
     pub(in super::super) fn deflate(&mut self, headers: &[(&str, &[&str])]) -> Vec<u8> {
         let plain = plain(headers);
         let mut block = Vec::with_capacity(plain.len() + STEP);
@@ -46,7 +47,7 @@ impl Deflater {
     }
 }
 
-/// A block before compression.
+/// Encodes a block without compression.
 fn plain(headers: &[(&str, &[&str])]) -> Vec<u8> {
     let mut block = Vec::new();
     block.put_u32(u32::try_from(headers.len()).unwrap_or(u32::MAX));
@@ -59,7 +60,7 @@ fn plain(headers: &[(&str, &[&str])]) -> Vec<u8> {
     block
 }
 
-/// Python's zlib compressed two streams of a port-forward, one after the other.
+/// Header blocks of the two streams of a port-forward, which Python's zlib compressed one after the other.
 const WRITTEN_BY_ZLIB: [(&str, &str); 2] = [
     (
         "78f9e3c6a7c202253a48f95b044aab4c16064092b308125b99a054cc68004e872545a989b9d0a2863515141100000000ffff",

@@ -1,11 +1,11 @@
-//! Frames byte by byte, split anywhere, valid and invalid.
+//! Tests of valid and invalid frames, byte by byte and split into any pieces.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
 
 use super::{Decoder, Frame, LARGEST_PIECE, Malformed, Opcode, put_head};
 
-/// A client's frame.
+/// Encodes a client's frame, whose payload is masked.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![first];
     match payload.len() {
@@ -25,7 +25,8 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All frames, read in pieces of this many bytes. The pieces of a message are joined.
+/// Decodes all frames of `bytes`, which arrive in pieces of `portion` bytes. Joins the pieces of each
+/// message.
 fn read(bytes: &[u8], portion: usize) -> Result<Vec<Frame>, Malformed> {
     let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     for portion in bytes.chunks(portion) {

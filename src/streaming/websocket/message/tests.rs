@@ -1,4 +1,4 @@
-//! Messages, one case per row, and random messages.
+//! Tests of messages, with one case per row, and of random messages.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use super::{ClientMessage, Format, Malformed, MessageReader};
 use crate::streaming::upgrade::Encoding::{self, Base64, Binary};
 
-/// The content of one message.
+/// Decodes a message that arrives in one piece.
 fn read(encoding: Encoding, closes: bool, bytes: &[u8]) -> Result<ClientMessage, Malformed> {
     MessageReader::new(Format { encoding, closes }).read(Bytes::copy_from_slice(bytes), true)
 }
 
-/// The content of a message that arrives byte by byte. Data for a channel is joined.
+/// Decodes a message that arrives byte by byte. Joins the data for a channel.
 fn by_the_byte(reader: &mut MessageReader, bytes: &[u8]) -> Result<Vec<ClientMessage>, Malformed> {
     let mut said = Vec::new();
     let pieces = bytes.iter().map(|byte| (vec![*byte], false)).chain([(Vec::new(), true)]);
@@ -60,7 +60,7 @@ fn what_is_no_base64_is_malformed() {
     }
 }
 
-/// A single message, split into fragments anywhere.
+/// The test splits a message into two fragments at every byte.
 #[test]
 fn nothing_follows_the_padding() {
     for bytes in [&b"0QQ==A"[..], b"0QQ==QUE=", b"0QQ==="] {

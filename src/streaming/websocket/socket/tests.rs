@@ -1,4 +1,4 @@
-//! Channels that are not read, pings, and ends.
+//! Tests of channels that are not read, of pings, and of the end of a connection.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::streaming::{
     upgrade::Encoding,
 };
 
-/// A socket with this many channels, and its client.
+/// A WebSocket with this many channels, the readers of its channels, and its client.
 async fn pair(channels: usize) -> (Socket, Vec<Inbox>, WebSocketStream<TcpStream>) {
     with_window(channels, &Window::default()).await
 }
@@ -60,7 +60,7 @@ async fn unread_data_is_bounded_over_all_channels() {
     let mut second = readers.pop().unwrap();
     let mut first = readers.pop().unwrap();
     assert!(first.next().await.is_some());
-    // The data of the first channel has filled the window.
+    // The unread data of the first channel has filled the window, so the second channel receives nothing.
     assert!(timeout(Duration::from_millis(300), second.next()).await.is_err());
     assert!(all <= 2 * LARGEST_PIECE + 256 && free() < all, "{} of {all}", free());
     drop(first);
@@ -74,7 +74,7 @@ async fn unread_data_is_bounded_over_all_channels() {
     assert!(third.next().await.is_some());
     drop(third);
     flood.await.unwrap();
-    // The socket may still be about to discard what it read for the third channel.
+    // The reading task may still hold data of the third channel, which it will discard.
     let returned = async {
         while free() < all {
             tokio::task::yield_now().await;

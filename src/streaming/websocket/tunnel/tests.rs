@@ -1,4 +1,4 @@
-//! A client that does not read.
+//! Tests of a tunnel whose client does not read.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use tokio::{
 use super::Tunnel;
 use crate::streaming::client_connection::ClientConnection;
 
-/// The pong does not fit into the socket, and no later write would send it.
+/// The pong does not fit into the full socket, and dockbridge writes nothing later that would also send the
+/// pong.
 #[tokio::test]
 async fn a_pong_is_written_as_soon_as_there_is_room() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! How many streams a peer may have.
+//! Tests of how many streams a peer may have.
 
 use super::*;
 
@@ -30,7 +30,8 @@ async fn unaccepted_streams_are_bounded() {
     assert_eq!(sender.finish().await, Err(Gone));
 }
 
-/// All connections share one pool for the streams beyond those that each can always have.
+/// All connections share a pool for additional streams, beyond the streams that each connection can always
+/// have.
 #[tokio::test]
 async fn places_return_with_the_last_half_of_a_stream() {
     static POOL: Semaphore = Semaphore::const_new(1);
@@ -45,7 +46,7 @@ async fn places_return_with_the_last_half_of_a_stream() {
     }
     peer.open(35, 0).await;
     assert_eq!(peer.next().await, Some(Seen::Reset(35, 3)));
-    // Whether the peer has reset a stream does not matter.
+    // A stream still counts after the peer has reset it.
     peer.reset(33).await;
     let (mut receiver, sender) = streams.pop().unwrap();
     assert_eq!(receiver.next().await, None);
