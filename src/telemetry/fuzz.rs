@@ -1,9 +1,9 @@
-//! Entry points for `make fuzz`: headers from callers.
+//! Target of `make fuzz`: the header with which a caller sends its trace.
 
 use super::trace::parent::Parent;
 use crate::fuzz_input::texts;
 
-/// A header of W3C's Trace Context.
+/// Parses the header `traceparent` of W3C's Trace Context.
 pub(crate) fn parent(bytes: &[u8]) {
     for text in texts(bytes) {
         if let Some(parent) = Parent::parse(text) {

@@ -1,4 +1,4 @@
-//! The operations in progress. The state endpoint shows them, and errors after a deadline name them.
+//! The operations in progress, for the state endpoint and for errors after a deadline.
 
 use std::{
     borrow::Cow,
@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// A module's operations in progress. Clones share the list.
+/// The operations of a module that are in progress. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct InProgress {
     shared: Arc<Shared>,
@@ -36,7 +36,7 @@ struct Running {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningOperation {
     pub kind: &'static str,
-    /// The subject of the operation, for people. Never a secret.
+    /// Describes the operation and its subject for people. Contains no secret.
     pub what: String,
     pub elapsed: Duration,
 }
@@ -50,7 +50,7 @@ pub struct InProgressGuard {
 }
 
 impl InProgress {
-    /// Adds an operation until the guard is dropped.
+    /// Adds an operation to the list, until the guard is dropped.
     pub fn begin(&self, kind: &'static str, what: impl Into<Cow<'static, str>>) -> InProgressGuard {
         let key = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let running = Running { kind, what: what.into(), start: Instant::now() };
@@ -71,7 +71,7 @@ impl InProgress {
 }
 
 impl InProgressGuard {
-    /// Adds the subject, as soon as it is known, after the name of the operation.
+    /// Appends the subject to the operation's description, once the caller knows it.
     pub fn about(&self, subject: impl Display) {
         let mut running = self.shared.running.lock();
         if let Some(one) = running.get_mut(&self.key) {
@@ -88,7 +88,7 @@ impl Drop for InProgressGuard {
 
 #[cfg(test)]
 mod tests {
-    //! Operations are listed until they end.
+    //! Tests that operations are listed until they end.
 
     use super::InProgress;
 

@@ -1,7 +1,6 @@
 //! The log: one line for each event, on standard error, as text or as JSON.
 //!
-//! At detailed levels, our libraries print whole requests, which contain credentials and environments. So
-//! their level is limited to `warn`. Neither the setting nor a level set at run time can raise that.
+//! At detailed levels, libraries print whole requests with credentials. Their log level is at most `warn`.
 
 #[cfg(test)]
 mod tests;
@@ -25,25 +24,25 @@ use tracing_subscriber::{
 
 use super::trace::{self, SpanRecorder, TRACED};
 
-/// The format of a line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Text,
-    /// For collectors: one JSON object for each line.
+    /// Each line is a JSON object, for log collectors.
     Json,
 }
 
-/// How much is logged, changeable while we run. Clones change the same.
+/// The level of the log, which can change while dockbridge runs. All clones have the same level.
 #[derive(Clone, Debug)]
 pub struct LogControl(Arc<ArcSwap<Targets>>);
 
 impl LogControl {
-    /// A control with this level. It has no effect until a log uses it.
+    /// Creates a control with this level. The control has no effect until a log uses it.
     pub fn new(level: LevelFilter) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }
 
-    /// Writes lines of `level` and higher, starting with the next line. The libraries keep their limit.
+    /// Sets the level of the log, from the next line on. The limit for libraries stays.
     pub fn set_level(&self, level: LevelFilter) {
         self.0.store(Arc::new(allowed(level)));
         trace::reset_interest();
@@ -51,7 +50,7 @@ impl LogControl {
 }
 
 impl Default for LogControl {
-    /// The values of the default settings.
+    /// The level of the default settings.
     fn default() -> Self {
         Self::new(LevelFilter::INFO)
     }
@@ -71,8 +70,8 @@ impl<S> Filter<S> for LogControl {
     }
 }
 
-/// Starts logging to standard error for this process, and recording spans while there is a collector. The
-/// returned handle can change it later. Fails if a log was set up before.
+/// Starts the log on standard error for this process, and passes spans to the recorder. The returned control
+/// can change the level later. Fails if this process already has a log.
 pub fn start(
     format: Format,
     level: LevelFilter,
@@ -84,7 +83,7 @@ pub fn start(
     Ok(control)
 }
 
-/// The layer that writes to `writer`.
+/// The tracing layer that writes log lines to `writer`.
 fn lines<S, W>(
     (format, control): (Format, &LogControl),
     colours: bool,
@@ -101,11 +100,11 @@ where
     }
 }
 
-/// Lines of `level` and higher. From libraries that see bodies, only lines of `warn` and higher.
+/// Selects lines of `level` and higher, but only `warn` and higher from libraries that print requests.
 fn allowed(level: LevelFilter) -> Targets {
     let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
     Targets::new().with_default(level).with_targets(capped).with_target(TRACED, LevelFilter::OFF)
 }
 
-/// Libraries that print requests and answers. A name applies to every target that begins with it.
+/// Libraries that print requests and answers. A name applies to every log target that begins with it.
 const CAPPED: [&str; 5] = ["bollard", "h2", "hyper", "tonic", "tower"];

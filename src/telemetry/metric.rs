@@ -1,8 +1,8 @@
-//! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and
-//! registers them in the [`Registry`](super::registry::Registry); nothing here is global.
+//! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and registers them
+//! in the [`Registry`](super::registry::Registry); there are no global metrics.
 //!
-//! The values of labels are `&'static str`, so no client, engine or file can create new ones. Counting
-//! costs an atomic addition, timing a short lock, and a label a search in a small table.
+//! The values of labels are `&'static str`, so no client, engine or file can create new values. To count
+//! costs an atomic addition, a duration costs a short lock, and a label costs a search in a small table.
 
 use std::{
     collections::BTreeMap,
@@ -18,13 +18,13 @@ use prometheus_client::{
     metrics::{MetricType, histogram},
 };
 
-/// Counted by a [`Gauge`] until it is dropped.
+/// A [`Gauge`] counts this guard until it is dropped.
 #[derive(Debug)]
 #[must_use = "the gauge counts one more only until this guard is dropped"]
 pub struct GaugeGuard(Gauge);
 
 impl GaugeGuard {
-    /// Adds one until the guard is dropped.
+    /// Adds one to the gauge, until the guard is dropped.
     pub fn of(gauge: Gauge) -> Self {
         gauge.inc();
         Self(gauge)
@@ -37,7 +37,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// A histogram of durations, in seconds. Clones share it.
+/// A histogram of durations in seconds. Clones share the counts.
 #[derive(Clone, Debug)]
 pub struct Histogram(histogram::Histogram);
 
@@ -48,7 +48,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds one duration.
+    /// Adds a duration to the histogram.
     pub fn observe(&self, time: Duration) {
         self.0.observe(time.as_secs_f64());
     }
@@ -64,32 +64,32 @@ impl EncodeMetric for Histogram {
     }
 }
 
-/// Metrics distinguished by `N` labels, created when they are first needed. Clones share them.
+/// Metrics with `N` labels: one metric for each combination of label values that is used. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Family<M, const N: usize>(Arc<RwLock<BTreeMap<[&'static str; N], M>>>);
 
 impl<M: Clone + Default, const N: usize> Family<M, N> {
-    /// The metric with these label values, given in the order of the label names.
+    /// The metric with these label values. The values have the order of the label names.
     pub fn with(&self, values: [&'static str; N]) -> M {
         let existing = self.0.read().get(&values).cloned();
         existing.unwrap_or_else(|| self.0.write().entry(values).or_default().clone())
     }
 
-    /// All metrics, with the values of their labels.
+    /// All metrics of the family, with the values of their labels.
     pub(super) fn all(&self) -> BTreeMap<[&'static str; N], M> {
         self.0.read().clone()
     }
 }
 
 impl<const N: usize> Family<Histogram, N> {
-    /// Starts a timer. The last label is the result. The given value is used if the timer is dropped before
-    /// it is finished.
+    /// Starts a timer. The last of the labels is the result of the operation. If the timer is dropped before
+    /// [`Timer::finish`], the result is the value given here.
     pub fn start_timer(&self, labels: [&'static str; N]) -> Timer<N> {
         Timer { histograms: self.clone(), labels, start: Instant::now(), took: None }
     }
 }
 
-/// Measures until it is finished or dropped.
+/// Measures the time until it is finished or dropped.
 #[derive(Debug)]
 #[must_use = "the measured time ends when this timer is dropped"]
 pub struct Timer<const N: usize> {
@@ -100,7 +100,7 @@ pub struct Timer<const N: usize> {
 }
 
 impl<const N: usize> Timer<N> {
-    /// Ends the timer with this result. Returns the measured time.
+    /// Ends the timer, with the result of the operation. Returns the measured time.
     pub fn finish(mut self, result: &'static str) -> Duration {
         if let Some(last) = self.labels.last_mut() {
             *last = result;
@@ -116,7 +116,7 @@ impl<const N: usize> Drop for Timer<N> {
     }
 }
 
-/// Bounds in seconds, from a list call to the longest time that kubelet waits.
+/// Bounds of buckets in seconds, from the time of a List call to the longest time that kubelet waits.
 const BOUNDS: [f64; 17] = [
     0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 120.0,

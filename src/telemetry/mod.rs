@@ -1,5 +1,4 @@
-//! Observability of the process: the log, notifications to systemd, traces, metrics, and the
-//! operations in progress.
+//! Observability of the process: log, notifications to systemd, traces, metrics, and operations in progress.
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

@@ -1,6 +1,6 @@
-//! One operation outside of dockbridge (an engine call, a plugin, a pull). It is listed while it runs,
-//! traced if there is a span, and timed with its result. An operation that is dropped before its end counts
-//! as cancelled.
+//! Operations outside of dockbridge: calls to the engine, runs of plugins, pulls. dockbridge lists an
+//! operation while it runs, traces it if it has a span, and measures its time together with its result. An
+//! operation that is dropped before its end counts as cancelled.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::error::Kind;
 
-/// The operations of a module, with `N` labels, of which the last is the result. Clones share the counts.
+/// Measures the operations of a module. The last of the metric's `N` labels is the result. Clones share the
+/// counts.
 #[derive(Clone, Debug, Default)]
 pub struct Operations<const N: usize> {
     durations: Family<Histogram, N>,
@@ -22,8 +23,7 @@ pub struct Operations<const N: usize> {
 }
 
 impl<const N: usize> Operations<N> {
-    /// Starts an operation: its kind, a description for people, and its labels. The last label is set when
-    /// it ends.
+    /// Starts an operation. `what` is for people. The last label, the result, is set when the operation ends.
     pub fn begin(
         &self,
         kind: &'static str,
@@ -45,7 +45,7 @@ impl<const N: usize> Operations<N> {
         &self.in_progress
     }
 
-    /// Registers their durations under this name, and the list of operations in progress.
+    /// Registers the metric of the operations' durations, and the list of operations in progress.
     pub fn register(
         &self,
         registry: &mut Registry,
@@ -68,17 +68,17 @@ pub struct Operation<const N: usize> {
 }
 
 impl<const N: usize> Operation<N> {
-    /// Ends this span together with the operation.
+    /// Makes `span` end together with the operation.
     pub fn shown_by(self, span: &Span) -> Self {
         Self { span_guard: Some(SpanGuard::new(span)), ..self }
     }
 
-    /// Ends the operation. Its result is the kind of the failure. Returns the measured time.
+    /// Ends the operation. The result label is the kind of the failure, or [`OK`]. Returns the measured time.
     pub fn ended(self, failure: Option<Kind>) -> Duration {
         self.finish(failure.map_or(OK, Kind::word), failure)
     }
 
-    /// Ends the operation with this result, and with the failure if it failed. Returns the measured time.
+    /// Ends the operation with this result label, and its span with the failure. Returns the measured time.
     pub fn finish(self, result: &'static str, failure: Option<Kind>) -> Duration {
         if let Some(span_guard) = self.span_guard {
             span_guard.finish(failure);
@@ -87,5 +87,5 @@ impl<const N: usize> Operation<N> {
     }
 }
 
-/// The result label of success.
+/// The result label of an operation that succeeded.
 pub const OK: &str = "ok";

@@ -1,10 +1,9 @@
-//! Exports finished spans by OTLP over gRPC without TLS. The collector is on this node, or another
-//! collector on this node forwards to it.
+//! Exports finished spans by OTLP over gRPC without TLS to a collector on this node, which can forward them.
 //!
-//! If the collector does not answer, this is logged once; if it is slow, once a minute. Each second, the
-//! spans since the last export are sent once. The spans of a failed export are lost.
+//! Each second, dockbridge sends the spans since the last export. If an export fails, its spans are lost.
+//! dockbridge logs once that the collector does not answer, and once a minute that it is too slow.
 //!
-//! docs/decisions/0021 explains why this uses no crate.
+//! docs/decisions/0021 explains why this module uses no crate for OTLP.
 
 pub mod message;
 
@@ -32,7 +31,7 @@ use crate::error::chain;
 /// Sends spans to a collector.
 #[derive(Debug)]
 pub struct Collector {
-    /// `http://host:port`.
+    /// Address of the collector: `http://host:port`.
     endpoint: String,
     noted: SpanQueue,
 }
@@ -43,7 +42,7 @@ impl Collector {
         Self { endpoint, noted }
     }
 
-    /// Exports until `over` is cancelled, then exports the remaining spans.
+    /// Exports spans until `over` is cancelled, and then exports the remaining spans.
     pub async fn deliver(mut self, over: CancellationToken) {
         let channel = match Endpoint::from_shared(self.endpoint.clone()) {
             Ok(endpoint) => endpoint.connect_timeout(TIMEOUT).connect_lazy(),
@@ -69,7 +68,8 @@ impl Collector {
         }
     }
 
-    /// The spans that arrive within a moment of the first; when `over` is cancelled, all remaining ones.
+    /// Waits for a span, and returns it with the spans that arrive within [`GATHER`]. Once `over` is
+    /// cancelled, returns all remaining spans.
     async fn batch(&mut self, over: &CancellationToken) -> Vec<FinishedSpan> {
         let mut batch = Vec::new();
         tokio::select! {
@@ -94,18 +94,17 @@ impl Collector {
     }
 }
 
-/// Whether the last export failed, and which dropped spans were logged.
+/// Whether the last export failed, and how many dropped spans were logged.
 #[derive(Debug, Default)]
 struct ExportState {
     failing: bool,
-    /// How many of the dropped spans have been logged.
     logged: u64,
     logged_at: Option<Instant>,
 }
 
 impl ExportState {
-    /// How many dropped spans to log now. Logs at most once a minute, and not while the collector fails,
-    /// because the failure was logged.
+    /// How many dropped spans dockbridge must log now. dockbridge logs dropped spans at most once a minute,
+    /// and not while the collector fails, because it has already logged the failure.
     fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
         let due = self.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_EVERY);
         let lost = dropped.saturating_sub(self.logged);
@@ -116,7 +115,7 @@ impl ExportState {
         Some(lost)
     }
 
-    /// Logs changes only.
+    /// Stores the result of an export. Logs only if the collector begins to fail or works again.
     fn update(&mut self, collector: &str, sent: Result<(), BoxError>, dropped: u64) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         match sent {
@@ -145,7 +144,7 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
         let mut collector = Grpc::new(channel);
         collector.ready().await?;
         let request = Request::new(ExportTraceServiceRequest::of(batch));
-        // Rejected spans in the answer are ignored.
+        // dockbridge ignores that the collector may have rejected some spans.
         let codec = ProstCodec::<ExportTraceServiceRequest, ()>::default();
         collector.unary(request, PathAndQuery::from_static(EXPORT), codec).await?;
         Ok::<(), BoxError>(())
@@ -155,15 +154,14 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait for more spans after the first one.
+/// How long an export waits for more spans after the first span.
 const GATHER: Duration = Duration::from_secs(1);
 const BATCH: usize = 512;
-/// How often dropped spans are logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    //! When dropped spans are logged.
+    //! Tests of when dockbridge logs dropped spans.
 
     use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! All metrics of the process, and the operations in progress. The modules that own them register them.
-//! They are written in the text format of OpenMetrics.
+//! All metrics of the process, and all operations in progress. The module that owns a metric registers it
+//! here. The registry writes the metrics in the text format of OpenMetrics.
 
 use std::{cmp::Reverse, fmt};
 
@@ -24,23 +24,23 @@ pub struct Registry {
     in_progress: Vec<InProgress>,
 }
 
-/// The metrics of a module, in one value that the module's constructor makes with `Default`.
+/// The metrics of a module. The constructor of the module makes this value with `Default`.
 pub trait RegisterMetrics {
     /// Registers all metrics of the module.
     fn register(&self, registry: &mut Registry);
 }
 
-/// A value that is computed at each scrape.
+/// A value of a metric that is computed at each scrape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample<const N: usize> {
-    /// The values of its labels. Each label must have few values.
+    /// Each label must have few different values.
     pub labels: [String; N],
-    /// In the unit of the metric's name.
+    /// In the unit that the metric's name has.
     pub value: f64,
 }
 
 impl Sample<0> {
-    /// A sample without labels.
+    /// The only sample of a metric without labels.
     pub fn single(value: f64) -> Vec<Self> {
         vec![Self { labels: [], value }]
     }
@@ -53,7 +53,7 @@ impl<const N: usize> Sample<N> {
     }
 }
 
-/// A count as the value of a sample.
+/// Converts a count to the value of a sample.
 pub fn counted(many: usize) -> f64 {
     f64::from(u32::try_from(many).unwrap_or(u32::MAX))
 }
@@ -61,16 +61,16 @@ pub fn counted(many: usize) -> f64 {
 /// The description of a metric, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The name with prefix and unit, and `_total` for a counter.
+    /// With prefix and unit, and `_total` at the end for a counter.
     pub name: &'static str,
-    /// The meaning, in a sentence without a full stop.
+    /// The meaning of the metric, in a sentence without a full stop.
     pub help: &'static str,
     pub kind: String,
-    /// The names of its labels, in the order of their values.
+    /// In the order of the label values.
     pub labels: &'static [&'static str],
 }
 
-/// The media type of [`Registry::text`].
+/// Media type of the text that [`Registry::text`] returns.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Registry {
@@ -85,7 +85,7 @@ impl Registry {
         self.add((name, help, &[]), kind, move |to| metric.encode(to));
     }
 
-    /// Registers metrics with these labels.
+    /// Registers a family of metrics that have these labels.
     pub fn register_family<M, const N: usize>(
         &mut self,
         name: &'static str,
@@ -105,8 +105,8 @@ impl Registry {
         });
     }
 
-    /// Registers samples that are computed at each scrape: counters if the name ends with
-    /// `_total`, gauges otherwise. The values of labels must be few.
+    /// Registers a metric whose samples are computed at each scrape. The metric is a counter if its name ends
+    /// with `_total`, otherwise a gauge. Each label must have few different values.
     pub fn register_fn<const N: usize>(
         &mut self,
         name: &'static str,
@@ -126,7 +126,7 @@ impl Registry {
         self.add((name, help, labels), kind, move |mut to| {
             for Sample { labels: values, value } in samples() {
                 let labels: Vec<(&str, String)> = labels.iter().copied().zip(values).collect();
-                // Without labels, the encoder would write an empty pair of braces.
+                // `encode_family` would write an empty pair of braces for a metric without labels.
                 if labels.is_empty() {
                     return encode(value, to);
                 }
@@ -136,7 +136,7 @@ impl Registry {
         });
     }
 
-    /// Registers a module's operations in progress.
+    /// Registers the list of a module's operations in progress.
     pub fn register_in_progress(&mut self, in_progress: &InProgress) {
         self.in_progress.push(in_progress.clone());
     }
@@ -149,7 +149,7 @@ impl Registry {
         all
     }
 
-    /// All metrics as text.
+    /// All metrics in the text format of OpenMetrics.
     pub fn text(&self) -> String {
         let mut all = String::new();
         // Writing into a string cannot fail.
@@ -189,5 +189,4 @@ impl fmt::Debug for Described {
     }
 }
 
-/// The end of a counter's name.
 const TOTAL: &str = "_total";

@@ -1,11 +1,11 @@
-//! The signals of an operator or a service manager.
+//! Signals that an operator or a service manager sends to dockbridge.
 
 use std::{future::Future, io};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-/// Resolves when the process must end: at SIGTERM or SIGINT.
+/// The returned future resolves when the process must end, because it has received SIGTERM or SIGINT.
 pub fn stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

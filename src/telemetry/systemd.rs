@@ -1,7 +1,6 @@
 //! Notifications to systemd: ready, status, watchdog, stopping (sd_notify(3)).
 //!
-//! The sd-notify crate reads the variables that systemd set for this process. `app` decides when to send
-//! which notification.
+//! The sd-notify crate reads the variables of systemd. `app` decides when to send which notification.
 
 #[cfg(test)]
 mod tests;
@@ -11,17 +10,16 @@ use std::{io, os::unix::net::UnixDatagram, sync::Arc, time::Duration};
 use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
-/// Sends notifications, if systemd started us with `Type=notify`.
+/// Sends notifications to systemd, if systemd has started dockbridge with `Type=notify`.
 #[derive(Clone, Debug, Default)]
 pub struct Systemd {
-    /// The path of its socket.
     socket: Option<Arc<str>>,
-    /// The longest time between two keep-alive notifications; after it, systemd kills us.
+    /// systemd kills dockbridge if no keep-alive arrives for this time; `None` without a watchdog.
     pub watchdog: Option<Duration>,
 }
 
 impl Systemd {
-    /// The systemd that started this process. `environment` reads a variable of this process.
+    /// Finds the systemd that started this process. `environment` reads an environment variable.
     pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
             Some(socket) if socket.starts_with('/') => {
@@ -38,33 +36,34 @@ impl Systemd {
         }
     }
 
-    /// Sends notifications to `socket`. A service without a watchdog has `None` or zero.
+    /// Uses this `socket` for notifications. `watchdog` is `None` or zero for a service without a watchdog.
     pub fn new(watchdog: Option<Duration>, socket: &str) -> Self {
         let watchdog = watchdog.filter(|time| !time.is_zero());
         Self { socket: Some(socket.into()), watchdog }
     }
 
-    /// Whether systemd gets notifications.
+    /// Whether there is a systemd that gets notifications.
     pub const fn is_present(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Reports that the CRI socket is served. Like the other methods, returns false if it must be sent again.
+    /// Tells systemd that dockbridge serves the CRI socket. All methods that send return false if the caller
+    /// must send again.
     pub fn ready(&self) -> bool {
         self.notify(&[NotifyState::Ready])
     }
 
-    /// Sends one line for `systemctl status`.
+    /// Sends a line that `systemctl status` shows.
     pub fn status(&self, words: &str) -> bool {
         self.notify(&[NotifyState::Status(&one_line(words))])
     }
 
-    /// Sends a keep-alive. Call it more often than [`Systemd::watchdog`].
+    /// Sends a keep-alive notification. The caller must send it more often than [`Systemd::watchdog`] says.
     pub fn alive(&self) -> bool {
         self.notify(&[NotifyState::Watchdog])
     }
 
-    /// Reports that dockbridge stops.
+    /// Tells systemd that dockbridge stops.
     pub fn stopping(&self) -> bool {
         self.notify(&[NotifyState::Stopping, NotifyState::Status("stopping; pods keep running")])
     }
@@ -76,8 +75,7 @@ impl Systemd {
     }
 }
 
-/// Sends one datagram. If the socket's queue is full because systemd is busy, it is not sent, because
-/// nothing may wait for it.
+/// Sends a datagram to systemd. Fails instead of waiting if systemd is busy and the socket's queue is full.
 fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
     let lines: String = states.iter().map(|state| format!("{state}\n")).collect();
     let sender = UnixDatagram::unbound()?;
@@ -85,11 +83,11 @@ fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
     sender.send_to(lines.as_bytes(), socket).map(drop)
 }
 
-/// Joins the lines of a text, because each line would be a line of the protocol.
+/// Replaces control characters such as line breaks: each line would be a separate line of the protocol.
 fn one_line(words: &str) -> String {
     let plain = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(LONGEST_STATUS).collect()
 }
 
-/// In characters. More does not fit into a terminal.
+/// A longer text does not fit into a terminal.
 const LONGEST_STATUS: usize = 300;

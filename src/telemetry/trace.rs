@@ -1,8 +1,8 @@
-//! Spans for a trace collector: recorded while open, queued when they end.
+//! Spans for a trace collector, recorded while open, and queued for the exporter when they end.
 //!
-//! Without a collector, nothing is recorded, and spans that only a collector needs ([`TRACED`]) are not
-//! created. Names, ids and results are recorded, but never a body. If the exporter ([`super::otlp`]) is
-//! slow or hangs, its short queue fills up. Further spans are dropped and counted.
+//! Without a collector, dockbridge records no spans, and creates none that only a collector needs
+//! ([`TRACED`]). A record has names, ids and results, but never the body of a message. If the exporter
+//! ([`super::otlp`]) is slow, its queue fills up, and further spans are dropped and counted.
 
 pub mod parent;
 
@@ -47,16 +47,16 @@ pub struct FinishedSpan {
     pub span: [u8; 8],
     pub parent: Option<[u8; 8]>,
     pub name: String,
-    /// `rpc`, `engine`, …
+    /// The kind of operation: `rpc`, `engine`, …
     pub kind: &'static str,
     pub begun: SystemTime,
     pub took: Duration,
     pub attributes: Vec<(&'static str, String)>,
-    /// The kind of its failure; `None` on success.
+    /// The kind of the operation's failure; `None` on success.
     pub failure: Option<String>,
 }
 
-/// Records spans and queues them for the exporter, if there is one. Clones share it.
+/// Records spans and queues them for the exporter, if there is one. Clones share the queue.
 #[derive(Clone, Debug, Default)]
 pub struct SpanRecorder(Arc<ArcSwapOption<Recording>>);
 
@@ -67,18 +67,16 @@ struct Recording {
     per_million: u32,
 }
 
-/// The exporter's end of the queue.
+/// The queue as the exporter sees it.
 #[derive(Debug)]
 pub struct SpanQueue {
-    /// Finished spans, in the order of their ends.
     pub spans: mpsc::Receiver<FinishedSpan>,
-    /// How many spans did not fit into the queue so far.
     pub dropped: Arc<AtomicU64>,
 }
 
 impl SpanRecorder {
-    /// Queues spans for a new exporter from now on: all spans whose callers are sampled, and of the others
-    /// this many of a million.
+    /// Starts to queue spans for a new exporter: all spans whose caller's span is sampled, and `per_million`
+    /// of a million other spans.
     pub fn start(&self, per_million: u32) -> SpanQueue {
         let (recording, queue) = Recording::new(per_million);
         self.record(Some(recording));
@@ -90,7 +88,7 @@ impl SpanRecorder {
         self.record(None);
     }
 
-    /// From now on records this many of a million spans, if there is an exporter.
+    /// Sets how many of a million spans without a sampled caller are recorded, if there is an exporter.
     pub fn sample(&self, per_million: u32) {
         let recording = self.0.load_full();
         self.record(recording.map(|now| Recording { per_million, ..(*now).clone() }));
@@ -103,14 +101,14 @@ impl SpanRecorder {
         }
     }
 
-    /// A layer that sees our own spans, but no spans of libraries and no log lines.
+    /// The tracing layer that records dockbridge's own spans, and ignores those of libraries and log lines.
     pub fn layer<S>(self) -> Box<dyn Layer<S> + Send + Sync>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
         let recorder = self.clone();
         let wanted = filter_fn(move |what| {
-            // The hint below is only a hint. Other layers can enable more.
+            // This layer gives no level hint, because other layers can enable more.
             what.is_span()
                 && *what.level() <= LevelFilter::INFO
                 && (what.target() == TRACED || what.target().starts_with(OURS))
@@ -196,8 +194,7 @@ where
     }
 }
 
-/// Makes `span` a child of the caller's span, if the header names one. Call it before anything happens in
-/// the span.
+/// Makes `span` a child of the span in the header, if any. Must be called before any work in `span`.
 pub fn set_parent(span: &Span, traceparent: &str) {
     update(span, |open| {
         if let Some(Parent { trace, span, sampled }) = Parent::parse(traceparent) {
@@ -207,19 +204,18 @@ pub fn set_parent(span: &Span, traceparent: &str) {
     });
 }
 
-/// Ends the record of a span when it is finished. When it is dropped before that, the span counts as
-/// cancelled. The span itself may live longer, in later work.
+/// Ends the record of a span. Without [`Self::finish`], the span counts as cancelled. It may still be used.
 #[derive(Debug)]
 #[must_use = "the record of the span ends when this guard is dropped"]
 pub struct SpanGuard(Option<Span>);
 
 impl SpanGuard {
-    /// Ends the record of this span.
+    /// Makes a guard that ends the record of this span.
     pub fn new(span: &Span) -> Self {
         Self(Some(span.clone()))
     }
 
-    /// Ends the record; `failure` is the kind of the failure.
+    /// Ends the record of the span. `failure` is the kind of the operation's failure.
     pub fn finish<T: fmt::Debug>(mut self, failure: Option<T>) {
         self.end(failure);
     }
@@ -239,7 +235,7 @@ impl Drop for SpanGuard {
     }
 }
 
-/// Changes the record of a span, if there is one.
+/// Changes the record of a span, if the span is recorded.
 fn update(span: &Span, change: impl FnOnce(&mut OpenSpan)) {
     span.with_subscriber(|(id, subscriber)| {
         let span = subscriber.downcast_ref::<Registry>().and_then(|registry| registry.span(id));
@@ -267,7 +263,7 @@ impl OpenSpan {
     }
 
     fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
-        // A name from a request may have any length.
+        // A value may come from a request and have any length, so it is cut.
         let mut text = value.to_string();
         text.truncate((0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
         if field.name() == NAME {
@@ -288,22 +284,23 @@ impl Visit for OpenSpan {
     }
 }
 
-/// Resets tracing's caches, one for each log or span call site, of whether it is enabled. Call it after each
-/// change of what is enabled.
+/// For each place that logs or makes a span, tracing caches whether the place is enabled. This function
+/// resets all caches. Must be called after each change of a level.
 ///
-/// Resets run one after the other. Otherwise the earlier of two could write last, with outdated values.
+/// Only one reset runs at a time, because the earlier of two resets could be the last to write, with outdated
+/// values.
 pub(super) fn reset_interest() {
     let _alone = RESETTING.lock();
     callsite::rebuild_interest_cache();
 }
 
 static RESETTING: Mutex<()> = Mutex::new(());
-/// The field with the name that a collector shows.
+/// The field of a span whose value a collector shows as the span's name.
 const NAME: &str = "name";
-/// The start of this crate's targets.
+/// The log targets of dockbridge begin with this.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// Spans that wait for the collector: those of a few seconds on a busy node, less than a megabyte.
+/// Most spans in the queue: those of a few seconds on a busy node. A full queue needs less than a megabyte.
 const QUEUE: usize = 2048;
-/// The longest value of a span, in bytes.
+/// In bytes.
 const LONGEST: usize = 256;

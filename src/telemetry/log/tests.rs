@@ -1,4 +1,4 @@
-//! What is written to the log, and in which format.
+//! Tests of what dockbridge writes to the log, and in which format.
 
 use std::{
     io::{self, Write},
@@ -56,7 +56,8 @@ fn the_level_can_be_changed_while_lines_are_written() {
             (LevelFilter::ERROR, "quiet again"),
         ] {
             control.set_level(level);
-            // This is the same call site each time, so its cached state must be reset.
+            // The closure has the same call sites each time, so `set_level` must reset what tracing has
+            // cached for them.
             debug!(line);
             debug!(target: "hyper::proto", line, "body with a password");
         }

@@ -1,4 +1,4 @@
-//! The text of our metrics that collectors read.
+//! Tests of the text in which collectors read dockbridge's metrics.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The messages of OTLP 1 for traces that the collector is sent. Numbers are the protocol's. Fields that we
-//! never use are left out.
+//! The messages of OTLP 1 for a trace collector, with the numbers of the protocol, without unused fields.
 
 use std::time::UNIX_EPOCH;
 
@@ -8,7 +7,6 @@ use crate::telemetry::trace::FinishedSpan;
 /// A batch.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceRequest {
-    /// Grouped by the program that made the spans.
     #[prost(message, repeated, tag = "1")]
     pub resource_spans: Vec<ResourceSpans>,
 }
@@ -18,7 +16,6 @@ pub struct ExportTraceServiceRequest {
 pub struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
     pub resource: Option<Resource>,
-    /// Grouped by the part of the program that made the spans.
     #[prost(message, repeated, tag = "2")]
     pub scope_spans: Vec<ScopeSpans>,
 }
@@ -30,7 +27,7 @@ pub struct Resource {
     pub attributes: Vec<KeyValue>,
 }
 
-/// Spans of one part of a program.
+/// Spans of a part of a program.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
     #[prost(message, repeated, tag = "2")]
@@ -44,12 +41,12 @@ pub struct Span {
     pub trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub span_id: Vec<u8>,
-    /// 8 bytes; empty for the root.
+    /// 8 bytes; empty for a span without a parent.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]
     pub name: String,
-    /// 1 is internal, 2 server, 3 client.
+    /// The kind of a span: 1 is internal, 2 is server, 3 is client.
     #[prost(int32, tag = "6")]
     pub kind: i32,
     #[prost(fixed64, tag = "7")]
@@ -67,7 +64,7 @@ pub struct Span {
 pub struct Status {
     #[prost(string, tag = "2")]
     pub message: String,
-    /// 2 is an error.
+    /// 2 means that the operation failed.
     #[prost(int32, tag = "3")]
     pub code: i32,
 }
@@ -81,7 +78,7 @@ pub struct KeyValue {
     pub value: Option<AnyValue>,
 }
 
-/// A value. We use only texts.
+/// A value. dockbridge sends only texts.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AnyValue {
     #[prost(string, optional, tag = "1")]
@@ -89,7 +86,7 @@ pub struct AnyValue {
 }
 
 impl ExportTraceServiceRequest {
-    /// Converts these spans, as spans of dockbridge.
+    /// Makes a request that exports these spans as spans of dockbridge.
     pub fn of(spans: impl IntoIterator<Item = FinishedSpan>) -> Self {
         let spans = spans.into_iter().map(Span::from).collect();
         let attributes = vec![

@@ -1,4 +1,4 @@
-//! What is read from the environment, and what is sent.
+//! Tests of what dockbridge reads from the environment, and of what it sends to systemd.
 
 use std::{os::unix::net::UnixDatagram, time::Duration};
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::Systemd;
 
-/// A socket as of systemd, and who sends to it.
+/// A socket that stands for systemd's, and the value that sends to it.
 fn systemd() -> (TempDir, UnixDatagram, Systemd) {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("notify");

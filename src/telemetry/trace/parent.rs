@@ -1,19 +1,18 @@
-//! The header that makes the caller's span the parent of ours: `traceparent` of W3C's Trace Context, as
-//! kubelet sends it when its tracing is on.
+//! The header `traceparent` of W3C's Trace Context, which names the caller's span (kubelet with tracing).
 
-/// The caller's span.
+/// The caller's span, as the header names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The trace of the caller's span and of ours.
+    /// The trace to which the caller's span and dockbridge's span belong.
     pub trace: [u8; 16],
     pub span: [u8; 8],
-    /// Whether the caller's span is kept. Our spans are kept only with it.
+    /// Whether the caller's tracing keeps its span. dockbridge keeps the spans of this call only if it does.
     pub sampled: bool,
 }
 
 impl Parent {
-    /// Parses `version-trace-span-flags`. `None` for anything else, which must be ignored by the rules.
-    /// Later versions may append more fields; version `ff` is not valid.
+    /// Parses `version-trace-span-flags`. Returns `None` for any other text, which W3C's rules require to
+    /// ignore. Later versions may append more fields. Version `ff` is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let [version] = bytes(parts.next()?)?;
@@ -27,7 +26,7 @@ impl Parent {
     }
 }
 
-/// Exactly `N` bytes in lower-case hexadecimal digits.
+/// Parses exactly `N` bytes, written as lower-case hexadecimal digits.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_whole = text.len() == 2 * N && text.bytes().all(is_digit);

@@ -1,4 +1,4 @@
-//! What is recorded of spans, which parents they have, and what is left out.
+//! Tests of what dockbridge records of spans, which parents spans have, and which spans it does not record.
 
 use proptest::prelude::*;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -47,7 +47,7 @@ fn the_filter_leaves_out_the_others() {
         let rpc = info_span!("rpc", name = "Version");
         set_parent(&rpc, &header(0));
         rpc.in_scope(|| info_span!(target: TRACED, "engine").in_scope(|| {}));
-        // Spans of libraries, and a span of ours with level debug.
+        // dockbridge records neither spans of libraries nor its own spans of level debug.
         info_span!(target: "h2", "frame").in_scope(|| {});
         debug_span!("detail").in_scope(|| {});
     });
@@ -176,7 +176,7 @@ fn next(noted: &mut SpanQueue) -> FinishedSpan {
     noted.spans.try_recv().expect("a span has ended")
 }
 
-/// Lets a little time pass.
+/// Waits a short time without giving up the thread.
 fn linger() {
     let told = std::time::Instant::now();
     while told.elapsed() < LINGER {}
