@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: CRI requests go through parse and plan, and the engine's answers through
-//! observe and render.
+//! Targets of `make fuzz`: parse and plan get random CRI requests, and observe and render get random answers
+//! of the engine.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
 
@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Tries any request as each of the parsed messages. It is refused with a short message, or it is planned,
-/// and observe then reads what plan has written.
+/// Parses the bytes as each of the CRI's requests. Each request is refused with a short message, or plan
+/// makes a request to the engine from it. Observe must then read the same document that plan has written.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
         let spec = parse::sandbox::sandbox_spec(request.config.as_ref(), &request.runtime_handler);
@@ -97,7 +97,8 @@ fn streams(bytes: &[u8]) {
     }
 }
 
-/// The parsed value. A refusal must name the field and must not repeat the whole value.
+/// Returns the parsed value, if parse accepts it. A refusal must name the field, and must not repeat the
+/// whole value.
 fn accepted<T>(outcome: Result<T, ParseError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
@@ -122,13 +123,13 @@ fn planned_sandbox(spec: &SandboxSpec) {
     }
 }
 
-/// The stored form is read back as the same value.
+/// Checks that a value is the same after it was stored and read.
 fn kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(spec: &T) {
     let text = serde_json::to_string(spec).unwrap_or_default();
     assert_eq!(serde_json::from_str::<T>(&text).ok().as_ref(), Some(spec));
 }
 
-/// Only annotations may contain any character.
+/// Checks that no value contains a NUL. Only annotations may have one.
 fn without_nul(others: &impl Serialize) {
     let text = serde_json::to_string(others).unwrap_or_default();
     assert!(!text.contains("\\u0000"), "a NUL was let through");
@@ -198,7 +199,7 @@ fn planned_update(requested: &Resources) {
     }
 }
 
-/// What observe returns for a container that was created with this body.
+/// The result of observe for a container that was created with this body.
 fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     let host = body.host_config.clone().unwrap_or_default();
     let inspect = json!({
@@ -219,14 +220,14 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     observe::container::observe(&inspect)
 }
 
-/// Any inspect becomes a record whose document can be stored.
+/// Observes any inspect, which must become a record whose document can be stored.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
         check(&observe::container::observe(&inspect));
     }
 }
 
-/// Entries of the engine's lists.
+/// Observes entries of the engine's lists.
 pub(crate) fn lists(bytes: &[u8]) {
     for text in texts(bytes) {
         let containers: Vec<ContainerSummary> = serde_json::from_str(text).unwrap_or_default();
@@ -242,7 +243,7 @@ pub(crate) fn lists(bytes: &[u8]) {
     }
 }
 
-/// The text of a seccomp profile.
+/// Checks the text of a seccomp profile.
 pub(crate) fn profile(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Err(reason) = seccomp::check(&text) {
@@ -277,7 +278,7 @@ fn check_container(record: &ContainerRecord) {
     let _ = render::container::info(record);
 }
 
-/// A pod that the fuzzed containers belong to.
+/// The pod to which all containers of these tests belong.
 pub(crate) static POD: LazyLock<SandboxRecord> = LazyLock::new(|| {
     let metadata = json!({"name": "web-0", "namespace": "default", "uid": "u-1", "attempt": 0});
     let spec = serde_json::from_value(json!({"metadata": metadata})).expect("a spec");
@@ -305,7 +306,7 @@ pub(crate) static WORKLOAD: LazyLock<Arc<ContainerRecord>> = LazyLock::new(|| {
     }
 });
 
-/// An old engine, one with systemd, and one with all features.
+/// Three engines: an old one, one with systemd's cgroups, and one with all features.
 static ENGINES: LazyLock<[EngineInfo; 3]> = LazyLock::new(|| {
     let features = json!({"mountOptions": ["rro"]}).to_string();
     let features = BTreeMap::from([("org.opencontainers.runtime-spec.features", features)]);

@@ -1,13 +1,14 @@
-//! Fixtures: JSON files with an input and its expected output.
+//! Runs tests with fixtures: JSON files with an input and its expected output.
 //!
-//! `DOCKBRIDGE_BLESS=1` writes the current output to them. Read the diff before you keep it.
+//! With `DOCKBRIDGE_BLESS=1`, the tests write the current output into the fixtures. Read the diff before you
+//! commit it.
 
 use std::{fs, path::Path};
 
 use serde_json::Value;
 
-/// Runs every fixture of a directory below `tests/fixtures`, which must have at least `least` fixtures.
-/// `run` writes the output into the fixture, which must not change it.
+/// Runs every fixture of a directory below `tests/fixtures`, which must have at least `least` fixtures. `run`
+/// writes the output into the fixture. The test fails if this changes the fixture.
 pub(crate) fn fixtures(directory: &str, least: usize, run: impl Fn(&mut Value)) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(directory);
     let found: Vec<_> = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,8 +1,7 @@
-//! Limits that the Engine API has no field for: files of the container's cgroup, which are written when the
-//! container starts.
+//! Limits for which the Engine API has no field: dockbridge writes the limits into files of the cgroup.
 //!
-//! On every reload, systemd restores the files that it manages. So if systemd manages the cgroup, its
-//! properties for these files are also set.
+//! If systemd manages the cgroup, it overwrites some files of the cgroup on every reload, so dockbridge also
+//! sets the properties of systemd that correspond to these files.
 
 use serde_json::json;
 
@@ -18,39 +17,38 @@ use crate::{
 /// A file of a cgroup, and the value to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupFile {
-    /// The limit it belongs to.
     pub limit: CgroupLimit,
     pub controller: String,
     pub file: String,
     pub value: String,
-    /// What to do if the kernel does not have the file.
+    /// What dockbridge does if the kernel does not have the file.
     pub if_missing: IfMissing,
     /// The same limit as properties for `systemctl set-property`, if systemd has them.
     pub properties: Vec<String>,
 }
 
-/// Which limit a file is for.
+/// The limit that a file sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupLimit {
     Hugepages(String),
-    /// Reservations of huge pages of this size. The same limit applies to them.
+    /// The limit for reserved huge pages of this size, which is the same as the limit for used ones.
     HugepageReservations(String),
     Unified(String),
 }
 
-/// What to do if a file is missing.
+/// What dockbridge does if a file is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMissing {
-    /// The limit cannot be set, so the container must not run.
+    /// Fail, because the container must not run without this limit.
     Fail,
     /// Log a warning. kubelet always sends this limit, even if the kernel does not have it.
     Warn,
-    /// Nothing, because there is nothing to limit.
+    /// Do nothing, because the kernel has nothing to limit.
     Ignore,
 }
 
 impl CgroupFile {
-    /// The field of the request, for errors.
+    /// The field of the CRI request that has this limit, for errors.
     pub fn field(&self) -> String {
         match &self.limit {
             CgroupLimit::Hugepages(size) | CgroupLimit::HugepageReservations(size) => {
@@ -60,7 +58,7 @@ impl CgroupFile {
         }
     }
 
-    /// Replaces the limit in a status with the current value of the file. None if there is no limit.
+    /// Replaces the limit in a status with `now`, the current value of the file. `None` means "no limit".
     pub fn show(&self, shown: &mut Resources, now: Option<String>) {
         match &self.limit {
             CgroupLimit::Hugepages(size) => {
@@ -77,7 +75,7 @@ impl CgroupFile {
         }
     }
 
-    /// A key of cgroup v2, or on v1 a file of the same name, if there is one.
+    /// The file for a key of `unified`: of cgroup v2, or a file with the same name on cgroup v1, if any.
     pub fn unified(key: &str, value: &str) -> Self {
         let optional = OPTIONAL_KEYS.contains(&key);
         Self {
@@ -91,11 +89,11 @@ impl CgroupFile {
     }
 }
 
-/// The files for the limits that the engine does not set.
+/// The cgroup files for all limits that the engine does not set.
 ///
 /// # Errors
-/// A key needs cgroup v2. A swap limit together with a memory limit does not, because the Engine API has a
-/// field for it.
+/// Fails if a key needs cgroup v2 and the host has v1. A swap limit together with a memory limit works on
+/// both, because the Engine API has a field for it.
 pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, Failure> {
     let is_v2 = engine.cgroup_version == 2;
     let suffix = if is_v2 { "max" } else { "limit_in_bytes" };
@@ -111,13 +109,13 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
         };
         let if_missing = if *limit == 0 { IfMissing::Ignore } else { IfMissing::Fail };
         files.push(file(CgroupLimit::Hugepages, page_size, if_missing));
-        // Kernels before 5.7 have no such limit.
+        // Kernels before 5.7 do not have a limit for reserved huge pages.
         let reserved = format!("{page_size}.rsvd");
         files.push(file(CgroupLimit::HugepageReservations, &reserved, IfMissing::Ignore));
     }
     for (key, value) in &limits.unified {
         let is_sent = key == SWAP_MAX && limits.memory_limit > 0;
-        // If the file is missing, there is no limit anyway.
+        // cgroup v1 does not have the file `memory.swap.max`, so it needs no write to have no limit for swap.
         let is_no_limit = key == SWAP_MAX && value == MAX && !is_v2;
         if is_sent || is_no_limit {
             continue;
@@ -132,10 +130,10 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
     Ok(files)
 }
 
-/// The limits without which the container must not run. The others are set after the start, because
-/// kubelet always sends them and the kernel might not have them.
+/// Edits for the limits without which the container must not run. dockbridge sets the other limits after the
+/// start, because kubelet always sends them, even if the kernel does not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
-    // The plan has already refused what cannot be set.
+    // The plan has already refused limits that this host cannot set.
     let files = cgroup_files(limits, engine).unwrap_or_default();
     let needed = files.into_iter().filter(|file| file.if_missing == IfMissing::Fail);
     let edit = |file: CgroupFile| match file.limit {
@@ -152,7 +150,7 @@ pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     needed.filter_map(edit).collect()
 }
 
-/// systemd's properties for a file of a scope that it manages. None for files that it does not change.
+/// The properties of systemd that correspond to a cgroup file. Empty for files that systemd does not change.
 fn properties(file: &str, value: &str) -> Vec<String> {
     let limit = if value == MAX { "infinity" } else { value };
     let named = |name: &str| vec![format!("{name}={limit}")];
@@ -172,7 +170,7 @@ fn properties(file: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// `cpu.max` is a quota and a period in microseconds. systemd's property is a percentage of a CPU.
+/// Converts `cpu.max` (quota and period in microseconds) to systemd's property, a percentage of a CPU.
 fn cpu_quota(value: &str) -> Vec<String> {
     let (quota, period) = value.split_once(' ').unwrap_or((value, DEFAULT_PERIOD));
     let period: u64 = period.trim().parse().unwrap_or(0);
@@ -187,9 +185,9 @@ fn cpu_quota(value: &str) -> Vec<String> {
     }
 }
 
-/// No limit, in files of cgroup v2.
+/// The text `max` in a file of cgroup v2 means that there is no limit.
 const MAX: &str = "max";
-/// The kernel's default period, in microseconds.
+/// The kernel's default for the period of a CPU quota, in microseconds.
 const DEFAULT_PERIOD: &str = "100000";
 /// Keys that kubelet sends even if the kernel does not have them.
 const OPTIONAL_KEYS: &[&str] = &["memory.oom.group", SWAP_MAX];

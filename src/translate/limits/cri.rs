@@ -1,6 +1,5 @@
-//! Limits of the CRI, where zero and empty mean "not set". Only values outside the kernel's range are refused
-//! here. Contradictions are found when limits are merged with the current ones. The engine refuses what it
-//! checks itself (minimum memory, CPUs that exist).
+//! Limits of the CRI, where zero and empty mean "not set". This module refuses only values outside of the
+//! kernel's range. Contradictions are found when new limits are merged with current limits.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +12,16 @@ use crate::{
     wire::cri,
 };
 
-/// Reads `LinuxContainerResources` of a new pod or container. The error names the field that is out of range.
+/// Reads `LinuxContainerResources`. The error names the field whose value is out of range.
 pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?;
     changed(given)
 }
 
-/// Reads an UpdateContainerResourcesRequest. An empty one changes nothing.
+/// Reads an UpdateContainerResourcesRequest. An empty request changes nothing.
 ///
 /// # Errors
-/// As for [`resources`], but -1 removes the memory limit. Limits for Windows are refused.
+/// Fails as [`resources`] does, but accepts -1, which removes the memory limit. Refuses limits for Windows.
 pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resources, ParseError> {
     ParseError::unless(request.windows.is_none(), "is not supported on Linux").at("windows")?;
     request.linux.as_ref().map(changed).transpose().at("linux").map(Option::unwrap_or_default)
@@ -64,7 +63,7 @@ fn changed(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError
     })
 }
 
-/// Limits, requested or current.
+/// Requested or current limits, as CRI shows them.
 pub fn rendered(given: &Resources) -> cri::ContainerResources {
     let hugepage = |limit: &HugepageLimit| cri::HugepageLimit {
         page_size: limit.page_size.clone(),
@@ -89,29 +88,29 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     in_range(value, value >= least)
 }
 
-/// The request is stored in a label, so its size is limited. No kernel has so many files or such long values.
+/// Limits the number and length of keys, because a label stores them. No kernel has so many files.
 fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
     ParseError::unless(pairs.len() <= MAX_KEYS, format!("has more than {MAX_KEYS} keys"))?;
     let are_short = pairs.iter().all(|(key, value)| key.len() + value.len() <= MAX_PAIR);
     ParseError::unless(are_short, format!("has an entry of more than {MAX_PAIR} bytes"))
 }
 
-/// The kernel accepts 1 ms to 1 s.
+/// The kernel accepts a CPU period of 1 ms to 1 s.
 fn cpu_period(value: i64) -> Result<i64, ParseError> {
     in_range(value, value == 0 || (1_000..=1_000_000).contains(&value))
 }
 
-/// The kernel accepts 1 ms and more. -1 removes the limit.
+/// The kernel accepts a CPU quota of 1 ms or more. -1 removes the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
     in_range(value, matches!(value, -1 | 0) || (1_000..=MAX_QUOTA).contains(&value))
 }
 
-/// Runtimes refuse values that the kernel would change without an error.
+/// Refuses CPU shares that the kernel would silently change, because OCI runtimes refuse them as well.
 fn cpu_shares(value: i64) -> Result<i64, ParseError> {
     in_range(value, value == 0 || (2..=1 << 18).contains(&value))
 }
 
-/// The kernel accepts -1000 to 1000.
+/// The kernel accepts an OOM score adjustment of -1000 to 1000.
 pub fn oom_score(value: i64) -> Result<i64, ParseError> {
     in_range(value, (-1000..=1000).contains(&value))
 }
@@ -120,7 +119,7 @@ fn in_range(value: i64, is_valid: bool) -> Result<i64, ParseError> {
     ParseError::unless(is_valid, format!("is out of range: {value}")).map(|()| value)
 }
 
-/// The kernel's list format: `0-3,8`.
+/// Checks that a list of CPUs has the kernel's format: `0-3,8`.
 fn cpu_list(list: &str) -> Result<String, ParseError> {
     let valid = list.is_empty() || list.split(',').all(is_cpu_range);
     text::checked(valid, "is not a list like 0-3,8", list)
@@ -128,7 +127,7 @@ fn cpu_list(list: &str) -> Result<String, ParseError> {
 
 fn is_cpu_range(range: &str) -> bool {
     let number = |text: &str| -> Option<u32> {
-        // `parse` would also accept a sign.
+        // The digits are checked because `parse` would also accept a sign.
         text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
     };
     match range.split_once('-') {
@@ -139,7 +138,7 @@ fn is_cpu_range(range: &str) -> bool {
     }
 }
 
-/// The size becomes part of a cgroup file's name.
+/// Checks the page size, because it becomes part of the name of a cgroup file.
 fn hugepages(given: &cri::HugepageLimit) -> Result<HugepageLimit, ParseError> {
     let size = given.page_size.as_str();
     let number = size.trim_end_matches('B').trim_end_matches(['K', 'M', 'G']);
@@ -150,7 +149,7 @@ fn hugepages(given: &cri::HugepageLimit) -> Result<HugepageLimit, ParseError> {
     Ok(HugepageLimit { page_size, limit: given.limit })
 }
 
-/// A key of the unified hierarchy is the name of a file in the container's own cgroup.
+/// Checks a key of `unified`: it must be the name of a file in the container's own cgroup.
 fn cgroup_key(key: &str) -> Result<(), ParseError> {
     let valid = key.contains('.')
         && !key.starts_with('.')
@@ -158,7 +157,6 @@ fn cgroup_key(key: &str) -> Result<(), ParseError> {
     ParseError::unless(valid, "is not a cgroup file like memory.high")
 }
 
-/// Checks the values of keys with a simple format.
 fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
     text::line(value)?;
     let number = || value.parse::<u64>().is_ok();
@@ -174,5 +172,5 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
 
 const MAX_KEYS: usize = 256;
 const MAX_PAIR: usize = 1024;
-/// The kernel's limit, in microseconds.
+/// In microseconds.
 const MAX_QUOTA: i64 = (1 << 44) - 1;

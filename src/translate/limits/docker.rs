@@ -1,5 +1,5 @@
-//! Limits that the Engine API has fields for: requests for a create and an update, and answers of an inspect.
-//! An inspect shows a limit that an update removed as a negative number.
+//! Limits for which the Engine API has fields: in requests for a create or an update, and in answers to an
+//! inspect. If an update has removed a limit, the inspect shows a negative number.
 //!
 //! Huge pages and verbatim cgroup keys have no field in the Engine API: see [`super::cgroup_files`].
 
@@ -30,7 +30,7 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
     }
 }
 
-/// Sets the limits of a new container in its create request. Fails if the limits contradict each other.
+/// Writes the limits of a new container into its create request. Fails if the limits contradict each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
     host.cpu_period = stated(limits.cpu_period);
@@ -44,18 +44,17 @@ pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Resu
     Ok(())
 }
 
-/// An update request, and the cgroup files to write.
+/// An update of a container: the request to the engine, and the cgroup files that dockbridge writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// None if the engine has nothing to change.
+    /// The request to the engine. `None` if the engine has nothing to change.
     pub body: Option<ContainerUpdateBody>,
-    /// What the engine does not set.
     pub files: Vec<CgroupFile>,
 }
 
-/// Plans an update that leads to the limits `after`, of which `requested` are new ([`Resources::updated`]).
-/// Memory and swap are sent together, because the engine compares one that is sent alone with the old value
-/// of the other. Fails if the limits contradict each other, or need cgroup v2.
+/// Plans an update to the limits `after`, of which `requested` are new ([`Resources::updated`]). Always sends
+/// memory and swap together, because the engine would compare a single new value with the old value of the
+/// other. Fails if the limits contradict each other, or need cgroup v2.
 pub fn update(
     requested: &Resources,
     after: &Resources,
@@ -82,14 +81,15 @@ pub fn update(
     Ok(Update { body, files: cgroup_files(after, engine)? })
 }
 
-/// The limit of memory and swap together, as the engine accepts it. For "unlimited" on cgroup v1 it is a large
-/// number: the runtime writes -1 before it has removed the limit of memory, which the kernel refuses, but
-/// writes a number in the right order. On cgroup v2 the engine subtracts memory from a number, so it stays -1.
+/// The limit of memory and swap together, as the engine accepts it. "Unlimited" is a large number on cgroup
+/// v1 and -1 on cgroup v2. On v1 the OCI runtime would write -1 before it has removed the memory limit, which
+/// the kernel refuses, but writes a number in the right order. On v2 the engine would subtract memory from a
+/// number.
 const fn together(swap: i64, engine: &EngineInfo) -> i64 {
     if engine.cgroup_version == 2 { swap } else { as_number(swap) }
 }
 
-/// A limit of memory as the engine accepts it.
+/// A memory limit as the engine accepts it.
 const fn as_number(memory: i64) -> i64 {
     if memory == UNLIMITED { ALL_MEMORY } else { memory }
 }
@@ -103,13 +103,12 @@ pub fn oom_score_adj(requested: i64, floor: i64) -> i64 {
     requested.max(floor).clamp(-1000, 1000)
 }
 
-/// Refuses a swap limit that contradicts the memory limit. `merged` are the limits after the change, of
-/// which `asked` are new.
+/// Refuses a swap limit that contradicts the memory limit. Of the limits in `merged`, `asked` are new.
 fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
     let (memory, together) = (merged.memory_limit, merged.memory_swap_limit);
     if !matches!(together, 0 | UNLIMITED) {
         if memory <= 0 {
-            // Without a memory limit the part for swap is unknown.
+            // Without a memory limit, the sum of memory and swap does not say how much is for swap.
             return Err(Failure::invalid(format!(
                 "{SWAP}: {together} needs a memory limit as well"
             )));
@@ -135,9 +134,9 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
     )))
 }
 
-/// The limit of memory and swap together, for limits that passed [`check_swap`]. Without one the engine would
-/// allow as much swap as memory, but in Kubernetes no limit means no swap. kubelet limits swap with this field
-/// on cgroup v1 and with `memory.swap.max` (swap alone) on v2.
+/// The limit of memory and swap together, for limits that passed [`check_swap`]. Without this limit the
+/// engine would allow as much swap as memory, but in Kubernetes a container without this limit has no swap.
+/// kubelet limits swap with this field on cgroup v1, and with `memory.swap.max` (swap alone) on v2.
 fn memory_swap(limits: &Resources) -> Option<i64> {
     let (memory, together) = (limits.memory_limit, limits.memory_swap_limit);
     if memory <= 0 {
@@ -154,7 +153,7 @@ fn memory_swap(limits: &Resources) -> Option<i64> {
     })
 }
 
-/// A limit of memory, where the large number of [`as_number`] means unlimited.
+/// Converts a memory limit of the engine: the large number of [`as_number`] becomes "unlimited".
 const fn unlimited(memory: i64) -> i64 {
     if memory >= ALL_MEMORY { UNLIMITED } else { memory }
 }

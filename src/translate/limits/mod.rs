@@ -1,5 +1,5 @@
-//! The limits of a container as [`cri`], NRI ([`nri`]) and Docker ([`docker`]) state them, and those that Docker
-//! does not state, as files of a cgroup ([`cgroup_files`]). Each file reads and writes what its interface has.
+//! Converts the limits of a container for each interface: the CRI ([`cri`]), NRI ([`nri`]) and Docker
+//! ([`docker`]). [`cgroup_files`] has limits that Docker does not have.
 
 pub mod cgroup_files;
 pub mod cri;

@@ -1,5 +1,5 @@
-//! Limits in NRI: read from plugins, rendered for plugins, and merged for several plugins. In CRI zero and
-//! empty mean "not set", in NRI absent does.
+//! Limits in NRI: reads limits of plugins, renders limits for plugins, and merges limits of several plugins.
+//! In CRI a limit of zero is "not set", in NRI an absent limit is.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::{
     },
 };
 
-/// Records which plugin sets which field. Two plugins must not set the same one.
+/// Records which plugin sets which field. Two plugins must not set the same field.
 pub trait Claim {
-    /// The plugin sets a field, or the entry `key` of it. Fails if another plugin set it before.
+    /// Records that the plugin sets a field, or the entry `key` of a field. Fails if another plugin did.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
-    /// The plugin sets a field if it states it.
+    /// Takes over the plugin's value of a field, if the plugin sets the field.
     fn put<T: Clone + Default + PartialEq>(
         &mut self,
         over: &mut T,
@@ -33,8 +33,8 @@ pub trait Claim {
     }
 }
 
-/// Reads limits for an update of a container. An absent limit does not change. Limits that CRI has are checked
-/// like those of kubelet. The error names the field that is out of range or that no container can have.
+/// Reads limits for an update of a container. An absent limit does not change. The error names a field whose
+/// value is out of range, or that no container can have.
 pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     let (memory, cpu) = (given.memory.unwrap_or_default(), given.cpu.clone().unwrap_or_default());
     let signed = |value: Option<nri::OptionalInt64>| value.map_or(0, |value| value.value);
@@ -68,7 +68,7 @@ pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     })
 }
 
-/// Limits in the form that plugins receive.
+/// Limits in the form in which plugins receive them.
 pub fn rendered(given: &Resources) -> nri::LinuxResources {
     let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
     let unsigned = |value: i64| {
@@ -96,8 +96,7 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
     }
 }
 
-/// Merges the limits of one plugin into those of the plugins before it. Fails if another plugin set the same
-/// limit.
+/// Merges the limits of a plugin into those of earlier plugins. Fails if two plugins set the same limit.
 pub fn lay(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,
@@ -157,7 +156,7 @@ fn lay_cpu(
     claims.put(&mut over.mems, &asked.mems, Field::CpuSetMems)
 }
 
-/// A limit as the interface spells it.
+/// The name of a limit as NRI spells it.
 pub const fn name(limit: Field) -> &'static str {
     match limit {
         Field::MemLimit => "linux.resources.memory.limit",

@@ -1,4 +1,5 @@
-//! Each limit of the CRI passes through every interface. A new one needs only a value in the sample.
+//! Tests that each limit of the CRI passes through every interface. To test a new limit, add a value to the
+//! sample.
 
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ fn all() -> Resources {
     cri::resources(&sample::resources()).unwrap()
 }
 
-/// The limits of the sample one by one, with their names.
+/// Each limit of the sample alone, with its name.
 fn each() -> Vec<(String, Resources)> {
     let Ok(Value::Object(limits)) = serde_json::to_value(all()) else { panic!("no object") };
     let alone = |(name, value): (String, Value)| {
@@ -50,9 +51,9 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
     for (name, limit) in each() {
         let in_files = !cgroup_files(&limit, &engine()).unwrap().is_empty();
         let update = docker::update(&limit, &all(), &engine()).unwrap();
-        // dockbridge writes the OOM score of a running process itself.
+        // The OOM score is in no update, because dockbridge itself writes the OOM score of a running process.
         assert!(in_files || update.body.is_some() || name == OOM_SCORE, "{name} is not updated");
-        // Swap alone is refused.
+        // A swap limit without a memory limit is refused, so the test adds one.
         let with_memory = Resources { memory_limit: 1 << 20, ..limit };
         let without = created(&Resources { memory_limit: 1 << 20, ..Resources::default() });
         let is_memory = name == "memory_limit";
@@ -83,5 +84,5 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
     }
 }
 
-/// In NRI this is a field of the container, not one of its limits.
+/// In NRI the OOM score is a field of the container and not one of its limits.
 const OOM_SCORE: &str = "oom_score_adj";

@@ -1,7 +1,7 @@
 //! Merges the answers of several plugins about a new container, in the order of the plugins.
 //!
-//! A key that starts with `-` removes an entry. If the answer also sets this key, the entry is replaced,
-//! even if another plugin has set it. Any other field that two plugins set is a conflict.
+//! A key that starts with `-` removes an entry. If the answer also sets this key, it replaces the entry, even
+//! if another plugin has set it. In all other cases, a field that two plugins set is a conflict.
 
 use std::{collections::BTreeMap, mem};
 
@@ -17,14 +17,13 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// The answers merged so far. Entries are in the order in which plugins last set them, without a value if a plugin
-/// removed them. A key that one answer repeats keeps its first place. Plugins may send many, so lookups must not
-/// search through all of them.
+/// The answers merged so far. Entries have the order in which plugins last set them, and no value if a plugin
+/// removed them. A key that an answer repeats keeps its first place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     original: nri::Container,
     pub owners: Owners,
-    /// Updates of other containers that plugins requested.
+    /// Updates of other containers that the plugins requested.
     pub updates: Updates,
     annotations: IndexMap<String, Option<String>>,
     mounts: IndexMap<String, Option<nri::Mount>>,
@@ -35,17 +34,17 @@ pub struct Merge {
     net_devices: IndexMap<String, Option<nri::LinuxNetDevice>>,
     rlimits: IndexMap<String, Option<nri::PosixRlimit>>,
     cdi_devices: IndexMap<String, Option<nri::CdiDevice>>,
-    /// The fields without keys.
+    /// All fields that have no entries with keys.
     whole: nri::ContainerAdjustment,
 }
 
 impl Merge {
-    /// For a container that no plugin has changed yet.
+    /// Starts with a container that no plugin has changed yet.
     pub fn new(container: nri::Container) -> Self {
         Self { original: container, ..Self::default() }
     }
 
-    /// Adds the answer of a plugin. Fails if another plugin set the same field.
+    /// Merges the answer of a plugin. Fails if another plugin has set the same field.
     pub fn add(
         &mut self,
         plugin: &str,
@@ -60,7 +59,7 @@ impl Merge {
         self.updates.add(&mut self.owners, plugin, &answer.update)
     }
 
-    /// The container with the changes so far, which is sent to the next plugin.
+    /// The container with the changes so far, which dockbridge sends to the next plugin.
     pub fn container(&self) -> nri::Container {
         let mut shown = self.original.clone();
         apply_map(&mut shown.annotations, &self.annotations);
@@ -82,7 +81,7 @@ impl Merge {
         shown
     }
 
-    /// The merged adjustment.
+    /// The adjustment that merges those of all plugins.
     pub fn adjustment(&self) -> nri::ContainerAdjustment {
         let mut all = self.whole.clone();
         all.annotations = marked_map(&self.annotations);
@@ -131,7 +130,7 @@ impl Merge {
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
 
-    /// If the first word is empty, the plugin may replace arguments set by another plugin.
+    /// Merges a plugin's arguments. With an empty first word, they replace those of another plugin.
     fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Failure> {
         let Some((first, rest)) = asked.split_first() else { return Ok(()) };
         if first.is_empty() {
@@ -176,7 +175,7 @@ impl Merge {
         apply_map(&mut shown.net_devices, &self.net_devices);
         let Some(whole) = &self.whole.linux else { return };
         if let Some(resources) = &whole.resources {
-            // Conflicts were checked before, so no owners are needed.
+            // `add` has already checked for conflicts, so this uses no owners.
             let mut nobody = Owners::default();
             let over = shown.resources.get_or_insert_default();
             let _ = lay(over, resources, &mut nobody.claims("", ""));
@@ -195,7 +194,7 @@ impl Merge {
     }
 }
 
-/// Merges one plugin's changes of a field with keys.
+/// Merges the changes that a plugin makes to the entries of a field.
 fn combine<T: Clone>(
     claims: &mut Claims<'_>,
     field: Field,
@@ -214,7 +213,7 @@ fn combine<T: Clone>(
         removed.insert(key.to_owned(), None);
     }
     set.keys().try_for_each(|key| claims.claim(field, key))?;
-    // All keys move to the end in one pass, so that a long answer takes no longer.
+    // A single pass moves all changed keys to the end, so that a long answer does not take much longer.
     merged.retain(|key, _| !removed.contains_key(key) && !set.contains_key(key));
     removed.retain(|key, _| !set.contains_key(key));
     merged.extend(removed);

@@ -1,5 +1,4 @@
-//! The changes that NRI plugins request: merges the answers of several plugins. Start with
-//! [`merge::Merge`].
+//! The changes that NRI plugins request: merges the answers of several plugins. Start with [`merge::Merge`].
 
 pub mod merge;
 pub mod owners;

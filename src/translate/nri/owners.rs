@@ -1,4 +1,4 @@
-//! Which plugin set which field of a container: two plugins must not set the same one.
+//! Records which plugin has set which field of a container: two plugins must not set the same field.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// The owners of fields, of all containers of one event.
+/// For each container of an event, the plugins that own its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Owners(nri::OwningPlugins);
 
 impl Owners {
-    /// In the form that is sent to validating plugins.
+    /// The owners as dockbridge sends them to validating plugins.
     pub const fn wire(&self) -> &nri::OwningPlugins {
         &self.0
     }
 
-    /// The fields of a container, as the interface spells them, and their owners.
+    /// The owned fields of a container, as NRI spells them, and their owners.
     pub fn of(&self, container: &str) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let Some(fields) = self.0.owners.get(container) else { return all };
@@ -46,7 +46,7 @@ impl Owners {
     }
 }
 
-/// What one plugin does to one container.
+/// Records the fields of one container that one plugin sets.
 pub struct Claims<'a> {
     owners: &'a mut Owners,
     container: &'a str,
@@ -54,7 +54,7 @@ pub struct Claims<'a> {
 }
 
 impl Claim for Claims<'_> {
-    /// The plugin may replace what it removed itself.
+    /// A plugin may set a field that it has removed itself.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure> {
         let owner = self.owner(field, key);
         let other = owner.strip_prefix(REMOVED).unwrap_or(owner);
@@ -70,12 +70,12 @@ impl Claim for Claims<'_> {
 }
 
 impl Claims<'_> {
-    /// The plugin removes what another has set.
+    /// Records that the plugin removes a field, even if another plugin has set it.
     pub(super) fn clear(&mut self, field: Field, key: &str) {
         self.own(field, key, format!("{REMOVED}{}", self.plugin));
     }
 
-    /// Several plugins may add to it.
+    /// Records that the plugin adds to a list to which several plugins may add.
     pub(super) fn share(&mut self, field: Field) {
         let owner = match self.owner(field, "") {
             "" => self.plugin.to_owned(),
@@ -107,7 +107,6 @@ impl Claims<'_> {
     }
 }
 
-/// The field as the interface spells it.
 fn name(field: i32, key: &str) -> String {
     let name = Field::try_from(field).map_or("?", |field| match field {
         Field::Annotations => "annotations",

@@ -1,5 +1,5 @@
-//! Answers of plugins: conflicts, replacements, removals, what the next plugin receives, and what the
-//! merged answer contains.
+//! Tests of merging answers of plugins: conflicts, replacements, removals, the container that the next plugin
+//! receives, and the merged answer.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// One adjustment for each field, with the field's name.
+/// An adjustment for each field, which sets only this field, and the field's name.
 fn fields() -> Vec<(&'static str, Adjust)> {
     [plain_fields(), keyed_linux_fields(), whole_linux_fields(), limit_fields()].concat()
 }
@@ -282,7 +282,7 @@ fn what_several_plugins_set_is_there_whole() {
     let mut whole = Adjust::default();
     for (at, (_, adjust)) in fields().into_iter().enumerate() {
         merge.add(&format!("{at:02}-p"), &answer(adjust.clone())).unwrap();
-        // Each field once, so that protobuf's own merge gives the expected answer.
+        // Each field occurs once, so the expected answer is the result of protobuf's own merge.
         prost::Message::merge(&mut whole, prost::Message::encode_to_vec(&adjust).as_slice())
             .unwrap();
     }
@@ -375,7 +375,7 @@ fn limits_are_updated_and_the_rest_is_edited() {
     for (_, adjust) in fields() {
         merge.add("10-one", &answer(adjust)).unwrap();
     }
-    // A limit of one byte is refused, as one from kubelet is.
+    // A memory limit of one byte is refused, as it is if kubelet sends it.
     let mut given = merge.adjustment();
     let resources = given.linux.as_mut().unwrap().resources.as_mut().unwrap();
     let limits = resources.memory.as_mut().unwrap();
@@ -435,7 +435,7 @@ fn what_is_no_limit_is_refused_by_name() {
     assert_eq!(limits_of(&all).unwrap().pids_limit, -1);
 }
 
-/// A message full of entries must be merged quickly.
+/// The merge of a message with many entries must be fast.
 #[test]
 fn long_answers_are_merged_in_time() {
     const MANY: u32 = 40_000;

@@ -1,4 +1,4 @@
-//! Changes of limits that plugins request, merged for each container.
+//! Merges the changes of limits that plugins request, for each container.
 
 use indexmap::IndexMap;
 
@@ -10,8 +10,8 @@ use crate::{error::Failure, translate::limits::nri::lay, wire::nri};
 pub struct Updates(IndexMap<String, nri::ContainerUpdate>);
 
 impl Updates {
-    /// Adds a plugin's updates. An update that conflicts and may fail is left out. Fails if another plugin
-    /// set the same limit of the same container.
+    /// Merges a plugin's updates. Fails if another plugin has set the same limit of the same container. If
+    /// the update has `ignore_failure`, leaves it out instead.
     pub fn add(
         &mut self,
         owners: &mut Owners,
@@ -38,17 +38,17 @@ impl Updates {
         Ok(())
     }
 
-    /// All updates.
+    /// The merged updates of all containers.
     pub fn all(&self) -> Vec<nri::ContainerUpdate> {
         self.0.values().cloned().collect()
     }
 
-    /// The updates of other containers.
+    /// The merged updates of all containers except this one.
     pub fn of_others(&self, container: &str) -> Vec<nri::ContainerUpdate> {
         self.0.values().filter(|update| update.container_id != container).cloned().collect()
     }
 
-    /// The limits requested for a container.
+    /// The limits that plugins requested for a container.
     pub fn limits_of(&self, container: &str) -> Option<&nri::LinuxResources> {
         limits(self.0.get(container)?)
     }

@@ -1,6 +1,6 @@
-//! Documents for objects without a readable document: those of cri-dockerd, and dockbridge's own with a
-//! damaged label. They are made from labels, the name and the inspect. Ports, DNS, ID mappings and
-//! environment are not recorded there and remain unknown: see [`SandboxDocument::is_adopted`].
+//! Makes documents for pods and containers that have no readable document: those of cri-dockerd, and
+//! dockbridge's own with a damaged label. Reads labels, the name and the inspect. Ports, DNS, id mappings and
+//! environment are not in these and remain unknown: see [`SandboxDocument::is_adopted`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -20,7 +20,7 @@ use crate::{
     wire::docker::{ContainerInspect, InspectHostConfig, InspectMount},
 };
 
-/// The document of a pause container. None if its pod cannot be determined.
+/// The document of a pause container. `None` if labels and name do not identify its pod.
 pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     let host = &inspect.host_config;
     let mut labels = caller_labels(inspect);
@@ -51,7 +51,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
     Some(SandboxDocument { version: VERSION, spec, network, shim_group, is_adopted: true })
 }
 
-/// The document of a container. None if it has no name, pod or image.
+/// The document of a container. `None` if its name, pod or image is unknown.
 pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument> {
     let (config, host) = (&inspect.config, &inspect.host_config);
     let sandbox = sandbox_id(inspect)?;
@@ -77,7 +77,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
     Some(ContainerDocument::new(spec, sandbox, image_id))
 }
 
-/// The pod of an object, from kubelet's labels, otherwise from the name.
+/// The pod of a container, from kubelet's labels, or otherwise from the container's name.
 fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
     let named = name::parse(&inspect.name);
     let pod = PodMetadata {
@@ -101,14 +101,13 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     Some(ContainerMetadata { name, attempt })
 }
 
-/// A label's value, otherwise the part of the name; never empty.
+/// The value of a label, or otherwise the part of the name; never empty.
 fn stated(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
     let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
 }
 
-/// The attempt, which is only in the name. A name with underscores in its parts cannot be split into
-/// fields, but the parts before the attempt are already known.
+/// The number of the attempt, which is only in the name. Earlier parts of the name may contain underscores.
 fn attempt(
     inspect: &ContainerInspect,
     container: &str,
@@ -121,7 +120,7 @@ fn attempt(
     digits.and_then(|digits| digits.parse().ok()).or(named.map(|n| n.attempt)).unwrap_or_default()
 }
 
-/// The labels of the CRI request, without those that the shim adds.
+/// The labels of the CRI request, without those that cri-dockerd adds.
 fn caller_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
     let stated = labels
@@ -138,8 +137,7 @@ fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     )
 }
 
-/// Drops the pairs that exceed [`LARGEST_METADATA`]. The engine adds the image's labels, which may have any
-/// size, and one container must not make a whole list too large for a message.
+/// Drops pairs beyond [`LARGEST_METADATA`]: the image's labels must not make a list too large for a message.
 fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<String, String> {
     let mut room = LARGEST_METADATA;
     let fitting = pairs.filter(|(key, value)| {
@@ -150,10 +148,10 @@ fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<S
     fitting.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
-/// The requested host name. The engine's default is the short id.
+/// The requested host name, empty if it is the engine's default, the container's short id.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
-    // A pod may have the first letter of its id as its name.
+    // The whole short id is compared, because a pod's name may be the first letter of its id.
     let is_default = inspect.id.get(..SHORT_ID) == Some(hostname);
     if is_default || inspect.host_config.network_mode == "host" {
         String::new()
@@ -170,8 +168,7 @@ fn network_mode(host: &InspectHostConfig) -> NetworkMode {
     }
 }
 
-/// The runtime. The usual default becomes the empty handler, which callers use for it. dockbridge's own
-/// runtime only replaces this default.
+/// The runtime handler. Empty for runc, the usual default, and for dockbridge-runtime, which replaces runc.
 fn handler(host: &InspectHostConfig) -> String {
     match host.runtime.as_str() {
         "runc" | "io.containerd.runc.v2" | RUNTIME => String::new(),
@@ -194,14 +191,14 @@ fn pid_mode(host: &InspectHostConfig, sandbox: &SandboxId) -> (PidMode, String) 
     }
 }
 
-/// The path of the CRI log. If there is no log, cri-dockerd writes only the directory.
+/// The path of the CRI log. `None` if cri-dockerd has written only a directory into the label.
 fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
     let text = inspect.config.labels.get(label::LOG_PATH)?;
     let path = PathBuf::from(text);
     (path.is_absolute() && !text.ends_with('/')).then_some(path)
 }
 
-/// Binds sorted by target, because the engine's order changes from inspect to inspect.
+/// The bind mounts, sorted by target, because the engine's order changes from inspect to inspect.
 fn mounts(mounts: &[InspectMount]) -> Vec<Mount> {
     let binds = mounts.iter().filter(|mount| mount.kind == "bind");
     let mut binds: Vec<Mount> = binds.map(mount).collect();
@@ -231,8 +228,7 @@ const INTERNAL: &[&str] = &[
     label::SANDBOX_DOCUMENT,
     label::CONTAINER_DOCUMENT,
 ];
-/// Digits of an id in the engine's short form.
+/// Number of digits in the engine's short form of an id.
 const SHORT_ID: usize = 12;
-/// Maximum size in bytes of the labels, and of the annotations, of an object. Kubernetes has the same limit
-/// for annotations.
+/// Maximum size in bytes of all labels, and of all annotations, for which Kubernetes has the same limit.
 const LARGEST_METADATA: usize = 256 << 10;

@@ -1,13 +1,12 @@
-//! One container of the engine: a pod's pause container, a pod's container, or a foreign one.
+//! Determines what a container of the engine is: a pause container, another container of a pod, or foreign.
 //!
-//! The type label says which, and the document label has everything else. If the document is missing,
-//! damaged or has a newer version, well-known labels and the name are used instead ([`adopted`]). The pods
-//! of cri-dockerd are taken over in the same way.
+//! The type label says what the container is, and the document label has its configuration. Without a usable
+//! document, dockbridge uses well-known labels and the name, as for cri-dockerd's pods ([`adopted`]).
 //!
-//! If a container is started by hand, its labels may come from the image, and a document decides where
-//! dockbridge writes logs as root. So labels count only with facts that an image cannot set: see
-//! [`is_made_here`]. A container's document counts only if it agrees with the sandbox label, which
-//! cri-dockerd also writes.
+//! If somebody starts a container by hand, its labels may come from the image, and a document decides where
+//! dockbridge writes logs as root. So a container's labels count only together with facts that an image
+//! cannot set: see [`is_made_here`]. A container's document counts only if it agrees with the sandbox label,
+//! which cri-dockerd also writes.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -40,7 +39,7 @@ pub fn observe(inspect: &ContainerInspect) -> Observed {
     observed.unwrap_or_else(|| foreign(inspect))
 }
 
-/// The container as one that does not belong to a pod.
+/// Returns the container as a foreign container, which does not belong to a pod.
 pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     let owner = joined(&inspect.host_config.network_mode);
     Observed::Foreign(ForeignContainer {
@@ -49,7 +48,7 @@ pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     })
 }
 
-/// Whether the name agrees with the document. A list has only the name. An inspect then decides.
+/// Whether the container's name agrees with its document. In a list, this is the only possible check.
 pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
@@ -64,14 +63,14 @@ pub(super) fn has_its_name(observed: &Observed) -> bool {
     }
 }
 
-/// Whether dockbridge created it. Every version of dockbridge sets the engine's `Init` to false. `docker
-/// run` leaves it unset by default, and `docker commit`, `docker rename` and `docker update` cannot set it.
+/// Whether dockbridge created the container. Every version of dockbridge sets the engine's `Init` to false.
+/// `docker run` leaves `Init` unset by default, and `docker commit`, `docker rename` and `docker update`
+/// cannot set it.
 fn is_made_here(inspect: &ContainerInspect) -> bool {
     inspect.host_config.init == Some(false)
 }
 
-/// Whether the name has the form of [`crate::model::name`] with this container name and attempt. The parts
-/// between these two may contain any number of underscores.
+/// Whether the name has the form of [`crate::model::name`]. Parts in the middle may contain underscores.
 fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     let start = format!("k8s_{container}_");
     let Some(rest) = name.strip_prefix(&start) else { return false };
@@ -81,7 +80,7 @@ fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     last == Some(&attempt) || before == Some(&attempt)
 }
 
-/// The container whose namespace is joined.
+/// The container whose network namespace this mode joins, if it joins one.
 fn joined(mode: &str) -> Option<&str> {
     mode.strip_prefix("container:")
 }
@@ -159,8 +158,7 @@ fn addresses(network: &InspectNetwork) -> Vec<IpAddr> {
     addresses
 }
 
-/// The document with the parts that the label leaves to the engine. An entry of Docker's list lacks some
-/// of them: the document then stays as it is.
+/// Adds the inspect's data to a document, or nothing if some data are missing, as in Docker's list.
 fn read_back(mut document: ContainerDocument, inspect: &ContainerInspect) -> ContainerDocument {
     if let Some(unread) = document.unread
         && let Some(spec) = whole(&document.spec, unread, inspect)
@@ -177,10 +175,10 @@ fn whole(
 ) -> Option<ContainerSpec> {
     let (config, host) = (&inspect.config, &inspect.host_config);
     let mut spec = stored.clone();
-    // If they were requested, the inspect has only these. Otherwise it has the image's.
+    // The inspect has the requested entrypoint and arguments, or those of the image if the request had none.
     spec.command = config.entrypoint.get(..unread.command)?.to_vec();
     spec.args = config.cmd.get(..unread.args)?.to_vec();
-    // The engine puts the image's variables after the caller's.
+    // In the inspect, the requested variables come before those of the image.
     let envs = config.env.get(..unread.envs)?.iter().map(|it| variable(it));
     spec.envs = envs.collect::<Option<_>>()?;
     let requested = host.mounts.get(..stored.mounts.len())?;
@@ -210,7 +208,7 @@ pub(super) fn process(state: &InspectState, created_at: Nanos) -> Process {
     if finished_at.is_set() && started_at.is_set() {
         return ended(state, started_at, finished_at);
     }
-    // If the start failed, Docker leaves the container in "created" with the runtime's exit code.
+    // After a failed start, Docker leaves the container in "created", with the OCI runtime's exit code.
     if state.exit_code != 0 || finished_at.is_set() {
         return never_ran(state, created_at);
     }
@@ -223,13 +221,12 @@ pub(super) fn process(state: &InspectState, created_at: Nanos) -> Process {
 
 fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process {
     let reason = match state.exit_code {
-        // Docker also sets it if only a child process was killed, with any exit code.
+        // Docker also sets `oom_killed` if only a child process was killed, so the exit code may be any.
         _ if state.oom_killed => ExitReason::OomKilled,
         0 => ExitReason::Completed,
         _ => ExitReason::Error,
     };
-    // Docker records the start after the runtime has returned. If the process has already
-    // ended, its finish time is before that start time.
+    // Docker records the start after the OCI runtime has returned: the process may have ended before.
     exited(state, reason, started_at, finished_at.max(started_at))
 }
 
@@ -248,7 +245,7 @@ fn exited(
     Process::Exited { started_at, finished_at, exit_code, reason, message }
 }
 
-/// An RFC 3339 time. Docker's year 1 and unreadable times are unset.
+/// Parses an RFC 3339 time. Docker's year 1 and an unreadable time become "unset".
 pub(super) fn instant(text: &str) -> Nanos {
     text.parse::<Timestamp>()
         .ok()
@@ -257,5 +254,5 @@ pub(super) fn instant(text: &str) -> Nanos {
         .map_or(Nanos::UNSET, Nanos)
 }
 
-/// The kernel's smallest weight. Every CRI server for Docker gives it to pause containers.
+/// CPU shares of pause containers: the kernel's smallest weight, as in every CRI server for Docker.
 const PAUSE_CPU_SHARES: i64 = 2;

@@ -1,4 +1,4 @@
-//! The engine: reads `/version` and `/info` as [`EngineInfo`].
+//! Reads the engine's answers to `/version` and `/info` as [`EngineInfo`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -7,7 +7,7 @@ use crate::{
     wire::docker::{Info, Runtime, Version},
 };
 
-/// The engine at the negotiated API version.
+/// The description of the engine. `api` is the negotiated version of the API.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
     EngineInfo {
         version: first_non_empty(&[&version.version, &info.server_version, "unknown"]),
@@ -39,7 +39,7 @@ fn first_non_empty(texts: &[&str]) -> String {
     texts.iter().copied().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// Cgroupfs if the engine reports no driver.
+/// Parses the cgroup driver: cgroupfs if the engine reports no driver.
 fn cgroup_driver(word: &str) -> CgroupDriver {
     match word {
         "systemd" => CgroupDriver::Systemd,
@@ -48,7 +48,7 @@ fn cgroup_driver(word: &str) -> CgroupDriver {
     }
 }
 
-/// Only if containerd stores the images, the storage driver's details name the snapshotter plugin.
+/// Whether containerd stores the images: only then do the details name a snapshotter plugin.
 fn has_containerd_store(details: &[Vec<String>]) -> bool {
     details.iter().any(|detail| {
         matches!(detail.as_slice(), [key, value]
@@ -65,8 +65,8 @@ fn runtimes(runtimes: &BTreeMap<String, Runtime>) -> BTreeMap<String, OciRuntime
     runtimes.iter().map(|(name, runtime)| (name.clone(), observe(runtime))).collect()
 }
 
-/// Key of a runtime's features document in its status.
+/// Key of the JSON text with a runtime's features, in the runtime's status.
 const FEATURES: &str = "org.opencontainers.runtime-spec.features";
 const DEFAULT_ROOT: &str = "/var/lib/docker";
-/// The default runtime if the engine reports none.
+/// The default runtime, if the engine does not report its default.
 const DEFAULT_RUNTIME: &str = "runc";

@@ -1,11 +1,11 @@
-//! Events of the engine: which object to inspect, and which events to ignore.
+//! Determines what an event of the engine has changed, and which events dockbridge ignores.
 
 use crate::{
     model::engine::{EngineEvent, Transition},
     wire::docker::Event,
 };
 
-/// The effect of an event. None if it changes nothing that CRI shows.
+/// The effect of an event. `None` if the event changes nothing that CRI shows.
 pub fn observe(event: &Event) -> Option<EngineEvent> {
     let id = event.actor.id.as_str();
     match (event.kind.as_str(), event.action.as_str()) {
@@ -15,8 +15,8 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         }
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {
-            // After other signals only the die event matters. Labels overwrite the engine's own attributes in an
-            // event, so this may be wrong for a container with this label.
+            // For other signals only the `die` event matters. In an event, a container's label replaces an
+            // attribute of the same name, so the signal may be wrong if the container has a label `signal`.
             let is_sigkill = event.actor.attributes.get(SIGNAL).is_some_and(|sent| sent == SIGKILL);
             is_sigkill.then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }
@@ -35,15 +35,15 @@ fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
     Some(EngineEvent::ContainerTransition { id: id.to_owned(), transition })
 }
 
-/// Whether an action leaves the container unchanged. An action may have details after a colon (`exec_start: sh`).
+/// Whether the action of an event leaves the container unchanged. An action may have details after a colon.
 fn is_noise(action: &str) -> bool {
     let word = action.split_once(':').map_or(action, |(word, _)| word);
     word.starts_with("exec_") || NOISE.split(' ').any(|noise| noise == word)
 }
 
-/// The name of an attribute of kill events. A label with this name hides it.
+/// The attribute with the signal in kill events. A container's label with this name hides the attribute.
 pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
-/// Container actions that do not change a record.
+/// Actions of container events that do not change a container's record.
 const NOISE: &str = "\
     archive-path attach commit copy detach export extract-to-dir health_status prune resize top";

@@ -1,8 +1,8 @@
-//! Makes a record from an entry of the engine's list, which is used until the inspect has answered.
+//! Makes a record from an entry of the engine's list, for use until the engine has answered the inspect.
 //!
-//! The entry also goes through [`container::observe`], so that list and inspect always agree on what a
-//! container is. Data that a list does not have stays empty: all times except the creation time (in whole
-//! seconds), and what [`super::adopted`] reads from an inspect.
+//! [`container::observe`] also reads the entry, so that list and inspect always agree on what a container is.
+//! Data that a list does not have stays empty: all times except the creation time (in whole seconds), and the
+//! fields that [`super::adopted`] reads only from an inspect.
 
 use super::container;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A listed container, with what its entry contains.
+/// Determines what a listed container is, from the data of its entry.
 pub fn observe(entry: ContainerSummary) -> Observed {
     let created_at = Nanos(entry.created.saturating_mul(NANOS_PER_SECOND).max(0));
     let process = process(&entry.state, &entry.status);
@@ -29,7 +29,7 @@ pub fn observe(entry: ContainerSummary) -> Observed {
             labels: entry.labels,
             ..InspectConfig::default()
         },
-        // A list does not have `init`. The name must match instead.
+        // A list does not have `Init`. The container's name must match its document instead.
         host_config: InspectHostConfig { init: Some(false), ..entry.host_config },
         network_settings: entry.network_settings,
         mounts: entry.mounts,
@@ -48,7 +48,7 @@ pub fn observe(entry: ContainerSummary) -> Observed {
     }
 }
 
-/// The record of a listed image. None if the engine reports no usable id.
+/// The record of a listed image. `None` if the engine reports no usable id.
 pub fn observe_image(entry: ImageSummary) -> Option<ImageRecord> {
     let inspect = ImageInspect {
         id: entry.id,
@@ -75,13 +75,13 @@ fn process(state: &str, status: &str) -> Process {
     })
 }
 
-/// `Exited (137) 2 minutes ago` → 137.
+/// The exit code in a status text: 137 for `Exited (137) 2 minutes ago`.
 fn exit_code(status: &str) -> Option<i32> {
     let (code, _) = status.strip_prefix("Exited (")?.split_once(')')?;
     code.parse().ok()
 }
 
-/// The container's own name. Names from links have the form `/other/alias`.
+/// The container's own name. Names that it has in links of other containers have the form `/other/alias`.
 fn own_name(names: &[String]) -> String {
     let own = names.iter().find(|name| !name.trim_start_matches('/').contains('/'));
     own.or(names.first()).cloned().unwrap_or_default()

@@ -1,7 +1,7 @@
-//! Observe: Docker's answers to records. Only this module reads inspects, lists and events.
+//! Observe: converts Docker's answers to records. Only this module reads inspects, lists and events.
 //!
-//! Nothing here fails or panics. If a field is missing or unknown, the record has no value for it. A
-//! container that does not belong to a pod is [`Foreign`].
+//! No function of this module fails or panics. If a field is missing or unknown, the record has no value for
+//! it. A container that does not belong to a pod is [`Foreign`].
 //!
 //! [`Foreign`]: crate::model::record::Observed::Foreign
 

@@ -1,7 +1,7 @@
 //! Tests of observe with answers recorded from real engines, and with malformed ones.
 //!
-//! A fixture has the answers of one engine release: version, info, an image, containers in every state, and
-//! events.
+//! A fixture has the answers of one release of the engine: version, info, an image, containers in every
+//! state, and events.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -48,7 +48,7 @@ fn recorded_inspects_are_observed_as_recorded() {
     });
 }
 
-/// Leaves out a document that is the same as its label.
+/// Removes a document from the fixture if it is the same as in its label.
 fn shorten(case: &mut Value) {
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
         let text = case["inspect"]["Config"]["Labels"][key].as_str().unwrap_or_default();
@@ -61,7 +61,8 @@ fn shorten(case: &mut Value) {
     }
 }
 
-/// Whether the value that was read contains everything written. It may also have defaults.
+/// Whether the value `read` has all fields of `written` with the same values. The value `read` may have
+/// further fields with defaults.
 fn covers(read: &Value, written: &Value) -> bool {
     match (read, written) {
         (Value::Object(read), Value::Object(written)) => {
@@ -80,7 +81,7 @@ fn engine_of(answers: &Value) -> EngineInfo {
     engine::observe(&version, &info, ApiVersion::OLDEST)
 }
 
-/// A list of lines, so that a diff of a fixture shows what changed.
+/// The text as a list of lines, so that a diff of a fixture shows the changed lines.
 fn lines(text: &str) -> Value {
     text.lines().collect()
 }
@@ -142,7 +143,7 @@ fn every_state_of_an_inspect_becomes_a_process() {
         ("exited", set, set, 0, false, exited(at, at, 0, ExitReason::Completed)),
         ("exited", set, set, 3, false, exited(at, at, 3, ExitReason::Error)),
         ("exited", set, set, 137, true, exited(at, at, 137, ExitReason::OomKilled)),
-        // Decision 0022: the engine's flag applies to every process of the container.
+        // The engine's flag OOMKilled applies to every process of the container (decision 0022).
         ("exited", set, set, 0, true, exited(at, at, 0, ExitReason::OomKilled)),
         ("exited", set, set, 143, true, exited(at, at, 143, ExitReason::OomKilled)),
         ("exited", set, set, i64::MAX, false, exited(at, at, i32::MAX, ExitReason::Error)),
@@ -169,7 +170,7 @@ fn every_state_of_an_inspect_becomes_a_process() {
     assert!(container::process(&state, created).is_running());
 }
 
-/// A list has no times and no exit reasons. Everything else is the same as in an inspect.
+/// A list entry has no times and no exit reasons. All other data must be the same as in an inspect.
 #[test]
 fn every_state_of_a_list_becomes_a_process() {
     let entry = |inspect: &Value, state: &str, status: &str| {
@@ -246,7 +247,8 @@ fn times_are_read_and_what_is_before_1970_is_unset() {
     }
 }
 
-/// No engine writes such a label today. If it were an error, all pods of the engine would be lost.
+/// No engine writes a label that is not a string today. If such a label were an error, dockbridge would lose
+/// all pods of the engine.
 #[test]
 fn a_label_that_is_not_a_string_is_ignored() {
     for odd in [json!(7), json!(null), json!({"a": 1})] {
@@ -260,7 +262,8 @@ fn a_label_that_is_not_a_string_is_ignored() {
     }
 }
 
-/// A list that is too large arrives as `false`. The container can still be inspected and removed.
+/// A list that is too large reaches observe as `false`. dockbridge can still inspect and remove the
+/// container.
 #[test]
 fn a_list_that_was_too_large_counts_as_empty() {
     for list in ["/Mounts", "/HostConfig/Mounts", "/Config/Env", "/Config/Cmd"] {
@@ -271,7 +274,7 @@ fn a_list_that_was_too_large_counts_as_empty() {
     }
 }
 
-/// The label may also come from an image.
+/// A label named `signal` may also come from the image.
 #[test]
 fn a_label_named_signal_hides_signals() {
     let mut inspect = container_inspect();
@@ -298,7 +301,7 @@ fn the_network_mode_follows_from_the_engines() {
     }
 }
 
-/// Engines before API 1.52 repeat one entry of the map in older fields.
+/// Engines before API 1.52 repeat an entry of the map `Networks` in older fields.
 #[test]
 fn addresses_come_from_the_map() {
     let point = json!({"IPAddress": "172.17.0.2", "GlobalIPv6Address": "fd00::2"});
@@ -386,7 +389,7 @@ fn images_without_names_or_size_are_observed() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// An object with any labels and names can be observed without a panic.
+    /// A container with any labels and names can be observed without a panic.
     #[test]
     fn observing_never_fails(
         name in prop_oneof![Just("/k8s_POD_a_b_c_0".to_owned()), "/k8s_\\PC{0,20}", any::<String>()],
@@ -409,7 +412,7 @@ proptest::proptest! {
     }
 }
 
-/// A document of dockbridge, truncated anywhere, or any other text.
+/// Random texts: documents of dockbridge that are cut at any place, and other texts.
 fn documents() -> impl Strategy<Value = String> {
     let whole = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
     let whole = whole.as_str().unwrap().to_owned();

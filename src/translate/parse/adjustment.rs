@@ -1,5 +1,5 @@
-//! Reads the merged answer of all plugins: limits for an update of the container, and the rest as edits
-//! of its `config.json`.
+//! Reads the merged answer of all NRI plugins about a new container. Some limits become an update of the
+//! container, and all other changes become edits of its `config.json`.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,7 @@ use crate::{
     wire::nri::{self, REMOVED},
 };
 
-/// Reads the answer, whose fields belong to `owners`. Fails if a limit is out of range, or a requested
-/// field is not supported.
+/// Reads the merged answer. `owners` has the plugin of each field. Fails if the answer is impossible.
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
@@ -49,7 +48,7 @@ pub fn adjustment(
             add_resources(&mut edits, given);
         }
         match linux.oom_score_adj.map(|score| score.value) {
-            // An update with the score 0 means "not set".
+            // The score 0 becomes an edit, because in an update 0 means "not set".
             Some(0) => edits.push(SpecEdit::set(&["process", "oomScoreAdj"], 0)),
             Some(score) => {
                 resources.oom_score_adj =
@@ -62,13 +61,12 @@ pub fn adjustment(
     Ok(Wanted { resources, cdi_devices, edits, owners })
 }
 
-/// The failure if plugins request a limit that is out of range.
+/// The error if plugins request a limit that is out of range.
 pub fn impossible(error: ParseError) -> Failure {
     Failure::from(error).within("NRI plugins set limits that no container can have")
 }
 
-/// Limits the number of changes of one plugin. Each becomes an entry of the container's configuration, and
-/// each entry is searched for in all others. Fails if there are more than `MOST_CHANGES`.
+/// Fails for more than `MOST_CHANGES` changes of a plugin: the time grows with the square of the number.
 pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), Failure> {
     let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {
@@ -90,7 +88,7 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
     }
 }
 
-/// Refuses classes, which are names in the configuration of other runtimes.
+/// Refuses classes (RDT, block I/O), because their names are defined in the configuration of other runtimes.
 fn check_classes(
     given: &nri::LinuxResources,
     owners: &BTreeMap<String, String>,
@@ -134,7 +132,7 @@ fn add_linux(edits: &mut Vec<SpecEdit>, given: &nri::LinuxContainerAdjustment) {
     edits.extend(rdt(given.rdt.as_ref().unwrap_or(&nri::LinuxRdt::default()), class));
 }
 
-/// Adds the limits that an update cannot change, or not before the start, as edits.
+/// Adds edits for limits that an update cannot change, or can change only after the start.
 fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     let memory = given.memory.unwrap_or_default();
     let cpu = given.cpu.clone().unwrap_or_default();
@@ -163,7 +161,7 @@ fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     }
 }
 
-/// The edit of an entry in a list or object. A mark before its key removes the entry.
+/// The edit that sets an entry of a list or object, or removes the entry if its key has the removal mark.
 fn entry(list: &[&str], key: &str, value: impl Into<Value>) -> SpecEdit {
     match key.strip_prefix(REMOVED) {
         Some(key) => SpecEdit::remove(&[list, &[key]].concat()),
@@ -183,7 +181,7 @@ fn hooks(given: &nri::Hooks) -> [(&'static str, &[nri::Hook]); 6] {
 }
 
 fn hook(given: &nri::Hook) -> Value {
-    // The OCI specification allows only positive timeouts.
+    // Leaves out a timeout of 0 or less, because the OCI specification allows only positive timeouts.
     let timeout = given.timeout.map(|seconds| seconds.value).filter(|seconds| *seconds > 0);
     stated(json!({"path": given.path, "args": given.args, "env": given.env, "timeout": timeout}))
 }
@@ -194,7 +192,7 @@ fn mount(given: &nri::Mount) -> SpecEdit {
     entry(&["mounts"], destination, mount)
 }
 
-/// Plugins expect that the container may read and write the device, and create a node of a block device.
+/// The edit for a device. Plugins expect that the container may read and write it, and create a block device.
 fn device(given: &nri::LinuxDevice) -> SpecEdit {
     let device = stated(json!({
         "type": given.r#type,
@@ -218,7 +216,7 @@ fn device_rule(given: &nri::LinuxDeviceCgroup) -> Value {
     }))
 }
 
-/// None if the plugin states no class.
+/// The I/O priority. `None` if the plugin sets no class.
 fn io_priority(given: &nri::LinuxIoPriority) -> Option<Value> {
     let class = given.class();
     let is_stated = class != nri::IoPrioClass::IoprioClassNone;
@@ -266,7 +264,7 @@ fn syscall(given: &nri::LinuxSyscall) -> Value {
     }))
 }
 
-/// A class is a group in the kernel. An empty class removes the container from its group.
+/// Edits for Intel RDT. A class is a group of the kernel. An empty class means no group.
 fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
     let at = ["linux", "intelRdt"];
     if class == Some("") {
@@ -291,10 +289,10 @@ fn memory_policy(given: &nri::LinuxMemoryPolicy) -> Value {
     }))
 }
 
-/// A number that is not 0.
+/// The number, or `None` if it is 0.
 fn set<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 
-/// More changes of one container than any plugin needs.
+/// Maximum number of changes of one container, more than any plugin needs.
 const MOST_CHANGES: usize = 4096;

@@ -1,4 +1,4 @@
-//! CreateContainer: `ContainerConfig`, and the log directory in the sandbox's configuration.
+//! Parses CreateContainer: `ContainerConfig`, and the log directory in the sandbox's configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ pub fn container_spec(
     Ok(spec)
 }
 
-/// Everything except the log path and the Linux part.
+/// Reads all fields except the log path and the Linux part.
 fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
     let image = config.image.as_ref().ok_or_else(ParseError::missing).at("image")?;
     let words = |items: &[String]| text::each(items, |item| text::plain(item));
@@ -78,8 +78,8 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
     Ok(())
 }
 
-/// Refuses more text than the kernel passes to a process. The engine would store it, and the start would
-/// fail. If variables have the same name, the last one counts.
+/// Refuses a command and an environment that are longer than the kernel allows for a process. The engine
+/// would accept them, and the start would fail. Of variables with the same name, the last counts.
 fn executable(spec: &ContainerSpec) -> Result<(), ParseError> {
     let words = spec.command.iter().chain(&spec.args).map(|word| word.len() + 1);
     let variables: BTreeMap<&str, usize> =
@@ -98,13 +98,12 @@ fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata,
     Ok(ContainerMetadata { name: text::name(&given.name).at("name")?, attempt: given.attempt })
 }
 
-/// The engine refuses relative paths. Unlike other paths, this one is resolved inside the image, where `..`
-/// cannot lead outside.
+/// Refuses a relative working directory, as the engine does. In an image, `..` cannot lead outside.
 fn working_dir(path: &str) -> Result<String, ParseError> {
     if path.is_empty() { Ok(String::new()) } else { text::absolute(path) }
 }
 
-/// CRI's value is bytes, but the engine's JSON needs text.
+/// Reads an environment variable: bytes in the CRI, but text in the engine's JSON.
 fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     text::checked(!given.key.contains('='), "must not contain '='", &given.key).at("key")?;
     let key = text::required(&given.key).at("key")?;
@@ -115,11 +114,11 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     Ok((key, value))
 }
 
-/// The path of the log, always below the pod's directory. If either part is missing, no log is written.
+/// The path of the log, always below the pod's log directory. `None`, for no log, if one of them is missing.
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;
-    // As in every CRI server, a leading slash means "below the directory".
+    // A leading slash means "below the pod's log directory", as in every CRI server.
     let relative = path.trim_start_matches('/');
     Ok(match directory {
         Some(directory) if !relative.is_empty() => Some(directory.join(relative)),
@@ -127,7 +126,7 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     })
 }
 
-/// `SIGTERM`, `RTMIN+3`, …; none means the image's signal or the engine's default. Refuses unknown numbers.
+/// Name of the stop signal, such as `SIGTERM`. `None` means the default. Refuses unknown numbers.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
@@ -144,7 +143,7 @@ pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     }))
 }
 
-/// The CDI devices of the field, then those of the annotations, which are the older way, without duplicates.
+/// The CDI devices, without duplicates: first those of the field, then those of older kubelets' annotations.
 fn cdi_devices(config: &cri::ContainerConfig) -> Result<Vec<String>, ParseError> {
     let named = text::each(&config.cdi_devices, |given| cdi_device(&given.name).at("name"));
     let mut devices = named.at("CDI_devices")?;
@@ -189,8 +188,7 @@ fn device(given: &cri::Device) -> Result<Device, ParseError> {
     })
 }
 
-/// Path of a device in the container. Runtimes resolve a relative path from the root. It is made
-/// absolute here, so that it can be compared with the paths of CDI devices.
+/// Path of a device in the container. OCI runtimes resolve a relative path from the root, and so does this.
 fn node(path: &str) -> Result<String, ParseError> {
     if path.is_empty() || path.starts_with('/') {
         return text::path(path);
@@ -244,13 +242,13 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
     text::plain(path)
 }
 
-/// The engine refuses to mount over the root. It cleans any other path.
+/// Path of a mount in the container. Refuses the root, as the engine does. The engine cleans any other path.
 fn target(path: &str) -> Result<String, ParseError> {
     ParseError::unless(path.is_empty() || !parts(path).is_empty(), "must not be the root")?;
     text::absolute(path)
 }
 
-/// Linux allows three quarters of the usual 8 MiB of stack, even if the stack has no limit.
+/// Most bytes of command and environment: three quarters of the usual stack of 8 MiB, as in Linux.
 const LARGEST_EXECUTION: usize = 6 << 20;
-/// kubelet before 1.28 does not use the field.
+/// Prefix of annotations with CDI devices. kubelet before 1.28 does not use the field for CDI devices.
 const ANNOTATION: &str = "cdi.k8s.io/";

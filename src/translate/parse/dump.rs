@@ -1,4 +1,4 @@
-//! The requests of CheckpointContainer, CheckpointPod and RestorePod.
+//! Parses the requests of CheckpointContainer, CheckpointPod and RestorePod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +43,7 @@ pub fn dump_spec(request: &cri::CheckpointContainerRequest) -> Result<DumpSpec, 
 /// Reads the pod, the containers and the directory.
 ///
 /// # Errors
-/// Refuses empty ids, no container, a container twice, a path that is not absolute, and all options.
+/// Refuses an empty id, a request without or with repeated containers, a relative path, and all options.
 pub fn pod_dump_spec(request: &cri::CheckpointPodRequest) -> Result<DumpSpec, ParseError> {
     let sandbox = Some(object_id("pod_sandbox_id", &request.pod_sandbox_id)?);
     let location = text::path(&request.output_path).at("output_path")?.into();
@@ -57,8 +57,8 @@ pub fn pod_dump_spec(request: &cri::CheckpointPodRequest) -> Result<DumpSpec, Pa
 /// Reads the directory of a checkpoint, and the configurations of the pod and its containers.
 ///
 /// # Errors
-/// As for RunPodSandbox and CreateContainer. Refuses a path that is not absolute, no container, two of one name, and
-/// all options.
+/// Refuses what RunPodSandbox and CreateContainer refuse. Also refuses a path that is not absolute, a request
+/// without containers or with two containers of the same name, and all options.
 pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSpec, ParseError> {
     let checkpoint = PathBuf::from(text::path(&request.checkpoint_path).at("checkpoint_path")?);
     no_options(&request.options)?;
@@ -75,14 +75,14 @@ pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSp
     Ok(PodRestoreSpec { checkpoint, sandbox, containers })
 }
 
-/// Refuses an empty list, and one that names something twice.
+/// Refuses an empty list, and a list that has an item twice.
 fn unique(items: &[String]) -> Result<(), ParseError> {
     ParseError::unless(!items.is_empty(), "is required")?;
     let is_unique = items.iter().collect::<BTreeSet<_>>().len() == items.len();
     ParseError::unless(is_unique, "must not contain duplicates")
 }
 
-/// dockbridge has no options for checkpoints of pods, and the CRI demands that unknown ones are refused.
+/// Refuses all options, because the CRI demands that servers refuse unknown options.
 fn no_options(options: &BTreeMap<String, String>) -> Result<(), ParseError> {
     let Some(name) = options.keys().next() else { return Ok(()) };
     Err(ParseError::invalid(format!("there is no option {}", text::quoted(name)))).at("options")

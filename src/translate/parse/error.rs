@@ -1,4 +1,4 @@
-//! Why a request is refused before anything is done.
+//! Errors of requests that dockbridge refuses before it does anything.
 
 use std::fmt::Display;
 
@@ -10,9 +10,9 @@ use crate::error::{Kind, WithKind};
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{field}: {reason}")]
 pub struct ParseError {
-    /// The field as in the interface, e.g. `config.mounts[2].host_path`.
+    /// Path of the field as CRI names it, e.g. `config.mounts[2].host_path`.
     pub field: String,
-    /// The reason. It never contains secrets, or more than a line of the value.
+    /// The reason. The text contains no secret, and not more than one line of the refused value.
     pub reason: String,
 }
 
@@ -21,7 +21,7 @@ impl ParseError {
         Self { field: String::new(), reason: reason.into() }
     }
 
-    /// Refuses with this reason what is not valid.
+    /// Fails with this reason, unless `is_valid`.
     pub(in crate::translate) fn unless(
         is_valid: bool,
         reason: impl Into<String>,
@@ -29,7 +29,7 @@ impl ParseError {
         if is_valid { Ok(()) } else { Err(Self::invalid(reason)) }
     }
 
-    /// A required message or value is missing.
+    /// The error for a required message or value that is missing.
     pub(super) fn missing() -> Self {
         Self::invalid("is required")
     }
@@ -41,9 +41,9 @@ impl WithKind for ParseError {
     }
 }
 
-/// Adds the position of a refused value in the request, starting with the innermost field.
+/// Adds the field to an error. Each caller adds its own field, so the first call adds the innermost field.
 pub(in crate::translate) trait At {
-    /// Puts `field` in front of the path.
+    /// Puts `field` before the path in the error.
     fn at(self, field: impl Display) -> Self;
 }
 

@@ -1,9 +1,8 @@
-//! Ids in requests. An id with invalid characters is not refused here. No object has it, and each call
-//! decides what an unknown id means.
+//! Ids in requests, with any characters. Each call decides what an unknown id means.
 
 use super::error::{At, ParseError};
 
-/// The id of a sandbox or container in a request. Refuses the empty id.
+/// The id of a sandbox or container in a request. Refuses an empty id.
 pub fn object_id(field: &'static str, text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()).at(field) } else { Ok(text.to_owned()) }
 }

@@ -1,4 +1,4 @@
-//! Image names and the credentials of a pull.
+//! Parses image names, and the credentials of a pull.
 
 use base64::{
     Engine as _, alphabet,
@@ -17,9 +17,9 @@ use crate::{
     wire::cri,
 };
 
-/// The image to pull, always with a tag or digest, and the credentials. Credentials for another registry
-/// are dropped, because the engine would send them to the image's registry. Refuses invalid references, and
-/// an `auth` that cannot be decoded.
+/// The image to pull, always with a tag or digest, and the credentials. Drops credentials for another
+/// registry, because the engine would send them to the image's registry. Refuses an invalid reference, and an
+/// `auth` that cannot be decoded.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
@@ -34,13 +34,12 @@ pub fn pull_request(
     Ok(PullRequest { reference: reference.with_default_tag(), credentials })
 }
 
-/// The name of an image, an id or a reference, without the prefix that old kubelets put before it. Refuses
-/// the empty name.
+/// The name of an image: an id or reference, without the prefix of old kubelets. Refuses an empty name.
 pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }
 
-/// The image name of a ListImages filter, without its prefix; none for all images.
+/// The image name in a ListImages filter, without a prefix of old kubelets. `None` means all images.
 pub fn image_filter(given: Option<&cri::ImageFilter>) -> Option<String> {
     let name = given?.image.as_ref()?.image.as_str();
     (!name.is_empty()).then(|| bare_name(name).to_owned())
@@ -51,23 +50,23 @@ pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     text::word(name).map_err(|_| refused(name)).at("image")
 }
 
-/// The image as the user wrote it, without credentials, because statuses and metrics show it.
+/// The image name as the user wrote it. Removes credentials, because statuses and metrics show the name.
 pub(super) fn user_name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     let name = &image.user_specified_image;
     text::line(&printable(name)).map_err(|_| refused(name)).at("user_specified_image")
 }
 
-/// A refusal must not show a password in the name.
+/// The error for an invalid image name, which must not show a password that the name contains.
 fn refused(name: &str) -> ParseError {
     ParseError::invalid(format!("is not an image name: {}", text::quoted(&printable(name))))
 }
 
-/// Removes `docker://` and `docker-pullable://`.
+/// Removes the prefixes `docker://` and `docker-pullable://`.
 fn bare_name(name: &str) -> &str {
     PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
 
-/// None if there is neither a user name nor a token.
+/// The credentials. `None` if the request has neither a user name nor a token.
 fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseError> {
     let (username, password) = if given.username.is_empty() && !given.auth.is_empty() {
         decode(&given.auth)
@@ -89,7 +88,7 @@ fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseErro
     Ok((!anonymous).then_some(credentials))
 }
 
-/// Configuration files have padded and unpadded base64, and some programs write NUL bytes at the end.
+/// Decodes user name and password in `auth`: base64 with or without padding. NUL bytes may be at the end.
 fn decode(auth: &str) -> Option<(String, String)> {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

@@ -1,7 +1,7 @@
-//! Parse: CRI messages to the model. Malformed requests are refused.
+//! Parse: converts CRI messages to the model, and refuses malformed requests.
 //!
-//! A refusal always names the field as in the interface. A valid request that the engine cannot fulfil is
-//! also refused, and never silently ignored.
+//! Each error names the field as the CRI does. dockbridge also refuses a valid request that the engine cannot
+//! fulfil, and never silently ignores a part of it.
 
 pub mod adjustment;
 pub mod container;

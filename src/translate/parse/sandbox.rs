@@ -1,4 +1,4 @@
-//! RunPodSandbox: `PodSandboxConfig`.
+//! Parses RunPodSandbox: `PodSandboxConfig`.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -31,7 +31,7 @@ pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, 
     given.map(dns_config).transpose().at("dns_config").at("sandbox_config")
 }
 
-/// The directory of a pod's logs. None if the caller sets none.
+/// The directory of a pod's logs. `None` if the request has no such directory.
 pub(super) fn log_directory(config: &cri::PodSandboxConfig) -> Result<Option<PathBuf>, ParseError> {
     match config.log_directory.as_str() {
         "" => Ok(None),
@@ -86,7 +86,7 @@ fn metadata(given: Option<&cri::PodSandboxMetadata>) -> Result<PodMetadata, Pars
     })
 }
 
-/// A cgroup path or a systemd slice. `plan` checks which one the engine needs.
+/// The pod's cgroup parent: a cgroup path or a systemd slice. `plan` checks that the form is right.
 fn cgroup_parent(parent: &str) -> Result<String, ParseError> {
     text::no_parent(parent)?;
     text::line(parent)
@@ -108,8 +108,7 @@ fn limits(
     given.map(limits::cri::resources).transpose()
 }
 
-/// The pod CIDRs that kubelet sends: all those of the node, separated by commas. Empty means none. Refuses
-/// other text.
+/// All pod CIDRs of the node, separated by commas. Empty means none. Refuses any other text.
 pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     let field = "runtime_config.network_config.pod_cidr";
     if text.trim().is_empty() {
@@ -121,16 +120,16 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
-/// A host name of at most 64 bytes, which is the kernel's limit. It may end with a dot: kubelet sends this
-/// for `setHostnameAsFQDN` and a subdomain if it has no cluster domain. A label may be longer than in DNS,
-/// because Kubernetes does not limit the labels of `hostnameOverride`.
+/// Checks a host name, which has at most 64 bytes. A host name may end with a dot: kubelet sends such a name
+/// for `setHostnameAsFQDN` with a subdomain if the node has no cluster domain. A label may be longer than in
+/// DNS, because Kubernetes does not limit the labels of `hostnameOverride`.
 fn hostname(name: &str) -> Result<String, ParseError> {
     let labels = name.strip_suffix('.').unwrap_or(name);
     let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
     text::checked(name.is_empty() || valid, "is not a host name", name)
 }
 
-/// DNS settings. Each value becomes part of a line of `resolv.conf`, so line breaks are refused.
+/// Reads DNS settings. Refuses line breaks, because each value becomes part of a line of `resolv.conf`.
 fn dns_config(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     let words = |items: &[String]| text::each(items, |item| text::word(item));
     Ok(DnsConfig {
@@ -140,7 +139,7 @@ fn dns_config(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     })
 }
 
-/// One port of a pod. No port is published in the host's network.
+/// Reads a port of a pod. In the host's network no port is published.
 fn port(given: &cri::PortMapping, host_network: bool) -> Result<PortMapping, ParseError> {
     let container_port = port_number(given.container_port).at("container_port")?;
     let host_port = port_number(given.host_port).at("host_port")?;
@@ -148,7 +147,7 @@ fn port(given: &cri::PortMapping, host_network: bool) -> Result<PortMapping, Par
         return Err(ParseError::missing()).at("container_port");
     }
     let host_ip = match host_ip(&given.host_ip) {
-        // Kubernetes does not validate it, and it is not used without a host port.
+        // Kubernetes does not validate the host IP, and dockbridge uses it only with a host port.
         Err(_) if host_network || host_port == 0 => String::new(),
         read => read.at("host_ip")?,
     };
@@ -181,7 +180,7 @@ fn host_ip(address: &str) -> Result<String, ParseError> {
     text::checked(valid, "is not an address", address)
 }
 
-/// `__NEW_UTS_LEN` of the kernel.
+/// Maximum length of a host name in bytes: the kernel's `__NEW_UTS_LEN`.
 const MAX_HOSTNAME: usize = 64;
-/// Far more than the two (one per family) that a node has.
+/// A node has at most two, one for each IP family.
 const MAX_CIDRS: usize = 16;

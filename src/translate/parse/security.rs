@@ -1,4 +1,4 @@
-//! Security contexts: users, privileges, namespaces.
+//! Parses security contexts: users, privileges, namespaces.
 
 use super::{
     error::{At, ParseError},
@@ -15,7 +15,7 @@ use crate::{
     wire::cri,
 };
 
-/// The security context of a sandbox, for its pause container.
+/// Reads the security context of a sandbox, which applies to its pause container.
 #[expect(deprecated, reason = "older callers know only the deprecated seccomp field")]
 pub(super) fn sandbox(
     given: &cri::LinuxSandboxSecurityContext,
@@ -38,7 +38,7 @@ pub(super) fn sandbox(
     })
 }
 
-/// The security context of a container, without its namespaces.
+/// Reads the security context of a container, without its namespaces.
 #[expect(deprecated, reason = "older callers know only the deprecated profile fields")]
 pub(super) fn container(
     given: &cri::LinuxContainerSecurityContext,
@@ -66,7 +66,7 @@ pub(super) fn container(
     })
 }
 
-/// The namespaces of a pod. Missing options have CRI's defaults: everything per pod.
+/// Reads the namespaces of a pod. A missing option has CRI's default: the namespace belongs to the pod.
 pub(super) fn sandbox_namespaces(
     given: &cri::NamespaceOption,
 ) -> Result<SandboxNamespaces, ParseError> {
@@ -82,9 +82,9 @@ pub(super) fn sandbox_namespaces(
     Ok(namespaces)
 }
 
-/// Whose processes a container can see. With [`PidMode::Target`], also the container's id.
+/// Reads which processes a container can see. For [`PidMode::Target`], also returns the other container's id.
 ///
-/// Network and IPC always belong to the sandbox, so their modes are only checked.
+/// Only checks the modes for network and IPC, because these namespaces always belong to the sandbox.
 pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, String), ParseError> {
     is_host(given.network).at("network")?;
     is_host(given.ipc).at("ipc")?;
@@ -96,7 +96,6 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
     Ok((mode, target))
 }
 
-/// The user and group fields of both kinds of security context.
 struct RequestedUser<'a> {
     user: Option<cri::Int64Value>,
     username: &'a str,
@@ -126,13 +125,13 @@ fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
     })
 }
 
-/// The engine's range of user and group ids, which is also Kubernetes'.
+/// Checks that a user or group id is in the range that both the engine and Kubernetes allow.
 fn numeric_id(id: i64) -> Result<i64, ParseError> {
     let is_valid = (0..=i64::from(i32::MAX)).contains(&id);
     ParseError::unless(is_valid, format!("is not a user or group id: {id}")).map(|()| id)
 }
 
-/// The engine would read the text after a colon as a group.
+/// Checks a user name. Refuses a colon, because the engine would read the text after it as a group.
 fn user_name(name: &str) -> Result<String, ParseError> {
     text::checked(!name.contains(':'), "is not a user name", name)?;
     text::word(name)
@@ -157,7 +156,7 @@ fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseEr
     })
 }
 
-/// In upper case, without `CAP_`. The engine checks whether the capability exists.
+/// The name of a capability in upper case, without `CAP_`. The engine checks whether the capability exists.
 fn capability(name: &str) -> Result<String, ParseError> {
     let upper = name.to_ascii_uppercase();
     let bare = upper.strip_prefix("CAP_").unwrap_or(&upper);
@@ -166,7 +165,7 @@ fn capability(name: &str) -> Result<String, ParseError> {
     Ok(bare.to_owned())
 }
 
-/// dockbridge's runtime adds them by name, so ALL is not possible.
+/// Checks an ambient capability. Refuses `ALL`, because dockbridge-runtime adds ambient capabilities by name.
 fn ambient(name: &str) -> Result<String, ParseError> {
     match capability(name)?.as_str() {
         "ALL" => Err(ParseError::invalid("cannot be ALL: name each capability")),
@@ -174,7 +173,7 @@ fn ambient(name: &str) -> Result<String, ParseError> {
     }
 }
 
-/// The newer field has priority over the deprecated one.
+/// Reads the seccomp profile. The newer field has priority over the deprecated field.
 fn seccomp(
     given: Option<&cri::SecurityProfile>,
     legacy: &str,
@@ -195,8 +194,7 @@ fn apparmor(
     }
 }
 
-/// Some callers use the prefix of the deprecated field in the newer one. A profile's name may contain
-/// spaces.
+/// The name of an AppArmor profile without the prefix of the deprecated field. The name may contain spaces.
 fn apparmor_name(name: &str) -> Result<String, ParseError> {
     let name = name.strip_prefix(LOCALHOST).unwrap_or(name);
     if name.trim().is_empty() {
@@ -249,7 +247,7 @@ fn selinux(given: Option<&cri::SeLinuxOption>) -> Result<Option<SelinuxLabel>, P
     Ok((label != SelinuxLabel::default()).then_some(label))
 }
 
-/// Whether a network or IPC mode is the host's. Otherwise it is the pod's.
+/// Whether a network or IPC mode selects the host's namespace and not the pod's.
 fn is_host(number: i32) -> Result<bool, ParseError> {
     match namespace_mode(number)? {
         cri::NamespaceMode::Pod => Ok(false),
@@ -269,5 +267,5 @@ fn pid(number: i32) -> Result<PidMode, ParseError> {
     })
 }
 
-/// Prefix of a profile of this host in the deprecated fields.
+/// In the deprecated fields, the prefix that marks a profile of this host.
 const LOCALHOST: &str = "localhost/";

@@ -1,4 +1,4 @@
-//! The requests of ExecSync, Exec, Attach and PortForward.
+//! Parses the requests of ExecSync, Exec, Attach and PortForward.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// A command to start, and its streams. Refuses an empty id or command, and invalid combinations of streams.
+/// Reads an Exec request. Refuses an empty id or command, and invalid combinations of streams.
 pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     Ok(ExecSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -26,7 +26,7 @@ pub fn exec_spec(request: &cri::ExecRequest) -> Result<ExecSpec, ParseError> {
     })
 }
 
-/// The streams of a container's main process. Refuses an empty id, and invalid combinations of streams.
+/// Reads an Attach request. Refuses an empty id, and invalid combinations of streams.
 pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseError> {
     Ok(AttachSpec {
         container: object_id("container_id", &request.container_id)?,
@@ -39,7 +39,7 @@ pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseErro
     })
 }
 
-/// Ports of a sandbox. Refuses an empty id, and invalid port numbers.
+/// Reads a PortForward request: ports of a sandbox. Refuses an empty id, and invalid port numbers.
 pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
     Ok(ForwardSpec {
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
@@ -60,17 +60,17 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
     found.ok_or_else(|| ParseError::invalid(format!("is not a port: {port}")))
 }
 
-/// Reads the command, its container and the timeout. The error names the first missing or malformed field.
+/// Reads an ExecSync request. The error names the first missing or malformed field.
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;
-    // In the interface, 0 means no limit. kubelet sometimes sends a negative number.
+    // A timeout of 0 means no limit in the CRI. kubelet sometimes sends a negative number, read as 0.
     let seconds = u64::try_from(request.timeout).unwrap_or(0);
     let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
     Ok(ExecSyncSpec { container, command, timeout })
 }
 
-/// A program and its arguments. Arguments may be empty.
+/// Reads a command: a program, which must not be empty, and its arguments, which may be empty.
 pub(super) fn command(words: &[String]) -> Result<Vec<String>, ParseError> {
     match words {
         [] => Err(ParseError::missing()),

@@ -1,4 +1,5 @@
-//! Requests field by field: which are accepted, and which are refused with which field name.
+//! Tests of requests field by field: which requests parse accepts, and which it refuses with which field
+//! name.
 
 pub(in crate::translate) mod sample;
 

@@ -1,10 +1,10 @@
-//! Requirements for texts that become part of a path, a label, a name or an environment.
+//! Checks texts that become part of a path, a label, a name or an environment.
 
 use std::collections::BTreeMap;
 
 use super::error::{At, ParseError};
 
-/// The text, if it is valid. Otherwise the error says how it is wrong.
+/// Returns the text if `is_valid`, and otherwise fails with the reason and the text.
 pub(in crate::translate) fn checked(
     is_valid: bool,
     reason: &str,
@@ -16,29 +16,29 @@ pub(in crate::translate) fn checked(
     Err(ParseError::invalid(format!("{reason}: {}", quoted(text))))
 }
 
-/// Any text without NUL bytes, at which the kernel would end it.
+/// Refuses a text with a NUL byte, at which the kernel would end the text.
 pub(super) fn plain(text: &str) -> Result<String, ParseError> {
     ParseError::unless(!text.contains('\0'), "must not contain a NUL byte")?;
     Ok(text.to_owned())
 }
 
-/// The same, but not empty.
+/// Refuses an empty text, and a text with a NUL byte.
 pub(super) fn required(text: &str) -> Result<String, ParseError> {
     if text.is_empty() { Err(ParseError::missing()) } else { plain(text) }
 }
 
-/// A text on one line.
+/// Refuses a text with control characters, such as line breaks.
 pub(in crate::translate) fn line(text: &str) -> Result<String, ParseError> {
     checked(!text.chars().any(char::is_control), "must not contain control characters", text)
 }
 
-/// One word: not empty, without spaces and control characters.
+/// Refuses a text that is empty or contains spaces or control characters.
 pub(super) fn word(text: &str) -> Result<String, ParseError> {
     let is_one = !text.is_empty() && !text.chars().any(char::is_whitespace);
     checked(is_one, "must be one word", text).and_then(|text| line(&text))
 }
 
-/// A part of a Docker container name. kubelet's names are always valid.
+/// Checks a text that becomes part of a Docker container name. Names from kubelet are always valid.
 pub(super) fn name(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -48,12 +48,12 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
     checked(valid, "may contain only letters, digits, '-', '_' and '.'", text)
 }
 
-/// An absolute path without `..`.
+/// Refuses a path that is not absolute or contains `..`.
 pub(super) fn path(text: &str) -> Result<String, ParseError> {
     absolute(text).and_then(|path| no_parent(&path))
 }
 
-/// An absolute path that is resolved inside a container, where `..` cannot lead outside.
+/// Refuses a path that is not absolute. Inside a container, `..` cannot lead outside.
 pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -66,7 +66,7 @@ pub(super) fn no_parent(text: &str) -> Result<String, ParseError> {
     checked(!text.split('/').any(|component| component == ".."), "must not contain '..'", text)
 }
 
-/// Annotations, unchanged. They are only used in JSON and in answers, so their values may contain anything.
+/// Returns annotations unchanged. Their values may contain any character: only JSON and answers have them.
 pub(super) fn annotations(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
@@ -74,7 +74,7 @@ pub(super) fn annotations(
     Ok(map.clone())
 }
 
-/// Labels and similar pairs, unchanged.
+/// Returns labels and similar pairs unchanged, and refuses keys and values with a NUL byte.
 pub(in crate::translate) fn pairs(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
@@ -87,7 +87,7 @@ pub(in crate::translate) fn pairs(
         .collect()
 }
 
-/// A list whose elements are parsed by one function. An error contains the index.
+/// Parses each element of a list with `read`. An error contains the index of the element.
 pub(in crate::translate) fn each<T, U>(
     items: &[T],
     read: impl Fn(&T) -> Result<U, ParseError>,
@@ -95,7 +95,7 @@ pub(in crate::translate) fn each<T, U>(
     items.iter().enumerate().map(|(at, item)| read(item).at(format_args!("[{at}]"))).collect()
 }
 
-/// The text in quotes, cut after [`EXCERPT`] characters, to keep errors short.
+/// The text in quotes, cut after [`EXCERPT`] characters to keep errors short.
 pub(in crate::translate) fn quoted(text: &str) -> String {
     let beginning: String = text.chars().take(EXCERPT).collect();
     let dots = if beginning.len() < text.len() { "…" } else { "" };

@@ -1,7 +1,7 @@
-//! User namespaces and id-mapped mounts: how ids in the pod map to ids on the host.
+//! Parses user namespaces and id-mapped mounts: how ids in the pod map to ids on the host.
 //!
-//! Kubernetes gives a pod one range of ids, which starts with root. Only this is accepted, because a second
-//! range could map ids of another pod or of the host.
+//! Kubernetes gives a pod one range of ids, which starts with root. dockbridge accepts only such a range,
+//! because a second range could map ids of another pod or of the host.
 
 use super::{
     error::{At, ParseError},
@@ -12,8 +12,8 @@ use crate::{
     wire::cri,
 };
 
-/// The user namespace of a pod or container. With a user namespace, the pid and IPC namespaces must not be the
-/// host's: root in the user namespace has no rights there.
+/// The user namespace of a pod or container. A pod with a user namespace must not use the host's pid and IPC
+/// namespaces, in which root of the user namespace has no privileges.
 pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
     let Some(stated) = &given.userns_options else { return Ok(None) };
     let users = requested(stated).at("userns_options")?;
@@ -27,7 +27,7 @@ pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, 
     Ok(users)
 }
 
-/// The requested mappings. None for the host's ids.
+/// The requested mappings. `None` means the host's ids.
 fn requested(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseError> {
     match namespace_mode(given.mode).at("mode")? {
         cri::NamespaceMode::Node if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
@@ -46,7 +46,7 @@ pub(super) fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseErr
         .map_err(|_| ParseError::invalid(format!("is not a known namespace mode: {number}")))
 }
 
-/// The mappings of a mount. None if it uses the host's ids.
+/// The mappings of a mount. `None` if the mount uses the host's ids.
 pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseError> {
     let (uids, gids) = (&given.uid_mappings, &given.gid_mappings);
     if uids.is_empty() && gids.is_empty() {
@@ -55,9 +55,9 @@ pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseEr
     both(uids, gids, ("uidMappings", "gidMappings")).map(Some)
 }
 
-/// Mount options that dockbridge's runtime adds. Options with their own field are refused because they
-/// could contradict it. Options that are not flags are refused because they would be passed to the file
-/// system.
+/// Checks a mount option, which dockbridge-runtime will add. Refuses options for which the CRI has a field,
+/// because they could contradict the field. Refuses options that are not flags, because the kernel would pass
+/// them to the file system.
 pub(super) fn mount_option(option: &str) -> Result<String, ParseError> {
     let is_known = OPTIONS.split(", ").any(|known| known == option);
     text::checked(is_known, &format!("is not one of {OPTIONS}"), option)
@@ -81,7 +81,7 @@ fn one(given: &[cri::IdMapping]) -> Result<IdMapping, ParseError> {
     check(container_id == 0, "must be 0: the range begins with root", "container_id")?;
     check(host != 0, "must not be 0: that is the host's root", "host_id")?;
     check(length != 0, "must not be 0", "length")?;
-    // The last number is not a valid id.
+    // The end of the range must fit into 32 bits, because the largest number is not a valid id.
     check(host.checked_add(length).is_some(), "goes beyond the host's ids", "length")?;
     Ok(IdMapping { host, length })
 }

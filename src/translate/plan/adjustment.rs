@@ -1,13 +1,12 @@
-//! Whether the changes that NRI plugins request for a container are possible.
+//! Checks whether the changes that NRI plugins request for a container are possible.
 
 use crate::{
     error::Failure,
     model::{adjustment::Wanted, engine::EngineInfo},
 };
 
-/// If the container was created without our OCI runtime, refuses changes that need it, and names the plugin
-/// and the field. `is_edited` says whether the container was created with the runtime. Also refuses changes
-/// that are not for plugins.
+/// Refuses changes that plugins must not request, or that need dockbridge-runtime if the container was
+/// created without it (`is_edited`). The error names the plugin and the field.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,
@@ -26,7 +25,7 @@ pub fn check(
     if is_edited { Ok(()) } else { Err(refused(TOO_LATE)) }
 }
 
-/// The first field that no update can change. A removal may have no owner.
+/// The first field that no update can change, with its plugin. The removal of a field may have no plugin.
 fn asked_for(wanted: &Wanted) -> String {
     let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
         Some(limit) => !FIXED.split(' ').any(|fixed| fixed == limit),
@@ -39,7 +38,7 @@ fn asked_for(wanted: &Wanted) -> String {
     }
 }
 
-/// Limits that no update changes.
+/// Limits that no update can change.
 const FIXED: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
     memory.use_hierarchy cpu.realtime_runtime cpu.realtime_period rdt_class blockio_class";
 const TOO_LATE: &str = "the container was created without dockbridge-runtime, because the plugin connected \

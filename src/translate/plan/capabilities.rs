@@ -1,14 +1,14 @@
-//! Which capabilities to add to the engine's default set, and which to drop from it.
+//! Determines the capabilities to add to the engine's default set, and those to drop from it.
 
 use crate::model::security::Capabilities;
 
-/// The capabilities to add, without dropped ones. In the engine an addition has priority over a drop. In
-/// other CRI servers the drop has priority, which is also safer.
+/// The capabilities to add, without those that the request also drops. In the engine an addition has priority
+/// over a drop. In other CRI servers the drop has priority, which is also safer.
 pub(super) fn added(requested: &Capabilities) -> Vec<String> {
     without_dropped(&requested.add, requested)
 }
 
-/// The ambient capabilities of a non-root user, by the same rule.
+/// The ambient capabilities to add, without those that the request also drops.
 pub(super) fn ambient(requested: &Capabilities) -> Vec<String> {
     without_dropped(&requested.ambient, requested)
 }
@@ -17,7 +17,7 @@ fn without_dropped(names: &[String], requested: &Capabilities) -> Vec<String> {
     names.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
-/// The capabilities to drop. With `ALL`, the engine accepts no others.
+/// The capabilities to drop. If `ALL` is among them, only `ALL`, because the engine then accepts no others.
 pub(super) fn dropped(requested: &Capabilities) -> Vec<String> {
     let all = requested.drop.iter().find(|name| *name == ALL);
     all.map_or_else(|| requested.drop.clone(), |all| vec![all.clone()])

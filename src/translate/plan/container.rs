@@ -1,4 +1,4 @@
-//! A container of a pod. It joins the namespaces of the pod's pause container.
+//! Plans a container of a pod. The container joins the namespaces of the pod's pause container.
 
 use std::path::PathBuf;
 
@@ -24,21 +24,20 @@ use crate::{
     wire::docker::{ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig},
 };
 
-/// The request to the engine.
+/// The request to the engine that creates a container of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerPlan {
     pub name: String,
     pub document: ContainerDocument,
-    /// Missing host paths to create as directories (mode 0755) before the create. Empty for engines that
-    /// create them.
+    /// Missing host paths that dockbridge must create as directories (0755), if the engine does not.
     pub directories: Vec<PathBuf>,
     pub body: ContainerCreateBody,
 }
 
 impl ContainerPlan {
-    /// The plan with the daemon's log mode, or none if this plan sets no mode. If the daemon has the
-    /// default log option `max-buffer-size`, it refuses every container whose mode is not `non-blocking`,
-    /// and a container cannot unset that option.
+    /// The plan without a log mode, so that Docker uses its configured mode. `None` if this plan has no log
+    /// mode. If Docker is configured with the log option `max-buffer-size`, it refuses every container whose
+    /// mode is not `non-blocking`, and a container cannot unset this option.
     pub fn with_daemons_log_mode(&self) -> Option<Self> {
         let mut plan = self.clone();
         let host = plan.body.host_config.as_mut()?;
@@ -47,11 +46,10 @@ impl ContainerPlan {
     }
 }
 
-/// Plans a workload.
+/// Plans a container of a pod.
 ///
 /// # Errors
-/// The engine cannot fulfil the request, or a required input is missing, such as the text of a profile or a
-/// target container.
+/// Fails if the engine cannot fulfil the request, or if an input such as a profile's text is missing.
 pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, Failure> {
     let pod = &input.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
@@ -86,7 +84,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         }
     };
     body.labels = Some(labels::container(&document, pod, input.image)?);
-    // The environment as it will be read back. A CDI device's variable replaces the caller's.
+    // The document gets the environment that observe will read, with the variables of CDI devices.
     document.spec.envs = body
         .env
         .iter()
@@ -95,9 +93,9 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         .take(document.spec.envs.len())
         .collect();
     let limits = &document.spec.resources;
-    // The path of the pinned namespace and the plugins' changes are known later.
+    // These edits only show whether the container needs any. Namespace path and plugins' changes are unknown.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
-    // Without edits, there are only limits, which are set after the start.
+    // dockbridge sets some limits after the start. Such limits do not need dockbridge-runtime.
     let is_edited = document.is_adjustable || !edits.is_empty();
     if is_edited && runtime.is_ok() {
         oci_runtime::use_ours(&mut host);
@@ -106,7 +104,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-/// If the engine reads CDI specifications itself, it gets the devices' names.
+/// Passes the names of CDI devices to the engine, if the engine reads CDI specifications itself.
 fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,
@@ -126,8 +124,8 @@ fn name_cdi_devices(
     Ok(())
 }
 
-/// Refuses privileges that the sandbox was not declared to have. containerd refuses the first one, and
-/// never grants the second one.
+/// Refuses privileges that the sandbox's request did not declare: a privileged container, and the host's pid
+/// namespace. containerd refuses the first, and never grants the second.
 fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
     let refused = |field: &str, sandbox: &str| {
         let at = "config.linux.security_context";
@@ -145,7 +143,7 @@ fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failu
 fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {
     let env: Vec<String> = spec.envs.iter().map(|(key, value)| format!("{key}={value}")).collect();
     ContainerCreateBody {
-        // The image by id, because a tag may have moved since the caller resolved it.
+        // The request names the image by id, because a tag may have moved since the caller resolved it.
         image: Some(input.image.id.to_string()),
         entrypoint: listed(&spec.command),
         cmd: listed(&spec.args),
@@ -181,7 +179,7 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
         ..HostConfig::default()
     };
     limits::docker::create(&mut host, &spec.resources, input.oom_floor)?;
-    // Limits that cannot be set later are refused now.
+    // `cgroup_files` refuses limits that dockbridge could not set later.
     limits::cgroup_files::cgroup_files(&spec.resources, input.engine)?;
     express::add_devices(&mut host, spec);
     security_options::confine_container(&mut host, &spec.security, input.engine, input.seccomp)?;
@@ -201,10 +199,10 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
     })
 }
 
-/// The engine's own log files. Every option that affects log lines is set, because the daemon adds its own
-/// options of the same driver. Another driver would hide the log from dockbridge, `non-blocking` mode drops
-/// lines, and `compress` replaces files that dockbridge might not have read yet. Attributes would repeat labels
-/// and variables in every line, and the CRI log format has no field for them.
+/// The configuration of the container's log in the engine. The request sets every option that affects log
+/// lines, because Docker otherwise adds its configured options of the same driver. With another driver
+/// dockbridge could not read the log. `non-blocking` mode drops lines, and `compress` replaces files that
+/// dockbridge might not have read yet. The CRI log format has no field for attributes.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,
@@ -217,7 +215,7 @@ fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     HostConfigLogConfig { typ: Some("json-file".to_owned()), config: Some(options.collect()) }
 }
 
-/// `repository@digest` of the requested repository, otherwise any, otherwise the image's id.
+/// `repository@digest` of the requested repository, or of any repository, or the image's id.
 fn image_reference(spec: &ContainerSpec, image: &ImageRecord) -> String {
     let requested = [&spec.user_image, &spec.image].into_iter().find_map(|text| named(text));
     let digests = &image.repo_digests;
@@ -232,7 +230,7 @@ fn named(text: &str) -> Option<ImageReference> {
     if reference::names_id(text) { None } else { ImageReference::parse(text).ok() }
 }
 
-/// Whether `repository@digest` belongs to `requested`.
+/// Whether `text` (`repository@digest`) belongs to the requested repository and digest.
 fn is_of(text: &str, requested: &ImageReference) -> bool {
     ImageReference::parse(text).is_ok_and(|known| {
         known.repository() == requested.repository()
@@ -240,13 +238,13 @@ fn is_of(text: &str, requested: &ImageReference) -> bool {
     })
 }
 
-/// If a container writes faster than the engine, the container waits, so no line is lost.
+/// A container that writes faster than the engine stores its log must wait, so that no line is lost.
 const BLOCKING: (&str, &str) = ("mode", "blocking");
-/// Options that add something to each line.
+/// Log options that add attributes to each line.
 const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
-/// Size and number of log files that dockbridge reads. Their total size is how much may be unread, also
-/// after a long downtime, before lines are lost.
+/// Size and number of the engine's log files. Lines are lost once a container has written more than their
+/// total size while dockbridge could not read them, for example during a long downtime.
 const CRI_ROTATION: (&str, &str) = ("16m", "5");
-/// The same if kubelet reads the newest file itself. Whenever that file exceeds 10 MiB, kubelet renames the
-/// symlink and requests a new one, so the file must never become so large.
+/// Size and number of log files that kubelet reads through a symlink. If the newest file exceeds 10 MiB,
+/// kubelet renames the symlink and requests a new one, so the file must stay smaller.
 const DOCKER_ROTATION: (&str, &str) = ("8m", "5");

@@ -1,5 +1,5 @@
-//! Settings that the pause container and all other containers of a pod have, whatever the request. They are
-//! always set, so that the configuration of the engine or an image cannot change them.
+//! Settings that the pause container and all other containers of a pod have, whatever the request. dockbridge
+//! always sets these settings, so that the configuration of the engine or an image cannot change them.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) fn annotations(
     known.then(|| HashMap::from([(OCI_SHIM_GROUP.to_owned(), group)]))
 }
 
-/// Health checks of images must not run, because CRI has its own probes.
+/// Switches off the health check of an image, because Kubernetes has its own probes.
 pub(super) fn no_healthcheck() -> HealthConfig {
     HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }
 }
@@ -31,11 +31,10 @@ pub(super) const fn never_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
 }
 
-/// None instead of an empty list.
+/// The items as texts; `None` instead of an empty list.
 pub(super) fn listed<T: ToString>(items: &[T]) -> Option<Vec<String>> {
     (!items.is_empty()).then(|| items.iter().map(ToString::to_string).collect())
 }
 
-/// Bytes of `/dev/shm`, which the whole pod shares with its IPC namespace. Always set, because the daemon's
-/// default can differ.
+/// Size of `/dev/shm` in bytes, shared by the whole pod. Always set, because Docker's default can differ.
 pub(super) const SHM_SIZE: i64 = 64 * 1024 * 1024;

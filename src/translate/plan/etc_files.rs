@@ -4,20 +4,20 @@ use std::{fmt::Write as _, net::IpAddr};
 
 use crate::model::{id::SandboxId, network::DnsConfig, sandbox::SandboxSpec};
 
-/// `/etc/resolv.conf`. Empty if the configuration is empty (DNS policy None).
+/// The content of `/etc/resolv.conf`. Empty if the pod's DNS settings are empty (DNS policy None).
 pub fn resolv_conf(dns: &DnsConfig) -> String {
     let mut text: String =
         dns.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
     for (key, values) in [("search", &dns.searches), ("options", &dns.options)] {
         if !values.is_empty() {
-            // Writing into a String cannot fail.
+            // A write into a String cannot fail.
             let _ = writeln!(text, "{key} {}", values.join(" "));
         }
     }
     text
 }
 
-/// `/etc/hosts` of a pod with these addresses: the loopback names and the pod's own.
+/// The content of `/etc/hosts` of a pod with these addresses: the names of loopback, and the pod's host name.
 pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     let mut text = LOOPBACK.to_owned();
     if !spec.hostname.is_empty() {
@@ -28,7 +28,7 @@ pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     text
 }
 
-/// `/etc/hostname`. If the request has no host name, it is the short id, as engines do.
+/// The content of `/etc/hostname`: the requested host name, or otherwise the short id, as in the engine.
 pub fn hostname(spec: &SandboxSpec, id: &SandboxId) -> String {
     if !spec.hostname.is_empty() {
         return format!("{}\n", spec.hostname);
@@ -37,7 +37,7 @@ pub fn hostname(spec: &SandboxSpec, id: &SandboxId) -> String {
     format!("{short}\n")
 }
 
-/// Digits of an id in the engine's short form.
+/// Number of digits in the engine's short form of an id.
 const SHORT_ID: usize = 12;
 const LOOPBACK: &str = "\
 127.0.0.1\tlocalhost

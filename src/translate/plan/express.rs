@@ -1,5 +1,4 @@
-//! Puts edits into the create body if the Engine API has a field for them: environment, groups, and the
-//! devices and bind mounts of CDI devices.
+//! Puts edits into fields of the create request: environment, groups, and CDI devices and bind mounts.
 
 use serde_json::Value;
 
@@ -17,12 +16,12 @@ use crate::{
 /// Whether the Engine API has a field for the edit.
 ///
 /// # Errors
-/// The name of the field that the Engine API lacks.
+/// Fails with the name of a field that the Engine API does not have.
 pub fn check(edit: &SpecEdit) -> Result<(), String> {
     field(edit).map(drop)
 }
 
-/// The groups that the edits add to the process.
+/// The groups that the edits add to the container's process.
 pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
     let all = edits.iter().filter_map(|edit| match field(edit) {
         Ok(Field::Groups(groups)) => Some(groups),
@@ -31,11 +30,11 @@ pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
     all.flatten().filter_map(|group| u32::try_from(group.as_u64()?).ok()).collect()
 }
 
-/// Applies edits to the planned container, and returns the rest for our OCI runtime. Environment and groups
-/// always go to the engine, because exec commands also get them from it.
+/// Applies edits to the planned container, and returns all other edits for dockbridge-runtime. Environment
+/// and groups always go to the engine, because exec commands also get them from the engine.
 ///
 /// # Errors
-/// Two things have one path, or a mount asks for what the engine cannot do.
+/// Fails if different mounts or devices have the same path, or if the engine cannot do what a mount requests.
 pub(super) fn express(
     (body, host): (&mut ContainerCreateBody, &mut HostConfig),
     edits: &[SpecEdit],
@@ -60,7 +59,7 @@ pub(super) fn express(
                 add_mount(host.mounts.get_or_insert_default(), mount)?;
             }
             _ => {
-                // Without our OCI runtime, such edits of devices were refused before.
+                // Without dockbridge-runtime, an earlier check has refused such edits.
                 debug_assert!(is_edited, "{edit:?}");
                 rest.push(edit.clone());
             }
@@ -69,12 +68,12 @@ pub(super) fn express(
     Ok(rest)
 }
 
-/// An edit as a field of the Engine API.
+/// The field of the Engine API for an edit.
 enum Field<'a> {
     Variable(&'a str, &'a str),
     Groups(&'a [Value]),
     Device(Device),
-    /// A mount, and whether mounts below its source are also mounted.
+    /// A bind mount, and whether it includes the mounts below its source.
     Bind(Mount, bool),
 }
 
@@ -124,7 +123,7 @@ fn bound(path: &str, mount: &Value) -> Result<Field<'static>, String> {
             "private" | "rprivate" => bind.propagation = Propagation::Private,
             "slave" | "rslave" => bind.propagation = Propagation::HostToContainer,
             "shared" | "rshared" => bind.propagation = Propagation::Bidirectional,
-            // These are the defaults of a bind mount.
+            // The options `defaults`, `suid`, `dev` and `exec` are the defaults of a bind mount.
             "defaults" | "suid" | "dev" | "exec" => {}
             option if IGNORED_OPTIONS.contains(&option) => {}
             option => return Err(format!("option {option}")),
@@ -141,8 +140,9 @@ fn add_groups(groups: &mut Vec<String>, added: &[Value]) {
     }
 }
 
-/// Replaces a variable in its place. If there were two, programs would use the first. The number of variables
-/// from the caller must not change, because it separates them from the image's when they are read back.
+/// Sets a variable. Replaces an existing variable in its place, because programs would use the first of two.
+/// The number of requested variables must not change: observe uses it to separate them from the image's
+/// variables.
 fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     let text = format!("{name}={value}");
     let mut is_set = false;
@@ -156,7 +156,7 @@ fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// Several devices may use the same device file. The container gets all their permissions.
+/// Adds a device. Several CDI devices with the same device file add up their permissions.
 fn add_device(
     devices: &mut Vec<docker::DeviceMapping>,
     device: docker::DeviceMapping,
@@ -180,7 +180,7 @@ fn add_device(
     Ok(())
 }
 
-/// Several devices may have the same mount, but two different mounts must not have the same path.
+/// Adds a mount, unless it is already there. Fails if two different mounts have the same path.
 fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), Failure> {
     let target = mount.target.clone().unwrap_or_default();
     let same = |known: &&docker::Mount| {
@@ -203,8 +203,7 @@ fn conflict(what: &str, target: &str, [first, second]: [String; 2]) -> Failure {
     ))
 }
 
-/// The mount in a form that can be compared, regardless of spelling and of whether a missing source is
-/// created.
+/// The mount for comparisons, which ignores how the path is spelled, and who creates a missing source.
 fn normalized(mount: &docker::Mount) -> docker::Mount {
     let mut plain = docker::Mount { target: None, ..mount.clone() };
     if let Some(options) = &mut plain.bind_options {
@@ -218,7 +217,7 @@ fn description(mount: &docker::Mount) -> String {
     format!("{} {access}", mount.source.as_deref().unwrap_or_default())
 }
 
-/// Unlike for other mounts, a missing source is not created, because it would be a directory.
+/// A bind mount of a CDI device. For a missing source, the engine must not create a directory.
 fn bind(
     requested: &Mount,
     is_recursive: bool,

@@ -1,8 +1,9 @@
-//! User and groups of the process, as CRI defines them.
+//! Determines user and groups of a container's process, as CRI defines them.
 //!
-//! The engine has two rules. If the request has no group, it adds the groups that the image lists for the
-//! user, which is CRI's Merge. If the request has a group, it adds none, which is Strict. If neither rule
-//! gives the result that CRI defines, dockbridge looks up everything and sends numbers.
+//! The engine has two rules. Without a group in the request, the engine adds the groups that the image lists
+//! for the user, which is CRI's Merge. With a group, the engine adds no groups, which is CRI's Strict. If
+//! neither rule gives the result that CRI defines, dockbridge looks up user and groups in the image and sends
+//! numbers.
 
 use std::collections::BTreeSet;
 
@@ -15,18 +16,18 @@ use crate::{
     },
 };
 
-/// User and groups for the create request.
+/// User and groups of a container, for the create request and for the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PlannedIdentity {
-    /// `User` of the create request; none for the image's user.
+    /// `User` of the create request; `None` means the image's user.
     pub(super) user: Option<String>,
     /// `GroupAdd` of the create request.
     pub(super) groups: Option<Vec<String>>,
-    /// The same as numbers; none if the image's accounts are unknown.
+    /// User and groups as numbers; `None` if the image's accounts are unknown.
     pub(super) process: Option<ProcessUser>,
 }
 
-/// Whether the request needs the image's accounts. `image_user` is `Config.User` of the image.
+/// Whether dockbridge needs the image's `/etc/passwd` and `/etc/group`. `image_user` is its `Config.User`.
 pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
     let image_group = image_user.split(':').nth(1).is_some_and(|group| !group.is_empty());
     match requested.groups_policy {
@@ -40,7 +41,7 @@ pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
 /// User and groups of a process. `image_user` is `Config.User` of the image.
 ///
 /// # Errors
-/// The user or group does not exist in the image, a group is ambiguous, or the accounts are missing.
+/// Fails if the image lacks the user or group, if a group is ambiguous, or if `accounts` is missing.
 pub(super) fn resolve(
     requested: &Identity,
     image_user: &str,
@@ -66,7 +67,7 @@ pub(super) fn resolve(
     Ok(PlannedIdentity { process: Some(process), ..planned })
 }
 
-/// The request unchanged, so that the engine resolves it. This is enough for a pause container.
+/// Passes on the request. The engine then resolves user and groups, which is enough for a pause container.
 pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     let user = match &requested.user {
         RunAs::Image => None,
@@ -80,7 +81,7 @@ pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     PlannedIdentity { user, groups: listed(&requested.supplemental_groups), process: None }
 }
 
-/// Only numbers, so that the engine resolves nothing.
+/// Sends only numbers, so that the engine resolves no names.
 fn numeric(process: &ProcessUser) -> PlannedIdentity {
     let others = process.groups.iter().filter(|gid| **gid != process.gid);
     PlannedIdentity {
@@ -135,7 +136,7 @@ impl<'a> ResolvedUser<'a> {
         }
         for gid in groups.iter().copied() {
             if accounts.group_named(&gid.to_string()).is_some_and(|other| other != gid) {
-                // runc before 1.2 would read the number as a name.
+                // The group's number is another group's name, as which runc before 1.2 would read the number.
                 return Err(Failure::invalid(format!(
                     "group {gid} is ambiguous: the image's /etc/group has another group with this number as its name"
                 )));
@@ -149,7 +150,7 @@ fn unknown(field: &str, lack: &str, name: &str) -> Failure {
     Failure::invalid(format!("{field}: the image's {lack} {name:?}"))
 }
 
-/// Finds a user as engines do: a number is an id even if it is also a name, and an empty text is root.
+/// Finds a user as the engine does: a number is an id even if it is also a name, and an empty text is root.
 fn user<'a>(text: &str, accounts: &'a Accounts) -> Option<(u32, Option<&'a Account>)> {
     let text = if text.is_empty() { "0" } else { text };
     let Ok(number) = text.parse::<i64>() else {
@@ -160,7 +161,7 @@ fn user<'a>(text: &str, accounts: &'a Accounts) -> Option<(u32, Option<&'a Accou
     (account.is_some() || i32::try_from(uid).is_ok()).then_some((uid, account))
 }
 
-/// Finds a group as engines do.
+/// Finds a group as the engine does: a number is an id.
 fn group(text: &str, accounts: &Accounts) -> Option<u32> {
     match text.parse::<i64>() {
         Ok(number) => i32::try_from(number).ok().and_then(|gid| u32::try_from(gid).ok()),

@@ -1,4 +1,4 @@
-//! The inputs of a plan in addition to the specification. The caller gathers them, so that planning does no I/O.
+//! Inputs of a plan in addition to the specification. The caller gathers them, so that a plan needs no I/O.
 
 use std::path::PathBuf;
 
@@ -14,51 +14,46 @@ use crate::model::{
     volume::ImageVolume,
 };
 
-/// The inputs of a sandbox's plan in addition to its spec.
+/// The inputs for the plan of a sandbox, in addition to its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct SandboxInput<'a> {
     pub engine: &'a EngineInfo,
-    /// The pause image, present in the engine.
     pub pause: &'a ImageId,
-    /// How pods outside the host's network are connected.
+    /// How dockbridge connects pods that do not use the host's network.
     pub network: NetworkMode,
-    /// The lowest `oom_score_adj` that the engine may set on this host.
     pub oom_floor: i64,
-    /// Text of the seccomp profile, if it is a file of the host.
+    /// Text of the requested seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
-    /// Name for the pod's containerd shim; unique for each sandbox.
+    /// Name of the group of containers that share a containerd shim, which is unique for each sandbox.
     pub shim_group: &'a str,
 }
 
-/// The inputs of a container's plan in addition to its spec.
+/// The inputs for the plan of a container, in addition to its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct ContainerInput<'a> {
     pub engine: &'a EngineInfo,
     pub sandbox: &'a SandboxRecord,
-    /// The image, present in the engine.
     pub image: &'a ImageRecord,
-    /// The lowest `oom_score_adj` that the engine may set on this host.
     pub oom_floor: i64,
     pub files: &'a PodFiles,
-    /// With `PidMode::Target`: the container whose processes it can see.
+    /// For `PidMode::Target`: the container whose processes the new container can see.
     pub pid_target: Option<&'a ContainerId>,
     pub log_format: ContainerLogFormat,
-    /// Text of the seccomp profile, if it is a file of the host.
+    /// Text of the requested seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
-    /// Users and groups of the image; none if they cannot be read.
+    /// Users and groups of the image; `None` if dockbridge cannot read them.
     pub accounts: Option<&'a Accounts>,
-    /// The edits for its CDI devices; none if the engine reads CDI specifications itself.
+    /// The edits for the container's CDI devices; `None` if the engine reads CDI specifications itself.
     pub cdi: Option<&'a [SpecEdit]>,
-    /// NRI plugins may change it before its start.
+    /// Whether NRI plugins may change the container before its start.
     pub is_adjustable: bool,
-    /// The dump from which it starts.
+    /// The dump from which the container starts.
     pub restore: Option<&'a Restore>,
-    /// The prepared image mounts, in the order of the specification.
+    /// The prepared image volumes, in the order of the container's mounts.
     pub image_volumes: &'a [ImageVolume],
 }
 
-/// The pod's files that are mounted writable into each of its containers, unless the container mounts
-/// something else at the path.
+/// The files of a pod that its containers get as writable mounts, unless a container has its own mount there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFiles {
     pub resolv_conf: Option<PathBuf>,

@@ -1,7 +1,7 @@
-//! Docker labels: dockbridge's document, and kubelet's well-known labels for other programs.
+//! Makes the Docker labels of a container: dockbridge's document, and kubelet's labels for other programs.
 //!
-//! The engine adds the image's labels that the request does not have. So every key that dockbridge reads is
-//! always written, even if it is empty, and an image cannot set it.
+//! The engine adds those labels of the image that the request does not have. So dockbridge always writes
+//! every label that it reads, even with an empty value, and an image cannot set it.
 
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -48,13 +48,13 @@ pub(super) fn container(
     bounded(labels, &image.labels)
 }
 
-/// The text of a request or document. Fails if a path is not UTF-8.
+/// A request or document as JSON text. Fails if a path is not UTF-8.
 pub fn encoded(value: &impl Serialize) -> Result<String, Failure> {
     let text = "the request cannot be stored in a label";
     serde_json::to_string(value).map_err(|error| Failure::invalid(format!("{text}: {error}")))
 }
 
-/// The labels, or an error if they are too large together with those of the image, which the engine adds.
+/// Returns the labels. Fails if they are too large together with the image's labels, which the engine adds.
 fn bounded(
     labels: HashMap<String, String>,
     of_image: &BTreeMap<String, String>,
@@ -70,7 +70,7 @@ fn bounded(
     Ok(labels)
 }
 
-/// The caller's labels and annotations, and kubelet's names for the pod if the caller is not kubelet.
+/// The requested labels and annotations, and those of kubelet's labels for the pod that the request lacks.
 fn stated(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
@@ -95,6 +95,7 @@ fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// Maximum size in bytes of all labels of a container. The engine repeats them in every event and list. They
-/// contain annotations twice, once as JSON: the 256 KiB that Kubernetes allows become at most 1.75 MiB.
+/// Maximum size in bytes of all labels of a container. The engine repeats the labels in every event and list.
+/// The 256 KiB of annotations that Kubernetes allows need at most 1.75 MiB, because the labels contain them
+/// twice.
 const LARGEST_LABELS: usize = 4 << 20;

@@ -1,9 +1,9 @@
 //! Plan: makes the body of a Docker API request from a specification and its [`input`].
 //!
-//! It does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments. What CRI
-//! does not state is stated here, so that no configuration of the engine or image decides it. Start with
-//! [`container::plan`] and [`sandbox::plan`]. Each file makes one part of the body, such as [`identity`],
-//! `mounts` or `security_options`.
+//! This module does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments.
+//! Plan also sets values that the CRI does not define, so that no configuration of the engine or an image
+//! determines them. Start with [`container::plan`] and [`sandbox::plan`]. Each other file makes one part of
+//! the body.
 
 pub mod adjustment;
 mod capabilities;

@@ -1,8 +1,7 @@
-//! The mounts of a container.
+//! Plans the mounts of a container.
 //!
-//! Missing host directories are created, as Kubernetes users expect: by the engine from API 1.42 on,
-//! otherwise by the caller ([`Mounts::directories`]). Mounts have no field for SELinux relabelling, which
-//! is done separately.
+//! Missing host directories are created, as users of Kubernetes expect: by the engine from API 1.42 on, and
+//! by dockbridge with older engines ([`Mounts::directories`]). Another module relabels files for SELinux.
 
 use std::{
     collections::HashMap,
@@ -24,13 +23,13 @@ use crate::{
 };
 
 pub(super) struct Mounts {
-    /// The caller's mounts in their order, then the pod's files.
+    /// The requested mounts in their order, then the pod's files.
     pub(super) mounts: Vec<docker::Mount>,
-    /// Missing host paths to create as directories (0755) before the create.
+    /// Host paths that dockbridge must create as directories (0755) before the create, if they are missing.
     pub(super) directories: Vec<PathBuf>,
 }
 
-/// The caller's mounts, and those of the pod's files at whose path the caller mounts nothing.
+/// Plans the requested mounts. Adds mounts of the pod's files, except at paths of requested mounts.
 pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, Failure> {
     let (files, engine) = (input.files, input.engine);
     let mut images = ImageMounts { ready: input.image_volumes.iter(), used: HashMap::new() };
@@ -86,7 +85,7 @@ fn bound(
     }
 }
 
-/// Always set, because the engine's default depends on the source.
+/// The propagation of a mount, which is always set if possible: the engine's default depends on the source.
 fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     match mount.propagation {
         Propagation::Private => private(&mount.host_path, engine),
@@ -95,20 +94,20 @@ fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPro
     }
 }
 
-/// If the source contains the engine's data root or is inside it, the engine refuses private propagation.
-/// Without a value it uses `rslave`.
+/// Private propagation, unless the source contains the engine's data root or is inside it. For such a source
+/// the engine refuses private propagation, and uses `rslave` if the request has no value.
 fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     (!overlaps_data_root(source, engine)).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
 }
 
-/// The engine compares the texts and not the path components, so this does the same.
+/// Whether the source and the engine's data root overlap. Compares texts, as the engine does.
 fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
     let root = engine.root_dir.to_string_lossy();
     source.starts_with(root.as_ref()) || root.starts_with(source)
 }
 
-/// Writable, as the engine's own files are. A missing source must fail the create, because a directory
-/// instead of the file would be worse.
+/// The mount of one of the pod's files, which is writable, as the engine's own files are. A missing source
+/// must make the create fail, because the engine would create a directory in its place.
 pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> docker::Mount {
     let source = source.display().to_string();
     let propagation = private(&source, engine);
@@ -116,27 +115,28 @@ pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> dock
     bound(source, target, false, options)
 }
 
-/// Whether two paths in a container are equal after cleaning.
+/// Whether two paths in a container are the same, even if they are spelled differently.
 pub(super) fn is_same_path(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
-/// Returns the image mounts in the order of the specification.
+/// Returns the mounts of image volumes, in the order of the container's mounts.
 ///
-/// The engine (28.0) names such a mount after its source, and refuses two with the same name in a container. Any
-/// prefix of an id also names the image, so each further mount of it uses a prefix that is one digit shorter. The
-/// first mount uses the whole id, because only then the engine counts the image as used.
+/// Docker 28.0 names an image mount after its source, and refuses two image mounts with the same name in a
+/// container. A prefix of the id also names the image, so each further mount of an image uses a prefix that
+/// is one digit shorter. The first mount uses the whole id, because otherwise the engine would not count the
+/// image as used.
 struct ImageMounts<'a> {
     ready: std::slice::Iter<'a, ImageVolume>,
-    /// How often each image is already mounted.
+    /// Number of mounts so far of each image.
     used: HashMap<&'a ImageId, usize>,
 }
 
 impl ImageMounts<'_> {
-    /// The next mount. `image` is its name in the request, for errors.
+    /// The next mount of an image volume. `image` is its name in the request, for errors.
     fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, Failure> {
         let (image, target) = (printable(image), &mount.container_path);
-        // kubelet reads the prefix.
+        // kubelet evaluates the prefix `ImageVolumeMountFailed` of the error.
         let failed = |kind, reason: &str| {
             Failure::new(kind, reason).within(format_args!(
                 "ImageVolumeMountFailed: image {image:?} cannot be mounted at {target:?}"
@@ -164,7 +164,7 @@ impl ImageMounts<'_> {
     }
 }
 
-/// The prefix of the image's id for a mount with `before` earlier mounts of the same image.
+/// The prefix of the image's id for the next mount, after `before` mounts of the same image.
 fn unique_prefix(image: &ImageId, before: usize) -> Option<String> {
     let whole = image.as_str();
     let left = image.hex().len().checked_sub(before).filter(|left| *left >= MIN_DIGITS)?;
@@ -184,16 +184,16 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// The directory itself is read-only. It must exist, because a directory created by the engine would be an
-/// empty image.
+/// A read-only bind mount of the directory with the unpacked image. The directory must exist, because the
+/// engine would create a missing one, as an empty image.
 fn directory(source: &str, mount: &Mount) -> docker::Mount {
     let propagation = Some(MountBindOptionsPropagationEnum::RPRIVATE);
     let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };
     bound(source.to_owned(), &mount.container_path, true, options)
 }
 
-/// Files that each container of a pod has, from the engine or from dockbridge.
+/// Files that each container of a pod has. The engine or dockbridge provides them.
 pub(super) const POD_FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];
 
-/// How many digits of an id certainly identify one image.
+/// With this number of digits, a prefix of an image id certainly identifies one image.
 const MIN_DIGITS: usize = 32;

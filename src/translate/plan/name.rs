@@ -1,8 +1,8 @@
-//! Container names that the engine accepts.
+//! Checks that the engine accepts a container's name.
 
 use crate::error::Failure;
 
-/// The name, if the engine accepts it. The part of an adopted pod comes from labels that nobody has checked.
+/// Returns the name if the engine accepts it. The labels of an adopted pod are in names and unchecked.
 pub(super) fn checked(name: String) -> Result<String, Failure> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {
@@ -16,9 +16,7 @@ pub(super) fn checked(name: String) -> Result<String, Failure> {
     }
 }
 
-/// The engine has no limit, but the name is part of a URL. The longest name from Kubernetes has less than
-/// 500 characters.
+/// Longest container name: the name is part of a URL. Kubernetes' longest name has less than 500 characters.
 const MAX_NAME: usize = 1024;
 
-/// How much of a refused name an error repeats.
 const EXCERPT: usize = 80;

@@ -1,22 +1,22 @@
-//! Which program creates the network namespace of a pod, and when CNI plugins connect it.
+//! Determines who creates the network namespace of a pod, and when CNI plugins connect it.
 
 use crate::model::{document::SandboxDocument, engine::EngineInfo, network::NetworkMode};
 
-/// How the network namespace of a pod is created.
+/// Who creates the network namespace of a pod, and when CNI plugins connect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkNamespace {
-    /// The engine creates it with the pause container, or the pod uses another network.
+    /// The engine creates the namespace with the pause container, or the pod does not use CNI.
     Engine,
-    /// dockbridge creates it before it starts the pause container, which joins it through our OCI runtime.
-    /// CNI plugins connect it after the start, because the pod's network sysctls must be set first, as in a
-    /// namespace of the engine.
+    /// dockbridge creates the namespace before it starts the pause container, and dockbridge-runtime makes
+    /// the pause container join it. CNI plugins connect the namespace after the start, because the OCI
+    /// runtime must first set the pod's network sysctls.
     ConnectedAfterStart,
-    /// dockbridge creates it, and CNI plugins connect it while the pause container starts.
+    /// dockbridge creates the namespace, and CNI plugins connect it while the pause container starts.
     ConnectedDuringStart,
 }
 
 impl NetworkNamespace {
-    /// With our OCI runtime, dockbridge creates it, so that CNI plugins and the engine work at the same time.
+    /// With dockbridge-runtime, dockbridge creates the namespace: then CNI and engine work in parallel.
     pub(super) fn of(document: &SandboxDocument, engine: &EngineInfo) -> Self {
         let spec = &document.spec;
         if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {

@@ -1,7 +1,7 @@
-//! What our OCI runtime changes in a container, because the Engine API has no field for it.
+//! The changes that dockbridge-runtime makes to a container, because the Engine API has no field for them.
 //!
-//! The edits follow from the documents in the labels and from the paths of pinned namespaces. So they are
-//! computed again before each start.
+//! The edits follow from the documents in the labels and the paths of namespaces. dockbridge computes them
+//! before each start.
 
 use std::path::{Path, PathBuf};
 
@@ -27,9 +27,9 @@ use crate::{
     translate::limits::cgroup_files,
 };
 
-/// The edits for a pause container, of dockbridge's own image or of another. A profile in the request is
-/// kept. The paths are those where the namespaces that dockbridge creates for the pod are pinned. A pod with the
-/// host's network has no network namespace.
+/// The edits for a pause container. `has_own_image` says whether its image is dockbridge's. Keeps a seccomp
+/// profile that the request names. `network_pin` (`None` with the host's network) and `user_pin` are the
+/// paths of the pod's pinned namespaces.
 pub fn sandbox(
     spec: &SandboxSpec,
     network_pin: &Path,
@@ -47,14 +47,14 @@ pub fn sandbox(
             made.mapped_mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
     }
-    // dockbridge's pause program installs its own filter, which allows less.
+    // The pause program of dockbridge installs its own seccomp filter, which allows fewer system calls.
     if has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))) {
         made.edits.push(SpecEdit::remove(&["linux", "seccomp"]));
     }
     made
 }
 
-/// The edits for a workload with these limits. `adjusted` are the changes of NRI plugins.
+/// The edits for a container with these limits. `adjusted` has the changes of NRI plugins.
 pub fn container(
     document: &ContainerDocument,
     limits: &Resources,
@@ -63,7 +63,7 @@ pub fn container(
     adjusted: &[SpecEdit],
 ) -> OciEdits {
     let spec = &document.spec;
-    // The caller knows the directory.
+    // The caller replaces the empty path by the directory of the dump.
     let restore = document.restore.as_ref().map(|_| PathBuf::new());
     let mut made = OciEdits { restore, ..OciEdits::default() };
     if let Some(mappings) = spec.users {
@@ -77,7 +77,7 @@ pub fn container(
     }
     let ambient = capabilities::ambient(&spec.security.capabilities).into_iter();
     let ambient: Vec<String> = ambient.map(|name| format!("CAP_{name}")).collect();
-    // An ambient capability must also be permitted and inheritable.
+    // The kernel requires that an ambient capability is also permitted and inheritable.
     for set in ["bounding", "effective", "inheritable", "permitted", "ambient"] {
         if !ambient.is_empty() {
             let at = ["process", "capabilities", set];
@@ -90,14 +90,13 @@ pub fn container(
     made
 }
 
-/// A namespace to join, or a new one.
+/// The edit that makes the container join the namespace at `pin`, or use a new namespace without `pin`.
 fn namespace(kind: &str, pin: Option<&Path>) -> SpecEdit {
     let path = pin.map(Path::to_string_lossy);
     SpecEdit::set(&["linux", "namespaces", kind], stated(json!({"path": path})))
 }
 
-/// Paths at which the engine mounts a volume because the image declares one, in a pod with a user
-/// namespace.
+/// In a pod with a user namespace: the paths of volumes that the image declares. Otherwise empty.
 pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> {
     let is_free = |path: &&String| {
         spec.users.is_some()
@@ -106,8 +105,8 @@ pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> 
     image.volumes.iter().filter(is_free).cloned().collect()
 }
 
-/// Mounts with mapped owners: the requested ones. In a pod with a user namespace also images, the pod's
-/// files and volumes of the image, for which kubelet sends no mapping.
+/// The mounts that need mapped ids: those with a mapping in the request. In a pod with a user namespace, also
+/// image volumes, the pod's files and volumes of the image, for which kubelet sends no mapping.
 fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     let spec = &document.spec;
     let of_request = spec.mounts.iter().filter_map(|mount| {
@@ -131,16 +130,16 @@ fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     all
 }
 
-/// A file that everybody may read. Without the mapping it would belong to nobody.
+/// Maps the ids of one of the pod's files, which would otherwise belong to `nobody` in the container.
 fn mapped(file: &str, mappings: IdMappings) -> MappedMount {
     let destination = file.to_owned();
     MappedMount { destination, mappings, is_implicit: true, without_devices: false }
 }
 
-/// Mount options that the engine cannot set.
+/// The edit that adds mount options that the engine cannot set.
 fn options(mount: &Mount, engine: &EngineInfo) -> Option<SpecEdit> {
     let is_recursive = mount.recursive_read_only && mount.image.is_none();
-    // Newer engines have a field for it.
+    // Newer engines have a field for recursive read-only mounts.
     let recursive = is_recursive && engine.api < ApiVersion::RECURSIVE_READ_ONLY;
     let mut options = mount.options.clone();
     options.extend(recursive.then(|| "rro".to_owned()));
@@ -148,8 +147,8 @@ fn options(mount: &Mount, engine: &EngineInfo) -> Option<SpecEdit> {
     (!options.is_empty()).then(|| SpecEdit::add(&at, options))
 }
 
-/// In a user namespace, runc bind-mounts the host's device at the container's path. If the two paths
-/// differ, it mounts the wrong device.
+/// Devices whose path in the container differs from the path on the host. In a user namespace, runc would
+/// bind-mount the device that the host has at the container's path, which is the wrong device.
 fn moved_devices(spec: &ContainerSpec) -> Vec<(String, String)> {
     let moved = spec.devices.iter().filter(|device| {
         !device.container_path.is_empty()

@@ -1,4 +1,4 @@
-//! Whether a container is created with dockbridge-runtime, which is done only if the request needs it.
+//! Decides whether the engine runs a container with dockbridge-runtime: only if the request needs it.
 
 use super::capabilities;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Refuses a pod whose user namespace is not supported.
+/// Refuses a pod with a user namespace if the engine cannot run it with dockbridge-runtime.
 pub(super) fn check_sandbox(
     document: &SandboxDocument,
     engine: &EngineInfo,
@@ -31,7 +31,7 @@ pub(super) fn check_sandbox(
     }
 }
 
-/// Refuses a container with features that are not supported.
+/// Refuses a container that needs dockbridge-runtime if the engine cannot run it with dockbridge-runtime.
 pub(super) fn check_container(
     document: &ContainerDocument,
     pod: &SandboxDocument,
@@ -66,14 +66,14 @@ pub(super) fn check_container(
     }
 }
 
-/// Makes the engine run a container with our runtime, which refuses to start it without its edits.
+/// Selects dockbridge-runtime, and adds the annotation that makes it refuse a start without edits.
 pub(super) fn use_ours(host: &mut HostConfig) {
     host.runtime = Some(RUNTIME.to_owned());
     let annotations = host.annotations.get_or_insert_default();
     annotations.insert(REQUIRED.to_owned(), "1".to_owned());
 }
 
-/// The first field that only our runtime supports.
+/// The first field of the request that only dockbridge-runtime supports.
 fn field(spec: &ContainerSpec) -> Option<String> {
     if !capabilities::ambient(&spec.security.capabilities).is_empty() {
         return Some(AMBIENT.to_owned());

@@ -1,4 +1,4 @@
-//! Read-only mounts, recursive or not.
+//! Plans read-only mounts, recursive or not.
 
 use crate::{
     error::Failure,
@@ -9,8 +9,7 @@ use crate::{
     wire::docker::MountBindOptions,
 };
 
-/// Refuses recursive read-only mounts that the engine or the runtime of `handler` does not support, then
-/// contradictory ones.
+/// Refuses recursive read-only mounts without support, and mounts whose settings contradict each other.
 pub(super) fn check<'a>(
     mounts: impl IntoIterator<Item = &'a Mount>,
     handler: &str,
@@ -19,7 +18,7 @@ pub(super) fn check<'a>(
     let recursive = |mount: &&Mount| mount.recursive_read_only && mount.image.is_none();
     mounts.into_iter().filter(recursive).try_for_each(|mount| {
         let target = &mount.container_path;
-        // kubelet reads the prefix.
+        // kubelet evaluates the prefix `RROUnsupported` of the error.
         let unsupported = |reason| {
             Failure::invalid(format!(
                 "RROUnsupported: mount at {target:?} cannot be recursively read-only: {reason}"
@@ -45,13 +44,13 @@ pub(super) fn check<'a>(
     })
 }
 
-/// The options of a read-only bind. From API 1.44 on, it is recursive if the kernel supports this, which is
-/// more than CRI's `readonly` alone means.
+/// The options of a read-only bind mount. From API 1.44 on, the engine makes it recursive by default if the
+/// kernel supports this, but CRI's `readonly` alone means a mount that is not recursive.
 pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
     let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
     MountBindOptions {
         read_only_non_recursive: (known && !mount.recursive_read_only).then_some(true),
-        // This gives an error if the kernel or runtime does not support it, instead of a weaker mount.
+        // Without this option, the engine would silently make a mount that is not recursive.
         read_only_force_recursive: (known && mount.recursive_read_only).then_some(true),
         ..MountBindOptions::default()
     }

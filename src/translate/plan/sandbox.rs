@@ -1,4 +1,4 @@
-//! The pause container of a pod. It holds the namespaces that the other containers join.
+//! Plans the pause container of a pod, which holds the namespaces that the pod's other containers join.
 
 use std::collections::HashMap;
 
@@ -23,22 +23,22 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding},
 };
 
-/// The request to the engine.
+/// The request to the engine that creates a pause container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxPlan {
     pub name: String,
-    /// The document for its label and for the checkpoint.
+    /// The document for the pause container's label and for the checkpoint.
     pub document: SandboxDocument,
     pub body: ContainerCreateBody,
-    /// Which program creates its network namespace, and when plugins connect it.
+    /// Who creates the pod's network namespace, and when CNI plugins connect it.
     pub namespace: NetworkNamespace,
 }
 
 /// Plans the pause container of a pod.
 ///
 /// # Errors
-/// The engine has no such runtime, uses another cgroup driver than the caller, or cannot fulfil the
-/// request.
+/// Fails if the engine does not have the runtime, uses another cgroup driver than kubelet, or cannot fulfil
+/// the request.
 pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, Failure> {
     let name = name::checked(sandbox_name(&spec.metadata))?;
     let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
@@ -87,7 +87,7 @@ fn host_config(
         cpu_shares: Some(PAUSE_CPU_SHARES),
         init: Some(false),
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
-        // The pause container prints nothing.
+        // The pause container prints nothing, so it needs no log.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         oom_score_adj: Some(limits::docker::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
@@ -102,13 +102,13 @@ fn host_config(
     Ok(host)
 }
 
-/// Network, host name, DNS and ports.
+/// Sets network, host name, DNS and ports in the create request.
 fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &SandboxDocument) {
     let spec = &document.spec;
     let hostname = Some(spec.hostname.clone()).filter(|name| !name.is_empty());
     match document.network {
-        // The OCI runtime creates the private namespace. The engine's own network set-up would only disturb
-        // CNI, and is slow.
+        // With the network mode `none`, the OCI runtime creates a new network namespace, and the engine does
+        // no network set-up, which would be slow and disturb CNI.
         NetworkMode::Cni => {
             host.network_mode = Some("none".to_owned());
             body.network_disabled = Some(true);
@@ -116,7 +116,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
         }
         NetworkMode::Docker => {
             let bindings = bindings(&spec.ports);
-            // The engine publishes only exposed ports.
+            // The request also exposes the ports, because the engine publishes only exposed ports.
             let mut exposed: Vec<String> = bindings.keys().cloned().collect();
             exposed.sort();
             host.network_mode = Some("default".to_owned());
@@ -125,7 +125,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
             body.hostname = hostname;
             resolve(host, spec.dns.as_ref());
         }
-        // The UTS namespace is the host's and has its name. The engine refuses another name.
+        // The pod has the host's UTS namespace and so the host's name. The engine refuses any other name.
         NetworkMode::Host => {
             host.network_mode = Some("host".to_owned());
             host.uts_mode = Some("host".to_owned());
@@ -134,8 +134,8 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
     }
 }
 
-/// For the file that the engine creates. For an empty list it copies the host's values, so callers that
-/// really want none also mount their own file.
+/// Sets the DNS settings for the `resolv.conf` that the engine creates. For an empty list of DNS servers the
+/// engine copies the host's values, so for a pod without servers dockbridge also mounts its own file.
 fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     let Some(dns) = dns else { return };
     host.dns = listed(&dns.servers);
@@ -143,7 +143,7 @@ fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     host.dns_options = listed(&dns.options);
 }
 
-/// The engine's runtime for a handler. None for the engine's default.
+/// The engine's runtime for a handler. `None` means the engine's default runtime.
 pub(super) fn engine_runtime(
     handler: &str,
     engine: &EngineInfo,
@@ -159,11 +159,10 @@ pub(super) fn engine_runtime(
     Err(Failure::invalid(format!("unknown runtime handler {handler:?}: the engine has {known}")))
 }
 
-/// The engine's `CgroupParent` for the requested parent. None for the engine's default.
+/// The engine's `CgroupParent` for the requested cgroup parent. `None` means the engine's default.
 ///
-/// With systemd, kubelet sends the whole path of the slice, and the engine needs its last component. A
-/// parent in the form of the other driver is refused. Otherwise the pod would silently be in a hierarchy
-/// that kubelet does not manage.
+/// With systemd, kubelet sends the whole path of the slice, and the engine needs its last component. Refuses
+/// a parent in the other driver's format, because kubelet does not manage that hierarchy.
 pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option<String>, Failure> {
     let path = stated.trim_end_matches('/');
     let last = path.rsplit('/').next().unwrap_or(path);
@@ -174,7 +173,7 @@ pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option
     };
     match driver {
         _ if path.is_empty() => Ok(None),
-        // Nothing can be limited here, and the engine would ignore the parent.
+        // Without a cgroup driver there are no limits, and the engine would ignore the parent.
         CgroupDriver::None => Ok(None),
         CgroupDriver::Systemd if last.ends_with(SLICE) => Ok(Some(last.to_owned())),
         CgroupDriver::Systemd => refuse("systemd", SET_SYSTEMD),
@@ -183,7 +182,7 @@ pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option
     }
 }
 
-/// `PortBindings`: for each port with a host port, such as `80/tcp`, its addresses and ports on the host.
+/// The engine's `PortBindings`: for each port such as `80/tcp`, addresses and ports of the host.
 fn bindings(ports: &[PortMapping]) -> HashMap<String, Option<Vec<PortBinding>>> {
     let mut bindings: HashMap<String, Option<Vec<PortBinding>>> = HashMap::new();
     for port in ports.iter().filter(|port| port.host_port != 0) {
@@ -196,11 +195,11 @@ fn bindings(ports: &[PortMapping]) -> HashMap<String, Option<Vec<PortBinding>>> 
     bindings
 }
 
-/// If memory is short, the pause container must not be killed before the other containers.
+/// If memory is short, the kernel must not kill the pause container before the others.
 const PAUSE_OOM_SCORE: i64 = -998;
 /// The kernel's smallest weight, because the pause container only sleeps.
 const PAUSE_CPU_SHARES: i64 = 2;
-/// The suffix of a systemd unit that contains other cgroups.
+/// The suffix of a systemd slice: a unit that contains other cgroups.
 const SLICE: &str = ".slice";
 const SET_SYSTEMD: &str = "the cgroup parent is not a systemd slice; set cgroupDriver: systemd in the \
                            kubelet's configuration and restart kubelet";

@@ -1,7 +1,7 @@
-//! Which seccomp profile a process gets, and whether a text is a valid profile.
+//! Selects the seccomp profile of a container, and checks the text of a profile.
 //!
-//! The text is passed on unchanged, because an engine may know more keys. The checks here find errors that
-//! engines report only at start or never: a profile without a default action runs unconfined.
+//! dockbridge passes the text to the engine unchanged, because an engine may know more keys. The checks find
+//! errors that engines report late or never: a container whose profile has no default action runs unconfined.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,9 @@ use crate::{
     wire::nullable::nullable,
 };
 
-/// The engine's option for a container. `text` is the text of its localhost profile.
+/// The engine's security option with a container's seccomp profile. `text` is a localhost profile's text.
 ///
-/// The engine applies an explicit profile even to a privileged container, so privileged ones are always
-/// unconfined.
+/// Privileged containers are always unconfined, because the engine would apply a requested profile to them.
 pub(super) fn container(
     profile: Option<&Profile>,
     privileged: bool,
@@ -35,8 +34,9 @@ pub(super) fn container(
     }
 }
 
-/// The engine's option for a pause container. Without a request it gets the default, because it needs
-/// nothing. If the engine cannot confine it, it runs without a profile.
+/// The security option of a pause container. Without a requested profile, this is the default profile,
+/// because the pause program needs no special system calls. An engine without seccomp support gets no
+/// profile.
 pub(super) fn sandbox(
     security: &SandboxSecurity,
     engine: &EngineInfo,
@@ -50,8 +50,9 @@ pub(super) fn sandbox(
     }
 }
 
-/// The engine's built-in profile, whatever the daemon's default is. Engines that do not know `builtin`
-/// either always use it by default or are unconfined.
+/// The option for the engine's built-in profile, whatever profile Docker is configured with. An engine that
+/// does not know `builtin` uses the built-in profile without an option. Fails if such an engine is configured
+/// as unconfined.
 fn default(engine: &EngineInfo) -> Result<Option<String>, Failure> {
     match default_profile(engine) {
         None => Err(without_seccomp("RuntimeDefault")),
@@ -80,8 +81,7 @@ fn without_seccomp(profile: &str) -> Failure {
     ))
 }
 
-/// The daemon's default profile, from `name=seccomp,profile=…`. None if the engine does not support
-/// seccomp.
+/// The profile of Docker's configuration (`name=seccomp,profile=…`). `None` if the engine lacks seccomp.
 fn default_profile(engine: &EngineInfo) -> Option<&str> {
     engine
         .security_options
@@ -90,7 +90,7 @@ fn default_profile(engine: &EngineInfo) -> Option<&str> {
         .map(|rest| rest.strip_prefix(",profile=").unwrap_or_default())
 }
 
-/// Whether a text is a profile in Docker's or OCI's format.
+/// Checks that a text is a seccomp profile in Docker's format or that of OCI.
 pub(in crate::translate) fn check(text: &str) -> Result<(), String> {
     let document: Document = serde_json::from_str(text).map_err(|e| e.to_string())?;
     known(&document.default_action, "defaultAction", ACTIONS)?;
@@ -133,7 +133,7 @@ fn known(word: &str, key: &str, words: &str) -> Result<(), String> {
     Err(format!("{key} {beginning:?} is not one of {words}"))
 }
 
-/// The checked fields. The engine reads the others.
+/// The fields of a profile that dockbridge checks. Only the engine reads all other fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -141,7 +141,7 @@ struct Document {
     architectures: Option<Vec<serde_json::Value>>,
     arch_map: Option<Vec<serde_json::Value>>,
     syscalls: Option<Vec<SystemCall>>,
-    /// Also refuses a JSON list.
+    /// With this field, serde refuses a JSON list in place of an object.
     #[serde(flatten)]
     _rest: BTreeMap<String, IgnoredAny>,
 }
@@ -171,7 +171,7 @@ struct Argument {
 }
 
 const UNCONFINED: &str = "seccomp=unconfined";
-/// A system call has six arguments.
+/// The highest index of an argument, because a system call has six arguments.
 const HIGHEST_ARGUMENT: u32 = 5;
 const EXCERPT: usize = 40;
 const ACTIONS: &str = "\

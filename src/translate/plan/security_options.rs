@@ -1,6 +1,5 @@
-//! `SecurityOpt` and the other security fields: seccomp, AppArmor, SELinux, capabilities, privileges, and
-//! the cgroup namespace, which depends on privileges. A localhost profile is a name (AppArmor), or a path
-//! whose text the caller has read (seccomp).
+//! Plans `SecurityOpt` and other security fields: seccomp, AppArmor, SELinux, capabilities, privileges, and
+//! the cgroup namespace. A localhost profile is a name for AppArmor, and the text of a file for seccomp.
 
 use super::{capabilities, defaults::listed, seccomp};
 use crate::{
@@ -51,14 +50,14 @@ fn confine(
     engine: &EngineInfo,
     seccomp: Option<String>,
 ) -> Result<(), Failure> {
-    // Always set, because the daemon's configuration can enable it for all containers.
+    // The request always has this option, because Docker can be configured to enable it for all containers.
     let mut options = vec![format!("no-new-privileges={}", security.no_new_privs)];
     options.extend(selinux(security.selinux.as_ref()));
     options.extend(seccomp);
     options.extend(apparmor(security.apparmor.as_ref(), engine)?);
     host.security_opt = Some(options);
     host.privileged = Some(security.privileged);
-    // Kubernetes' rule.
+    // In Kubernetes a container has its own cgroup namespace, unless it is privileged or uses cgroup v1.
     host.cgroupns_mode = Some(if security.privileged || engine.cgroup_version == 1 {
         HostConfigCgroupnsModeEnum::HOST
     } else {
@@ -69,15 +68,15 @@ fn confine(
     host.cap_add = listed(&capabilities::added(&security.capabilities));
     host.cap_drop = listed(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
-        // CRI's lists are complete. For the engine, a missing list means its defaults and an empty list
-        // means none.
+        // CRI sends all of these paths. To the engine, a missing list means the engine's defaults.
         host.masked_paths = Some(security.masked_paths.clone());
         host.readonly_paths = Some(security.readonly_paths.clone());
     }
     Ok(())
 }
 
-/// The caller checks whether the profile is loaded in the kernel, because the engine notices this only at start.
+/// The engine's security option with the AppArmor profile. The caller must check that the profile is loaded
+/// in the kernel, because the engine notices a missing profile only at the start.
 fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, Failure> {
     let on = engine.has_apparmor();
     match profile {
@@ -99,8 +98,8 @@ fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
         .collect()
 }
 
-/// Pods share namespaces with each other and with the host. With userns-remap, the engine refuses this
-/// unless the container opts out.
+/// With userns-remap, the engine refuses that a container shares namespaces with others or with the host,
+/// unless the container opts out. Containers of a pod share namespaces, so dockbridge always opts out.
 fn userns_mode(engine: &EngineInfo) -> Option<String> {
     engine.remaps_users().then(|| "host".to_owned())
 }

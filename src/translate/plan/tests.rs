@@ -1,6 +1,7 @@
-//! Fixtures (spec and input → body) and properties of plan.
+//! Tests of plan with fixtures (spec, input and the expected body), and of its properties.
 //!
-//! A fixture has the input, a sandbox's spec and, for the plan of a container, its spec.
+//! A fixture has the input and the spec of a sandbox. A fixture for the plan of a container also has the
+//! container's spec.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -37,7 +38,8 @@ use crate::{
     wire::docker::ContainerCreateBody,
 };
 
-/// CRI says that these paths must not exist. An adopted pod may have been declared privileged.
+/// CRI says that a container must not have privileges that its sandbox does not have. For an adopted pod, it
+/// is unknown whether it was privileged.
 #[test]
 fn privileges_that_the_sandbox_was_not_declared_to_have_are_refused() {
     let input = TestInput { oci_runtime: false, ..TestInput::default() };
@@ -118,7 +120,8 @@ fn recorded_specs_are_planned_as_recorded() {
     });
 }
 
-/// Adds what our OCI runtime changes, if the container is created with it.
+/// Adds the edits of dockbridge-runtime to the recorded plan, if the container is created with
+/// dockbridge-runtime.
 fn add_edits(recorded: &mut Value, edits: &OciEdits) {
     let is_used = recorded["body"]["HostConfig"]["Runtime"] == RUNTIME;
     let is_required = &recorded["body"]["HostConfig"]["Annotations"][REQUIRED] == "1";
@@ -128,12 +131,12 @@ fn add_edits(recorded: &mut Value, edits: &OciEdits) {
     }
 }
 
-/// An error in the form of fixtures.
+/// An error as fixtures have it.
 pub(in crate::translate) fn refusal(error: &Failure) -> Value {
     json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
 }
 
-/// The plan in the form of the fixtures. The documents have their own tests.
+/// The plan as fixtures have it, without the documents, which have their own tests.
 fn recorded(name: &str, body: &ContainerCreateBody, directories: &[PathBuf]) -> Value {
     let mut body = serde_json::to_value(body).unwrap();
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
@@ -179,7 +182,7 @@ fn names_the_engine_would_refuse_are_refused_here() {
     }
 }
 
-/// Kubernetes' rule, whatever the daemon's default is.
+/// The request always has Kubernetes' cgroup namespace mode, whatever Docker's configured default is.
 #[test]
 fn the_cgroup_namespace_is_stated() {
     for (cgroup_version, privileged, expected) in
@@ -198,7 +201,7 @@ fn the_cgroup_namespace_is_stated() {
     }
 }
 
-/// The daemon adds its own options of the same driver.
+/// Docker adds its configured options of the same log driver if the request does not set them.
 #[test]
 fn every_option_of_a_log_is_stated() {
     for linked_log in [false, true] {
@@ -233,7 +236,7 @@ fn shim_is_shared_only_where_annotations_exist() {
     }
 }
 
-/// An engine was replaced by an older one while the pod existed.
+/// The engine was replaced by an older engine while the pod existed.
 #[test]
 fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
     let record = record(TestInput::default().sandbox(pod()).unwrap());
@@ -258,7 +261,7 @@ fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
     assert_eq!(plan.body.host_config.unwrap().annotations, None);
 }
 
-/// Scenario 49 of the field reports: kubelet and the engine use different cgroup drivers.
+/// If kubelet and the engine use different cgroup drivers, dockbridge refuses the pod.
 #[test]
 fn a_cgroup_parent_has_the_form_of_the_driver_or_is_refused() {
     let parent = |driver: &str, parent: &str| {
@@ -325,7 +328,7 @@ fn swap_is_planned_with_the_memory_limit_it_includes() {
     }
 }
 
-/// The engine refuses a private bind of anything that contains its data root or is inside it.
+/// The engine refuses a private bind mount whose source contains its data root or is inside it.
 #[test]
 fn private_binds_around_the_data_root_set_no_propagation() {
     for (source, stated) in [
@@ -349,7 +352,8 @@ fn private_binds_around_the_data_root_set_no_propagation() {
     }
 }
 
-/// The state directory may be there, because some units of cri-dockerd configure this.
+/// The state directory may be inside the engine's data root, because some systemd units of cri-dockerd
+/// configure this.
 #[test]
 fn pod_files_inside_the_data_root_set_no_propagation() {
     let engine = TestInput::default().engine();

@@ -1,5 +1,4 @@
-//! A container that is never started. The Engine API can read the files of an image only through a
-//! container.
+//! Plans a container that is never started, through which the Engine API reads the files of an image.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,17 +7,16 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType},
 };
 
-/// A container of `image` with the label `marker`. It does not belong to a pod, whatever labels the image
-/// has. `volumes` is `Config.Volumes` of the image, as far as it is known.
+/// A foreign container of `image` with the label `marker`. `volumes` is the image's known `Config.Volumes`.
 pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> ContainerCreateBody {
     let labels = [(label::TYPE, ""), (marker, "1")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    // The engine refuses two mounts at one path, and any mount at the root.
+    // The engine refuses two mounts at the same path, and any mount at the root.
     let targets = volumes.iter().map(|path| format!("/{}", parts(path).join("/")));
     let targets: BTreeSet<String> = targets.filter(|place| place != "/").collect();
     ContainerCreateBody {
         image: Some(image.to_string()),
-        // An image may have no command, but the create needs one.
+        // The engine requires a command for the create, and the image may have none.
         entrypoint: Some(vec![NO_COMMAND.to_owned()]),
         labels: Some(HashMap::from(labels)),
         host_config: Some(HostConfig {
@@ -31,13 +29,14 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> C
     }
 }
 
-/// Replaces a volume. For a volume, the engine would copy the image's files during the create, even 50 GB.
-/// The container is never started, so nothing is mounted and the image's own files are visible.
+/// A tmpfs in place of a volume. For a volume, the engine would copy the image's files during the create,
+/// even 50 GB. The container is never started, so the tmpfs is not mounted and does not hide the image's
+/// files.
 fn tmpfs(volume: String) -> Mount {
     Mount { typ: Some(MountType::TMPFS), target: Some(volume), ..Mount::default() }
 }
 
-/// A command that cannot run, because it is a directory.
+/// A command that no engine can run, because it is a directory.
 const NO_COMMAND: &str = "/";
 
 #[cfg(test)]

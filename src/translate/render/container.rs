@@ -1,4 +1,4 @@
-//! Containers as CRI shows them.
+//! Renders containers as CRI messages.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ use crate::{
     wire::cri::{self, Signal},
 };
 
-/// A container record, and the rest that ContainerStatus needs.
+/// A container record, and further data that ContainerStatus needs.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
-    /// The image that the container was created from, while it exists.
+    /// The image from which the container was created. `None` if the image was removed.
     pub image: Option<&'a ImageRecord>,
-    /// The current limits; none if none were requested.
+    /// The current limits of the container; `None` if the request had no limits.
     pub limits: Option<Resources>,
 }
 
-/// ContainerStatus.
+/// Renders a ContainerStatus.
 pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
     let ContainerView { record, image, limits } = view;
     let spec = &record.document.spec;
@@ -56,9 +56,8 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
     }
 }
 
-/// One item of ListContainers. `image_ref` is the image id: kubelets up to 1.28, which do not know
-/// `image_id`, compare it with the ids of images to find those in use. The image's name is the
-/// requested one.
+/// Renders an item of ListContainers with the requested image name. `image_ref` is the image id: kubelet up
+/// to 1.28, which does not know `image_id`, compares it with the ids of images to find images in use.
 pub fn item(record: &ContainerRecord) -> cri::Container {
     let document = &record.document;
     let spec = &document.spec;
@@ -77,7 +76,7 @@ pub fn item(record: &ContainerRecord) -> cri::Container {
     }
 }
 
-/// What a verbose status adds. Tools read `sandboxID` and `pid`.
+/// The additional content of a verbose status. Tools read `sandboxID` and `pid` in it.
 pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
     let document = &record.document;
     verbose::info(&json!({
@@ -90,7 +89,7 @@ pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
     }))
 }
 
-/// The request, without what is not known.
+/// The container's specification, without fields that dockbridge does not know yet.
 fn config(document: &ContainerDocument) -> Value {
     let mut config = verbose::part(&document.spec);
     if let (Some(_), Value::Object(fields)) = (document.unread, &mut config) {
@@ -100,7 +99,7 @@ fn config(document: &ContainerDocument) -> Value {
     config
 }
 
-/// How a container ended: time, exit code, reason and message. All unset before its end.
+/// How a container ended: time, exit code, reason and message, which are unset before its end.
 fn ending(record: &ContainerRecord) -> (Nanos, i32, &'static str, &str) {
     match &record.process {
         Process::Exited { finished_at, exit_code, reason, message, .. } => {
@@ -119,7 +118,7 @@ fn ending(record: &ContainerRecord) -> (Nanos, i32, &'static str, &str) {
     }
 }
 
-/// The engine's message about the end of the container, or what the status lacks.
+/// The message of a status: the engine's message about the end, or which data the status lacks.
 fn message<'a>(record: &ContainerRecord, of_end: &'a str) -> &'a str {
     match (record.process.is_listed(), record.document.unread) {
         (true, None) => NOT_INSPECTED,
@@ -129,7 +128,7 @@ fn message<'a>(record: &ContainerRecord, of_end: &'a str) -> &'a str {
     }
 }
 
-/// The engine's list has only the time of creation.
+/// The start time; the creation time for a container from the engine's list, which has no other time.
 fn started_at(record: &ContainerRecord) -> Nanos {
     match record.process {
         Process::Running { started_at, .. } | Process::Exited { started_at, .. } => started_at,
@@ -162,8 +161,8 @@ fn image_spec(spec: &ContainerSpec, image: String) -> cri::ImageSpec {
     }
 }
 
-/// The requested tag if the image still has it, otherwise its first name, otherwise the requested name.
-/// Never empty, also when the image was removed.
+/// The name of the container's image: the requested tag if the image still has it, or the image's first name,
+/// or the requested name. Never empty, even if the image was removed.
 fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
     let spec = &record.document.spec;
     let requested = [&spec.user_image, &spec.image];
@@ -181,7 +180,7 @@ fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
     }
 }
 
-/// Whether two spellings name the same tag.
+/// Whether two image names, which may be spelled differently, are the same tag.
 fn same_image(one: &str, other: &str) -> bool {
     let read = |text: &str| ImageReference::parse(text).map(ImageReference::with_default_tag);
     matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
@@ -208,8 +207,7 @@ fn log_path(spec: &ContainerSpec) -> String {
     spec.log_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// In the order of the specification. An image mount has the id that its name referred to. Empty while the
-/// paths are unknown.
+/// Renders the mounts in their order. An image mount has its image's id. Empty while the paths are unknown.
 fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     if document.unread.is_some() {
         return Vec::new();
@@ -222,7 +220,7 @@ fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     document.spec.mounts.iter().map(&mut one).collect()
 }
 
-/// As requested, with unresolved paths.
+/// Renders a mount as it was requested, with unresolved paths.
 fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
     cri::Mount {
         container_path: given.container_path.clone(),
@@ -231,7 +229,7 @@ fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
         selinux_relabel: given.selinux_relabel,
         propagation: propagation(given.propagation).into(),
         recursive_read_only: given.recursive_read_only,
-        // A pull answers with the id, so the reference is the same.
+        // Image and reference are the same, because PullImage also answers with the id.
         image: image.or(given.image.as_deref()).map(|image| cri::ImageSpec {
             image: image.to_owned(),
             image_ref: image.to_owned(),
@@ -252,13 +250,13 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
     }
 }
 
-/// The stop signal. None means the engine's default. An unknown name stays unset.
+/// The stop signal. `None` means the engine's default, SIGTERM. An unknown name becomes "runtime default".
 pub(super) fn stop_signal(spelling: Option<&str>) -> Signal {
     let Some(spelling) = spelling.filter(|text| !text.is_empty()) else { return Signal::Sigterm };
     signal_named(spelling).or_else(|| signal_numbered(spelling)).unwrap_or(Signal::RuntimeDefault)
 }
 
-/// `SIGTERM`, `term`, `RTMIN+3`, `SIGRTMAX-1`.
+/// The signal with this name, in spellings like `SIGTERM`, `term`, `RTMIN+3` or `SIGRTMAX-1`.
 fn signal_named(spelling: &str) -> Option<Signal> {
     let upper = spelling.to_ascii_uppercase();
     let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -266,7 +264,7 @@ fn signal_named(spelling: &str) -> Option<Signal> {
     Signal::from_str_name(&format!("SIGNAL_SIG{name}"))
 }
 
-/// A Linux signal number, which Dockerfiles may contain.
+/// The signal with this Linux number. Dockerfiles may name a signal by its number.
 fn signal_numbered(spelling: &str) -> Option<Signal> {
     let number: usize = spelling.parse().ok()?;
     let name = match number {
@@ -280,15 +278,15 @@ fn signal_numbered(spelling: &str) -> Option<Signal> {
     signal_named(&name)
 }
 
-/// The exit code kubelet uses where it is not known: 128 and SIGKILL.
+/// The exit code that kubelet uses if it does not know the exit code: 128 plus the number of SIGKILL.
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const NOT_INSPECTED: &str = "docker inspect of this container has not answered; the data is from docker's list of containers";
 const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; the data is from docker's list of containers, without its mounts";
 const WITHOUT_MOUNTS: &str = "docker inspect of this container lacks its mounts, command or environment; the container is shown without them";
-/// The fields of a specification that only an inspect has.
+/// The fields of a specification that dockbridge reads only from an inspect.
 const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];
 
-/// Signals 1 to 31 with their numbers on x86-64 and arm64.
+/// Names of the signals 1 to 31, as x86-64 and arm64 number them.
 const SIGNALS: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
     "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",

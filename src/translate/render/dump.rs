@@ -1,5 +1,5 @@
-//! The JSON files of a checkpoint archive, with the names and fields that containerd and CRI-O write and
-//! checkpointctl reads.
+//! Renders the JSON files of a checkpoint archive, with the names and fields that containerd and CRI-O write
+//! and that checkpointctl reads.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// The files with their names in the archive.
+/// The JSON files of a container, with their names in the archive.
 pub fn files(dumped: &DumpedContainer) -> [(&'static str, Value); 4] {
     let DumpedContainer { record, image, mounts, .. } = dumped;
     let status =
@@ -43,8 +43,7 @@ fn config(dumped: &DumpedContainer, status: &cri::ContainerStatus) -> Value {
     })
 }
 
-/// The bundle's configuration, with containerd's annotations. checkpointctl reads the names of container and
-/// pod from them.
+/// The bundle's `config.json`, with containerd's annotations for checkpointctl (container and pod).
 fn spec(dumped: &DumpedContainer) -> Value {
     let mut spec = dumped.config.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
@@ -67,7 +66,7 @@ fn spec(dumped: &DumpedContainer) -> Value {
     spec
 }
 
-/// `ContainerStatus` as Go's encoder writes it.
+/// `ContainerStatus` as JSON, with the fields that Go's encoder writes.
 fn container_status(status: &cri::ContainerStatus) -> Value {
     let metadata = status.metadata.clone().unwrap_or_default();
     let image = status.image.clone().unwrap_or_default();
@@ -109,5 +108,5 @@ fn time(at: Nanos) -> String {
         .map_or_else(|_| NEVER.to_owned(), |time| time.to_string())
 }
 
-/// Go's zero time.
+/// The text of Go's zero time, which stands for "never".
 const NEVER: &str = "0001-01-01T00:00:00Z";

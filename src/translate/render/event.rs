@@ -1,4 +1,4 @@
-//! Container events, each with the status of its pod and all containers.
+//! Renders container events. Each event has the status of the pod and of all its containers.
 
 use super::{
     container::{self, ContainerView},
@@ -9,15 +9,14 @@ use crate::{
     wire::cri,
 };
 
-/// A pod and its containers.
+/// A pod and its containers, as an event shows them.
 pub struct Pod<'a> {
-    /// The pod itself. If it is gone, as it was last seen.
+    /// The pod. If the pod is gone, its last known record.
     pub sandbox: &'a SandboxRecord,
     pub containers: Vec<ContainerView<'a>>,
 }
 
-/// One event with encoded statuses. `now` is the time of the statuses, which kubelet uses as the age of its
-/// cache.
+/// Renders an event with encoded statuses of the time `now`, which kubelet stores in its cache.
 pub fn event(
     id: &str,
     event: ContainerEventType,
@@ -39,7 +38,7 @@ pub fn event(
     }
 }
 
-/// ContainerStatus of every container of a pod.
+/// Renders a ContainerStatus for every container of a pod.
 pub fn statuses(pod: &Pod<'_>) -> Vec<cri::ContainerStatus> {
     pod.containers.iter().map(container::status).collect()
 }

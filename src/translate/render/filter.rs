@@ -1,5 +1,5 @@
-//! The filters of the list calls. Every part that is set must match. A filter is never an error: a state that this
-//! version of CRI does not know matches nothing.
+//! Applies the filters of list calls. Each field of a filter that is set must match. A filter is never an
+//! error: an unknown state matches no pod and no container.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     wire::cri,
 };
 
-/// Whether ListPodSandbox has the pod.
+/// Whether ListPodSandbox with this filter returns the pod.
 pub fn lists_sandbox(filter: Option<&cri::PodSandboxFilter>, record: &SandboxRecord) -> bool {
     filter.is_none_or(|asked| {
         asked.state.is_none_or(|value| value.state == i32::from(sandbox::state(record)))
@@ -17,7 +17,7 @@ pub fn lists_sandbox(filter: Option<&cri::PodSandboxFilter>, record: &SandboxRec
     })
 }
 
-/// Whether ListContainers has the container.
+/// Whether ListContainers with this filter returns the container.
 pub fn lists_container(filter: Option<&cri::ContainerFilter>, record: &ContainerRecord) -> bool {
     filter.is_none_or(|asked| {
         asked.state.is_none_or(|value| value.state == i32::from(container::state(&record.process)))
@@ -25,7 +25,7 @@ pub fn lists_container(filter: Option<&cri::ContainerFilter>, record: &Container
     })
 }
 
-/// Whether ListPodSandboxStats has the pod, if its pause container runs.
+/// Whether ListPodSandboxStats with this filter returns the pod, if its pause container runs.
 pub fn measures_sandbox(
     filter: Option<&cri::PodSandboxStatsFilter>,
     record: &SandboxRecord,
@@ -33,7 +33,7 @@ pub fn measures_sandbox(
     filter.is_none_or(|asked| is_sandbox(record, &asked.id, &asked.label_selector))
 }
 
-/// Whether ListContainerStats has the container, if it runs.
+/// Whether ListContainerStats with this filter returns the container, if it runs.
 pub fn measures_container(
     filter: Option<&cri::ContainerStatsFilter>,
     record: &ContainerRecord,
@@ -43,12 +43,12 @@ pub fn measures_container(
     })
 }
 
-/// `id` is a prefix.
+/// Whether a pod matches an id and labels. `id` may be a prefix of the pod's id.
 fn is_sandbox(record: &SandboxRecord, id: &str, labels: &BTreeMap<String, String>) -> bool {
     record.id.as_str().starts_with(id) && selects(labels, &record.document.spec.labels)
 }
 
-/// Both ids are prefixes.
+/// Whether a container matches labels and two ids. Each may be a prefix of the container's or its pod's id.
 fn is_container(
     record: &ContainerRecord,
     [id, sandbox]: [&str; 2],
@@ -59,7 +59,7 @@ fn is_container(
         && selects(labels, &record.document.spec.labels)
 }
 
-/// Whether every requested label is present with its value.
+/// Whether `labels` has every requested label with the requested value.
 fn selects(requested: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
     requested.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

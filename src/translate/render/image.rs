@@ -1,4 +1,4 @@
-//! Images and their disk usage, as CRI shows them.
+//! Renders images and their disk usage as CRI messages.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     wire::cri,
 };
 
-/// One image. `spec` is unset: callers expect the same response for a tag, a digest and an id.
+/// Renders an image without `spec`: callers expect the same answer for a tag, a digest and an id.
 pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
     let (uid, username) = user(&record.user);
     cri::Image {
@@ -25,7 +25,7 @@ pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
     }
 }
 
-/// The additional content of a verbose status, in the form of an OCI image configuration.
+/// The additional content of a verbose status, which has the fields of an OCI image configuration.
 pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     verbose::info(&json!({
         "labels": record.labels,
@@ -39,9 +39,9 @@ pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     }))
 }
 
-/// ImageFsInfo. Images and writable layers are on one file system. With two mount points, kubelet would
-/// assume a split disk. Inodes are those of the whole file system, as kubelet itself counts them. `layers`
-/// is the size of all writable layers in bytes. `now` is the time of values without their own time.
+/// Renders ImageFsInfo. Images and writable layers have one mount point, because kubelet would assume two
+/// disks for two. Inodes are those of the whole file system, as kubelet itself counts them. `layers` is the
+/// size of all writable layers in bytes. `now` is the time of values without a time.
 pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
     let mountpoint = usage.mountpoint.to_string_lossy();
@@ -57,7 +57,7 @@ pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::Imag
     }
 }
 
-/// The user of `user[:group]`: a number or a name. If both are missing, kubelet assumes root.
+/// The user in `user[:group]`: as a number or a name, or unset, for which kubelet assumes root.
 fn user(config: &str) -> (Option<i64>, String) {
     let user = config.split_once(':').map_or(config, |(user, _)| user).trim();
     match user.parse() {

@@ -1,7 +1,7 @@
-//! Render: records to CRI messages.
+//! Render: converts records to CRI messages.
 //!
-//! If an answer lacks an identity, a creation time or an image, kubelet's client fails the whole call. So
-//! everything rendered here has them.
+//! kubelet's client fails the whole call if an answer lacks an identity, a creation time or an image. All
+//! rendered messages have an identity, a creation time and an image.
 
 pub mod container;
 pub mod dump;

@@ -1,6 +1,6 @@
-//! Pods and containers as NRI plugins see them.
+//! Renders pods and containers as NRI messages.
 //!
-//! A field that neither CRI nor Docker reports is left out. Plugins read an empty field as unknown.
+//! A field without a value in CRI and Docker is left out, which plugins read as unknown.
 
 use std::path::PathBuf;
 
@@ -18,25 +18,22 @@ use crate::{
     wire::{cri, nri},
 };
 
-/// A pod record, and what plugins receive in addition.
+/// A pod record, and further data that plugins receive.
 pub struct PodView<'a> {
     pub record: &'a SandboxRecord,
-    /// Where its network namespace is pinned, if it is.
+    /// Path at which the pod's network namespace is pinned, if it is pinned.
     pub network_namespace: Option<PathBuf>,
-    /// The pod's limits, from kubelet.
     pub resources: PodResources,
-    /// The engine, once it has described itself.
+    /// The engine's description; `None` before its first answer.
     pub engine: Option<&'a EngineInfo>,
 }
 
-/// A container record, and what plugins receive in addition.
+/// A container record, and further data that plugins receive.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
-    /// The limits that were asked for last.
     pub resources: Resources,
-    /// The pod's pid, whose namespaces it shares.
     pub pod: Option<&'a SandboxRecord>,
-    /// The engine, once it has described itself.
+    /// The engine's description; `None` before its first answer.
     pub engine: Option<&'a EngineInfo>,
 }
 
@@ -132,7 +129,7 @@ fn linux_container(view: &ContainerView<'_>) -> nri::LinuxContainer {
     }
 }
 
-/// The path as Docker passes it to the OCI runtime: `/parent/id`, or `slice:docker:id` with systemd.
+/// A container's cgroup path as Docker passes it: `/parent/id`, or `slice:docker:id` with systemd.
 fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     match engine.map(|engine| engine.cgroup_driver) {
         Some(CgroupDriver::Systemd) => {
@@ -145,7 +142,7 @@ fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     }
 }
 
-/// The namespaces that a pod does not share with the host. They are named by the process that holds them.
+/// The namespaces that a pod does not share with the host, with paths through the pause process.
 fn pod_namespaces(view: &PodView<'_>) -> Vec<nri::LinuxNamespace> {
     let spec = &view.record.document.spec.namespaces;
     let own = |kind| held_by(view.record, kind);
@@ -210,7 +207,7 @@ fn mount(given: &Mount) -> nri::Mount {
     }
 }
 
-/// Without type and numbers, because the host's device is not read for this.
+/// Renders a device without type and numbers: dockbridge does not read the host's device for this.
 fn device(given: &Device) -> nri::LinuxDevice {
     nri::LinuxDevice { path: given.container_path.clone(), ..nri::LinuxDevice::default() }
 }
@@ -225,8 +222,8 @@ fn seccomp(profile: &Profile) -> nri::SecurityProfile {
     nri::SecurityProfile { profile_type: kind.into(), localhost_ref: path.to_owned() }
 }
 
-/// The image as it was requested. Its id in Docker is the digest of its configuration, or with containerd's
-/// store the digest of its index or manifest.
+/// Renders the image with its requested name. The image's id in Docker is the digest of its configuration.
+/// With containerd's store, the id is the digest of the image's index or manifest.
 fn image(view: &ContainerView<'_>) -> nri::Image {
     let document = &view.record.document;
     let ContainerSpec { image, user_image, .. } = &document.spec;

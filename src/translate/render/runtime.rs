@@ -1,4 +1,4 @@
-//! Version and Status: versions, conditions, handlers, features.
+//! Renders the answers to Version and Status: versions, conditions, handlers, features.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// Version. kubelet compares the first field with its own constant and builds container ids from the
-/// second.
+/// Renders Version. kubelet compares `version` with a constant, and builds container ids from `runtime_name`.
 pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
     let release = if engine.version.is_empty() { "0.0.0" } else { &engine.version };
     cri::VersionResponse {
@@ -25,7 +24,7 @@ pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
     }
 }
 
-/// RuntimeConfig. If the engine does not manage cgroups, kubelet's own flag decides.
+/// Renders the answer to RuntimeConfig. Without a driver in the answer, kubelet uses its own flag.
 pub fn config(engine: &EngineInfo) -> cri::RuntimeConfigResponse {
     let driver = match engine.cgroup_driver {
         CgroupDriver::Systemd => Some(cri::CgroupDriver::Systemd),
@@ -37,13 +36,14 @@ pub fn config(engine: &EngineInfo) -> cri::RuntimeConfigResponse {
     }
 }
 
-/// The two conditions of Status, always both.
+/// Renders the conditions of Status, which are always two: for the engine and for the network.
 pub fn conditions(engine: &EngineHealth, network: &NetworkStatus) -> cri::RuntimeStatus {
     cri::RuntimeStatus { conditions: vec![runtime_ready(engine), network_ready(network)] }
 }
 
-/// The runtime handlers that a pod may use, sorted: the empty one and [`DEFAULT_HANDLER`] for the default,
-/// and every runtime of the engine, once it has described itself. kubelet always needs the empty one.
+/// The runtime handlers that a pod may use, sorted. The empty name, which kubelet always needs, and
+/// [`DEFAULT_HANDLER`] stand for the default runtime. Every runtime of the engine is a handler once the
+/// engine has answered.
 pub fn handlers(engine: Option<&EngineInfo>) -> Vec<cri::RuntimeHandler> {
     let runtimes = engine.iter().flat_map(|engine| engine.runtimes.keys().map(String::as_str));
     let names: BTreeSet<&str> = ["", DEFAULT_HANDLER].into_iter().chain(runtimes).collect();
@@ -61,11 +61,10 @@ pub fn handlers(engine: Option<&EngineInfo>) -> Vec<cri::RuntimeHandler> {
         .collect()
 }
 
-/// The features of all handlers.
+/// The features that all handlers have.
 ///
-/// Supplemental group policies: the image's accounts are read at create, so both policies are supported
-/// exactly, and the status has the container's user. The others need our OCI runtime in the engine. They
-/// are not reported before the engine's list of runtimes is known.
+/// dockbridge reads the image's accounts for a create, so it supports both policies for supplemental groups.
+/// All other features need dockbridge-runtime, and are not reported before the engine's runtimes are known.
 pub fn features(engine: Option<&EngineInfo>) -> cri::RuntimeFeatures {
     cri::RuntimeFeatures {
         supplemental_groups_policy: true,
@@ -74,7 +73,7 @@ pub fn features(engine: Option<&EngineInfo>) -> cri::RuntimeFeatures {
     }
 }
 
-/// The engine's entry in a verbose Status, as JSON text.
+/// The JSON text about the engine in a verbose Status.
 pub fn engine_info(engine: &EngineInfo) -> String {
     let driver = match engine.cgroup_driver {
         CgroupDriver::Systemd => "systemd",
@@ -136,5 +135,5 @@ fn unready(kind: &str, reason: &str, message: &str) -> cri::RuntimeCondition {
     }
 }
 
-/// What kubelet expects in `VersionResponse.version`.
+/// The text that kubelet expects in `VersionResponse.version`.
 const KUBELET_API_VERSION: &str = "0.1.0";

@@ -1,4 +1,4 @@
-//! Sandboxes as CRI shows them.
+//! Renders sandboxes as CRI messages.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -18,7 +18,7 @@ use crate::{
     wire::cri,
 };
 
-/// PodSandboxStatus.
+/// Renders a PodSandboxStatus.
 pub fn status(record: &SandboxRecord) -> cri::PodSandboxStatus {
     let spec = &record.document.spec;
     cri::PodSandboxStatus {
@@ -34,7 +34,7 @@ pub fn status(record: &SandboxRecord) -> cri::PodSandboxStatus {
     }
 }
 
-/// One item of ListPodSandbox. Every field that it shares with [`status`] has the same value.
+/// Renders an item of ListPodSandbox. A field that [`status`] also has must have the same value there.
 pub fn item(record: &SandboxRecord) -> cri::PodSandbox {
     let spec = &record.document.spec;
     cri::PodSandbox {
@@ -92,7 +92,7 @@ pub(super) fn state(record: &SandboxRecord) -> cri::PodSandboxState {
     }
 }
 
-/// Addresses only while the pod is ready. Later another pod may have them.
+/// Renders the pod's addresses, only while the pod is ready. Later another pod may have the same addresses.
 fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     let addresses = match record.state() {
         SandboxState::Ready => record.addresses(),
@@ -105,7 +105,7 @@ fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     }
 }
 
-/// kubelet recreates the sandbox if the network mode differs from the pod's.
+/// Renders the namespaces of a pod. kubelet recreates the sandbox if the network mode here is not the pod's.
 fn namespaces(record: &SandboxRecord) -> cri::LinuxPodSandboxStatus {
     let document = &record.document;
     let host_or_pod = |host| match host {
@@ -131,7 +131,7 @@ fn pid(mode: PidMode) -> cri::NamespaceMode {
     }
 }
 
-/// The mappings of a pod. None if it uses the host's ids.
+/// Renders the id mappings of a pod. `None` if the pod uses the host's ids.
 fn userns_options(users: Option<IdMappings>) -> Option<cri::UserNamespace> {
     users.map(|ids| cri::UserNamespace {
         mode: cri::NamespaceMode::Pod.into(),

@@ -1,7 +1,7 @@
-//! Resource usage of containers and pods, as CRI shows it.
+//! Renders the resource usage of containers and pods as CRI messages.
 //!
-//! Identities of containers and pods, and a pod's Linux part and default interface, are always present,
-//! because kubelet does not check whether they are.
+//! Identities, and a pod's Linux part and default interface, are always set: kubelet uses them without a
+//! check.
 
 use super::{container, sandbox};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// One ContainerStats.
+/// Renders a ContainerStats.
 pub fn container(reading: &ContainerReading) -> cri::ContainerStats {
     let (record, group) = (&reading.record, &reading.group);
     let spec = &record.document.spec;
@@ -31,7 +31,7 @@ pub fn container(reading: &ContainerReading) -> cri::ContainerStats {
     }
 }
 
-/// One PodSandboxStats.
+/// Renders a PodSandboxStats.
 pub fn pod(reading: &PodReading) -> cri::PodSandboxStats {
     let (record, group) = (&reading.record, &reading.group);
     let spec = &record.document.spec;
@@ -84,7 +84,7 @@ fn swap(reading: &SwapReading) -> cri::SwapUsage {
     }
 }
 
-/// CRI has only pressure here. None if there is no pressure.
+/// Renders the I/O. The CRI has only its pressure. `None` if the kernel reports no pressure.
 fn io(reading: &IoReading) -> Option<cri::IoUsage> {
     let psi = pressure(reading.pressure.as_ref()?);
     Some(cri::IoUsage { timestamp: reading.at.0, psi: Some(psi) })
@@ -122,7 +122,7 @@ fn processes(reading: &PidsReading) -> cri::ProcessUsage {
     cri::ProcessUsage { timestamp: reading.at.0, process_count: known(reading.tasks) }
 }
 
-/// Totals stay in microseconds as in the kernel and in kubelet's own readings.
+/// Renders pressure. Totals stay in microseconds, as in the kernel and in kubelet's own readings.
 fn pressure(reading: &Pressure) -> cri::PsiStats {
     cri::PsiStats { full: Some(stall(&reading.full)), some: Some(stall(&reading.some)) }
 }

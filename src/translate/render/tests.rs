@@ -1,4 +1,4 @@
-//! Records become messages that always have what kubelet's client requires.
+//! Tests that rendered messages always have the fields that kubelet's client requires.
 
 mod container;
 mod dump;

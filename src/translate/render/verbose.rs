@@ -1,15 +1,15 @@
-//! The free-form part of verbose answers: a map from a topic to JSON text.
+//! Renders the free-form part of verbose answers: a map from a topic to JSON text.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The usual single topic.
+/// A map with `document` under the usual topic, `info`.
 pub(super) fn info(document: &Value) -> BTreeMap<String, String> {
     BTreeMap::from([("info".to_owned(), document.to_string())])
 }
 
-/// A part of a document. If it cannot be written as JSON, it is left out, so that a read does not fail.
+/// Converts a part of a document to JSON. Returns null if this fails, so that the whole answer does not fail.
 pub(super) fn part(of: &impl serde::Serialize) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Fixture pairs: limits before and requested limits → the update call, and the files written beside
-//! it.
+//! Tests with fixtures: each has old limits and requested limits, and the expected request to the engine and
+//! cgroup files.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 

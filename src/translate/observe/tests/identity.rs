@@ -1,11 +1,11 @@
-//! Which program created a container: dockbridge, cri-dockerd, or another one.
+//! Tests of how dockbridge finds out who created a container: dockbridge, cri-dockerd, or somebody else.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use super::*;
 
-/// Anybody may run an image by hand, and an image may have any labels. An image committed from a pause
-/// container has dockbridge's labels, and the pod's name is free after its pause container is gone.
+/// Somebody may run an image by hand, and an image may have any labels. An image that was committed from a
+/// pause container has dockbridge's labels. The name of a pause container is free once the container is gone.
 #[test]
 fn a_container_run_by_hand_is_foreign_whatever_its_name() {
     let document = sandbox_inspect()["Config"]["Labels"][label::SANDBOX_DOCUMENT].clone();
@@ -32,7 +32,8 @@ fn a_container_run_by_hand_is_foreign_whatever_its_name() {
     }
 }
 
-/// If there is a document, only what every dockbridge requests from the engine decides, never the name.
+/// If a container has a document, the decision depends only on settings that every version of dockbridge
+/// requests from the engine, and never on the name.
 #[test]
 fn our_labels_count_with_what_the_engine_was_asked_for() {
     let pod = format!("container:{}", id('a'));
@@ -64,8 +65,8 @@ fn our_labels_count_with_what_the_engine_was_asked_for() {
     }
 }
 
-/// Servers without a document need less: cri-dockerd's containers are recognised by their names, and after
-/// `docker rename` by the content of their request.
+/// cri-dockerd writes no document. dockbridge recognises cri-dockerd's containers by their names, and after
+/// `docker rename` by the settings of their create request.
 #[test]
 fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     let pod = format!("container:{}", id('a'));
@@ -107,8 +108,7 @@ fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     }
 }
 
-/// Unknown values must not look like unset ones. dockbridge's own runtime only replaces the default
-/// handler.
+/// Unknown values must not look like unset values. A pod with dockbridge-runtime has the default handler.
 #[test]
 fn a_pod_without_a_readable_document_is_adopted() {
     let mut inspect = sandbox_inspect();
@@ -127,7 +127,7 @@ fn a_pod_without_a_readable_document_is_adopted() {
     }
 }
 
-/// Docker's own default is the short id. A pod called `a` may have an id that begins with it.
+/// Docker's default host name is the container's short id. The id of a pod called `a` may begin with `a`.
 #[test]
 fn an_adopted_pod_keeps_its_host_name() {
     for (hostname, kept) in [("", ""), ("aaaaaaaaaaaa", ""), ("a", "a"), ("web", "web")] {
@@ -139,8 +139,8 @@ fn an_adopted_pod_keeps_its_host_name() {
     }
 }
 
-/// The image of a container of cri-dockerd has a document label with another log path. The image cannot
-/// know the sandbox's id.
+/// An image can have a document label with any log path. If cri-dockerd runs this image, the document does
+/// not have the right sandbox id, because the image cannot know this id.
 #[test]
 fn a_document_that_disagrees_with_the_sandbox_label_is_ignored() {
     let forged = json!({
@@ -179,7 +179,7 @@ fn without_a_document_names_and_labels_are_used() {
     assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
 }
 
-/// Docker adds the image's labels, which may be larger than a whole CRI list may be.
+/// Docker adds the labels of the image, which may be larger than a whole CRI message may be.
 #[test]
 fn adopted_labels_are_those_that_kubernetes_allows() {
     let mut inspect = container_inspect();

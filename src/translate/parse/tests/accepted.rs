@@ -1,4 +1,4 @@
-//! The results of valid requests.
+//! Tests of what parse returns for valid requests.
 
 use std::path::Path;
 
@@ -28,14 +28,14 @@ fn container(config: &cri::ContainerConfig) -> ContainerSpec {
     container_spec(Some(config), Some(&sample::sandbox())).unwrap()
 }
 
-/// What kubelet sends for setHostnameAsFQDN with a subdomain, if it has no cluster domain.
+/// kubelet sends such a host name for setHostnameAsFQDN with a subdomain, if the node has no cluster domain.
 #[test]
 fn a_host_name_may_end_with_a_dot() {
     let named = cri::PodSandboxConfig { hostname: "a.sub.ns.svc.".to_owned(), ..sample::sandbox() };
     assert_eq!(sandbox(&named).hostname, "a.sub.ns.svc.");
 }
 
-/// Kubernetes limits hostnameOverride as a whole, like the kernel, but not its labels.
+/// Kubernetes limits the length of hostnameOverride, as the kernel does, but not the length of its labels.
 #[test]
 fn a_host_name_may_be_one_label_as_long_as_the_kernel_holds() {
     let named = cri::PodSandboxConfig { hostname: "a".repeat(64), ..sample::sandbox() };
@@ -97,7 +97,7 @@ fn every_field_of_a_container_arrives() {
     assert_eq!(spec.stop_signal.as_deref(), Some("RTMIN+3"));
 }
 
-/// Older kubelets send CDI devices as annotations, and some send annotations and the field.
+/// Older kubelets send CDI devices as annotations. Some kubelets send both annotations and the field.
 #[test]
 fn cdi_devices_of_annotations_arrive_once() {
     let mut config = sample::container();
@@ -245,7 +245,7 @@ fn a_pull_always_carries_a_tag_or_digest() {
     assert_eq!(image::image_name(Some(&spec("docker://abc"))).unwrap(), "abc");
 }
 
-/// The engine sends credentials to the image's registry, whatever their address says.
+/// The engine sends credentials to the image's registry, even if their address names another registry.
 #[test]
 fn credentials_for_another_registry_are_not_used() {
     for (image, address, used) in [
@@ -295,7 +295,7 @@ fn credentials_come_in_every_form() {
     assert_eq!(read(anonymous), None);
 }
 
-/// Statuses and metrics show the name.
+/// Statuses and metrics show the image name that the user wrote, so it must not contain a password.
 #[test]
 fn the_name_that_a_user_wrote_is_kept_without_a_password() {
     for (name, kept) in

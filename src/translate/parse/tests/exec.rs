@@ -1,4 +1,4 @@
-//! Requests for ExecSync: which are accepted, and which are refused with which field name.
+//! Tests of ExecSync requests: which requests parse accepts, and which it refuses with which field name.
 
 use std::time::Duration;
 

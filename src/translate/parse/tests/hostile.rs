@@ -1,5 +1,5 @@
-//! For any request: no panic, a short refusal that names its field, and nothing dangerous in accepted
-//! values.
+//! Tests with random requests: parse must not panic, an error must be short and name the field, and accepted
+//! values must contain nothing dangerous.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use prost::Message;
@@ -13,7 +13,7 @@ use crate::{
     wire::cri,
 };
 
-/// Texts that often cause errors.
+/// Random texts, some of which often cause errors.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         select(ODD).prop_map(str::to_owned),
@@ -27,7 +27,7 @@ fn number() -> impl Strategy<Value = i64> {
     prop_oneof![select(&[i64::MIN, -2, -1, 0, 1, 3, 999, 1001, 65_536, i64::MAX][..]), any::<i64>()]
 }
 
-/// Changes of a sandbox's fields. Any request can be made by applying some of them.
+/// A function that changes a field of a request. Applying several of these functions makes a random request.
 type SandboxChange = fn(&mut cri::PodSandboxConfig, &str, i64);
 type ContainerChange = fn(&mut cri::ContainerConfig, &str, i64);
 
@@ -40,7 +40,7 @@ proptest! {
         }
         match sandbox_spec(Some(&config), &handler) {
             Ok(mut spec) => {
-                // Annotations may contain anything: see `odd`.
+                // Annotations may contain any character (see `odd`), so the check for NULs leaves them out.
                 spec.annotations.clear();
                 prop_assert!(!serde_json::to_string(&spec).unwrap().contains("\\u0000"));
                 let directory = spec.log_directory.unwrap_or_default();
@@ -105,7 +105,7 @@ fn check_refusal(error: &ParseError) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// It must not repeat the value, which is secret.
+/// The reason for an invalid `auth`, which does not repeat the value, because the value is secret.
 const NO_AUTH: &str = "is not base64 of user:password";
 
 const ODD: &[&str] = &[

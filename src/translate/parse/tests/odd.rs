@@ -1,4 +1,4 @@
-//! Unusual requests that are valid: Kubernetes does not refuse them, and the engine accepts them.
+//! Tests of unusual requests that are valid: Kubernetes does not refuse them, and the engine accepts them.
 
 use super::sample::{self, map};
 use crate::{
@@ -15,8 +15,8 @@ fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError>
     container_spec(Some(config), Some(&sample::sandbox()))
 }
 
-/// Kubernetes only requires that `mountPath` is not empty, and kubelet looks for the termination message at
-/// the requested path.
+/// Kubernetes only requires that `mountPath` is not empty. kubelet looks for the termination message at
+/// exactly the requested path.
 #[test]
 fn a_container_path_may_contain_parents() {
     for path in ["/data/../srv", "/../srv", "/srv/..x/", "/a/b/../../srv/."] {
@@ -53,7 +53,7 @@ fn a_relative_device_path_starts_at_the_root() {
     }
 }
 
-/// Names of profiles may contain spaces, and those of child profiles parentheses.
+/// Names of AppArmor profiles may contain spaces, and parentheses if they are child profiles.
 #[test]
 fn an_apparmor_profile_has_the_kernels_name() {
     let with = |newer: bool, name: &str| {
@@ -78,7 +78,7 @@ fn an_apparmor_profile_has_the_kernels_name() {
     }
 }
 
-/// Kubernetes validates the keys of annotations and their size.
+/// Kubernetes validates only the keys and the total size of annotations, so a value may have any content.
 #[test]
 fn an_annotation_holds_anything() {
     let annotations = map(&[("a", "\0"), ("b", "\u{1}\n\u{202e}"), ("c", "")]);
@@ -88,8 +88,8 @@ fn an_annotation_holds_anything() {
     assert_eq!(container(&one).unwrap().annotations, annotations);
 }
 
-/// Kubernetes does not validate `hostIP`, and kubelet also sends the ports of a pod in the host's network.
-/// Ports that are not published need no valid address.
+/// Kubernetes does not validate `hostIP`, and kubelet also sends the ports of a pod in the host's network. A
+/// port that is not published needs no valid address.
 #[test]
 fn the_host_ip_of_an_unpublished_port_is_ignored() {
     let with = |host_port: i32, network: cri::NamespaceMode, host_ip: &str| {

@@ -1,4 +1,4 @@
-//! An otherwise valid request with one malformed field is refused, and the refusal names the field.
+//! Tests that parse refuses a request with a single malformed field, and that the error names this field.
 
 use super::sample::{self, map, texts};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     wire::cri,
 };
 
-/// A refused field below [`Below`], and the change that causes it.
+/// The name of a refused field, and the change of a valid request that makes the field malformed.
 type Case<T> = (&'static str, fn(&mut T));
 
-/// The path in front of each field of some cases.
+/// The path that all field names of a list of cases begin with.
 struct Below(&'static str);
 
 impl Below {
@@ -190,7 +190,7 @@ fn namespaces_of_a_sandbox_are_refused_with_the_field_named() {
     ]);
 }
 
-/// Only the single range that kubelet sends is accepted.
+/// Parse accepts only a single range of ids that starts at 0, as kubelet sends it.
 #[test]
 fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     let range = |host_id, container_id, length| cri::IdMapping { host_id, container_id, length };
@@ -224,7 +224,7 @@ fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     assert_eq!(read(vec![good], Vec::new()), Err("gids".into()));
 }
 
-/// The host's processes or IPC together with a user namespace of the pod.
+/// A pod with its own user namespace must not use the host's pid or IPC namespace.
 #[test]
 fn a_user_namespace_excludes_the_hosts_processes_and_ipc() {
     let node = cri::NamespaceMode::Node;

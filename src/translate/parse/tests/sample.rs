@@ -1,4 +1,4 @@
-//! One valid pod and one valid container in which every known field is set.
+//! A valid pod and a valid container in which every known field is set.
 
 use std::collections::BTreeMap;
 
@@ -146,7 +146,8 @@ fn mounts() -> Vec<cri::Mount> {
     ]
 }
 
-/// Every limit of the CRI. `translate::limits::tests` passes each of them through all interfaces.
+/// A request with every limit of the CRI. `translate::limits::tests` passes each of these limits through all
+/// interfaces.
 pub(in crate::translate) fn resources() -> cri::LinuxContainerResources {
     cri::LinuxContainerResources {
         cpu_period: 100_000,

@@ -1,5 +1,5 @@
-//! Every combination of user, group, groups and policy. The engine's behaviour with `User` and `GroupAdd`
-//! is modelled here as measured on 20.10, 26.1 and 28.5.
+//! Tests of every combination of user, group, groups and policy. A model in this file does with `User` and
+//! `GroupAdd` what Docker 20.10, 26.1 and 28.5 do, as measured.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,8 @@ fn identity(
     Identity { user, group, supplemental_groups, groups_policy }
 }
 
-/// User, group and groups of one row, and the result with Merge and with Strict.
+/// A test case: requested user, image user, group, the resulting user and group, and the resulting groups
+/// with Merge and with Strict.
 type Row<'a> = (RunAs, &'a str, Option<i64>, (u32, u32), &'a [u32], &'a [u32]);
 
 #[test]
@@ -73,7 +74,7 @@ fn every_combination_follows_cri() {
     }
 }
 
-/// The engine's result, with lists without duplicates.
+/// The model of the engine: the process's user and groups for a create request.
 fn engine(planned: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> ProcessUser {
     let text = planned.user.as_deref().unwrap_or(image_user);
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
@@ -100,7 +101,7 @@ fn engine(planned: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> P
     ProcessUser { uid, gid, groups: groups.into_iter().collect() }
 }
 
-/// If possible, the engine's inspect shows the user and groups of the request.
+/// If the engine can resolve the request itself, the create request has the requested names and not numbers.
 #[test]
 fn the_request_has_only_what_the_engine_needs() {
     let plan = |requested: Identity, image: &str, accounts: &Accounts| {
@@ -116,7 +117,8 @@ fn the_request_has_only_what_the_engine_needs() {
     assert_eq!(plan(identity(&app, None, &[9], strict), "", &clear), planned("1000:1001", "9"));
     let requested = identity(&app, Some(7), &[], merge);
     assert_eq!(plan(requested, "", &clear), planned("1000:7", "2000,2001"));
-    // The engine would add none for an image with a group in its `User`. CRI's Merge adds them.
+    // If the image's `User` has a group, the engine adds no groups, but CRI's Merge does, so the request
+    // lists them.
     assert_eq!(plan(Identity::default(), "app:app", &clear), planned("1000:1001", "2000,2001"));
 
     let odd = Accounts::parse(format!("odd:x:?:?::/:\n{PASSWD}").as_bytes(), GROUP.as_bytes());
@@ -140,7 +142,7 @@ fn unknown_users_and_groups_are_refused() {
     }
 }
 
-/// runc before 1.2 reads a group's number as a name.
+/// runc before 1.2 reads the number of a group as the name of another group.
 #[test]
 fn a_group_named_by_the_number_of_another_is_refused() {
     let trap = Accounts::parse(PASSWD.as_bytes(), b"2500:x:0:\n2600:x:2600:\n");
@@ -184,7 +186,7 @@ fn without_accounts_only_what_needs_none_is_planned() {
 }
 
 proptest! {
-    /// For every request, the engine resolves the same user and groups that the status reports.
+    /// For every request, the engine resolves the same user and groups that the container's status reports.
     #[test]
     fn status_and_engine_agree(
         user in prop_oneof![

@@ -1,4 +1,4 @@
-//! Valid and invalid profiles.
+//! Tests of valid and invalid seccomp profiles.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn valid_seccomp_profiles_are_accepted() {
         json!({"defaultAction": "SCMP_ACT_LOG", "syscalls": null}),
         json!({"defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64"],
             "syscalls": [rule]}),
-        // Docker's format.
+        // A profile in Docker's format.
         json!({"defaultAction": "SCMP_ACT_ERRNO", "architectures": [],
             "archMap": [{"architecture": "SCMP_ARCH_X86_64", "subArchitectures": []}],
             "syscalls": [{"name": "clone", "action": "SCMP_ACT_ALLOW", "args": [argument, null,
@@ -69,7 +69,7 @@ fn invalid_seccomp_profiles_are_refused_with_a_reason() {
 }
 
 proptest! {
-    /// Any content of a file is either accepted or refused with a short text.
+    /// The check accepts any text, or refuses it with a short reason.
     #[test]
     fn any_text_is_judged_with_a_short_reason(text in ".{0,200}", action in ".{0,300}") {
         let profile = json!({"defaultAction": action, "syscalls": [{"names": [text]}]}).to_string();

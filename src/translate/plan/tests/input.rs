@@ -1,4 +1,4 @@
-//! The input of a plan from a fixture, and a plain pod.
+//! Reads the input of a plan from a fixture, and makes a plain pod.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,7 +34,7 @@ use crate::{
     translate::observe,
 };
 
-/// The input in a fixture.
+/// The input of a plan, as a fixture has it.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TestInput {
@@ -55,11 +55,11 @@ pub(super) struct TestInput {
     pub(super) image_user: String,
     /// The paths at which the image declares volumes.
     pub(super) declared_volumes: BTreeSet<String>,
-    /// The engine has our OCI runtime.
+    /// Whether the engine has dockbridge-runtime.
     pub(super) oci_runtime: bool,
     pub(super) is_adjustable: bool,
     pub(super) storage_driver: String,
-    /// The image's files; none if they could not be read.
+    /// The image's `/etc/passwd` and `/etc/group`; `None` if they are unreadable.
     pub(super) accounts: Option<AccountFiles>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct AccountFiles {
     pub(super) group: String,
 }
 
-/// An image prepared for a mount: by the engine, or as a directory.
+/// An image volume: the engine mounts the image, or its files are in `folder`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Volume {

@@ -1,4 +1,4 @@
-//! The request that the engine gets.
+//! Tests of the request that creates an unstarted container.
 
 use std::collections::BTreeSet;
 

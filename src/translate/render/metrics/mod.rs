@@ -1,7 +1,7 @@
-//! The kernel's values as CRI metrics, with cAdvisor's names.
+//! Renders the kernel's figures as CRI metrics, with cAdvisor's names.
 //!
-//! One table has the descriptors, and how each sample is made from a reading. An unknown value has no
-//! sample, never a 0.
+//! A table defines the descriptor of each metric, and how its samples are made from a reading. An unknown
+//! value has no sample; it is not 0.
 //!
 //! ```text
 //! response ── rows: the table ── table: what a row is

@@ -1,4 +1,4 @@
-//! The responses: the metric descriptors, and the samples of a pod.
+//! Renders the answers: the descriptors of metrics, and the samples of a pod.
 
 use super::{
     rows::ROWS,
@@ -17,7 +17,7 @@ pub fn descriptors() -> Vec<cri::MetricDescriptor> {
     ROWS.iter().map(descriptor).collect()
 }
 
-/// All samples of a pod. `pause` is the image of the container that holds its network.
+/// All samples of a pod. `pause` is the name of the image of pause containers.
 pub fn pod(reading: &PodReading, disks: &Disks, pause: &str) -> cri::PodSandboxMetrics {
     let record = &reading.record;
     let whole = base(record);
@@ -77,8 +77,8 @@ fn descriptor(row: &'static Row) -> cri::MetricDescriptor {
     }
 }
 
-/// The name of the pause container. cAdvisor used it with Docker, and older dashboards select the network's
-/// metrics by it.
+/// The container name in samples of a pod's network. cAdvisor used this name for pause containers with
+/// Docker, and older dashboards select network metrics by it.
 const PAUSE_NAME: &str = "POD";
-/// The expected number of samples of a subject, so that the list need not grow.
+/// The expected number of samples of a pod or container, so that their list need not grow.
 const SAMPLES_CAPACITY: usize = 64;

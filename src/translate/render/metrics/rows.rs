@@ -1,4 +1,4 @@
-//! The table itself: processors, memory and swap, disks, network, processes, time.
+//! The table of metrics: processors, memory and swap, disks, network, processes, time.
 
 use super::table::{Row, SampleWriter, Subject, rows, seconds, stalled, waiting};
 use crate::{
@@ -66,7 +66,7 @@ rows! {
             out.labelled(&["pgfault", "hierarchy"], memory.faults);
             out.labelled(&["pgmajfault", "hierarchy"], memory.major_faults);
         };
-    // Cgroup v1 does not count children, so the value of a pod would always be 0.
+    // Only for containers: cgroup v1 does not count the cgroups below, so a pod's value would be 0.
     Counter "container_oom_events_total" "Processes killed by the OOM killer."
         |of| of.container.and(of.memory())?.oom_kills;
     Gauge "container_spec_memory_limit_bytes" "Memory limit, in bytes; 0 without a limit."
@@ -159,7 +159,7 @@ rows! {
     Gauge "container_ulimits_soft" ["ulimit"]
         "Soft limits of the main process, in the units of the limit."
         |of, out| {
-            // Only the limit that cAdvisor also has, because sixteen for each container would be too many.
+            // Only cAdvisor's limit has a sample, because all sixteen limits would be too many samples.
             let files = of.processes().and_then(|own| own.open_files_limit);
             out.labelled(&["max_open_files"], files);
         };
@@ -175,19 +175,19 @@ rows! {
         |of| since_1970(of.started?);
 }
 
-/// The reading of a container that has or had a quota. Other containers have no such samples.
+/// The processor reading of a container that has or had a CPU quota. Others have no samples of quota periods.
 fn limited<'a>(of: &Subject<'a>) -> Option<&'a CpuReading> {
     let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
     let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));
     of.cpu().filter(|cpu| has(cpu) || had(cpu))
 }
 
-/// cAdvisor's value for "no limit".
+/// The value of a limit. As in cAdvisor, 0 means "no limit".
 fn zero(limit: Limit) -> u64 {
     limit.value().unwrap_or(0)
 }
 
-/// The file system of a container's layer. None for pods.
+/// The file system with a container's writable layer. `None` for pods.
 fn disk<'a>(of: &Subject<'a>) -> Option<&'a DiskReading> {
     of.container.and(of.disks.layers.as_ref())
 }
@@ -204,14 +204,14 @@ fn each_device(of: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DeviceRe
     }
 }
 
-/// The device number, if the name is unknown.
+/// The name of a block device, or its number if the name is unknown.
 fn name(disks: &Disks, device: &DeviceReading) -> String {
     let (major, minor) = (device.major, device.minor);
     let known = disks.names.get(&(major, minor)).cloned();
     known.unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
-/// Loopback has no samples.
+/// Adds a sample for each network interface, except loopback.
 fn each_interface(
     of: &Subject<'_>,
     out: &mut SampleWriter<'_>,

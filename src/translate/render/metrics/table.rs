@@ -1,4 +1,4 @@
-//! The rows of the metric table: their subjects and samples.
+//! Types for the table of metrics: its rows, their subjects and samples.
 
 use crate::{
     model::{
@@ -13,21 +13,21 @@ use crate::{
     wire::cri,
 };
 
-/// One metric: its descriptor, and how its samples are made.
+/// A row defines a metric: its descriptor, and how its samples are made.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// As in cAdvisor.
+    /// Name of the metric, as in cAdvisor.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-    /// The type says whether the value may fall.
+    /// Type of the metric, which says whether the value may decrease.
     pub(super) kind: cri::MetricType,
-    /// Labels in addition to [`BASE_LABELS`].
+    /// Labels of the metric in addition to [`BASE_LABELS`].
     pub(super) keys: &'static [&'static str],
     pub(super) samples: fn(&Subject<'_>, &mut SampleWriter<'_>),
 }
 
 impl Row {
-    /// Adds the samples of a subject.
+    /// Adds the metric's samples for a subject.
     pub(super) fn write(
         &'static self,
         subject: &Subject<'_>,
@@ -39,7 +39,7 @@ impl Row {
     }
 }
 
-/// Defines the rows: type, name, further labels, help, samples.
+/// Defines the rows. Each has type, name, further labels, help text, and the samples.
 macro_rules! rows {
     ($($kind:ident $name:literal $([$($label:literal),+])? $help:literal
         |$of:ident $(, $out:ident)?| $samples:expr;)*) => {
@@ -51,7 +51,7 @@ macro_rules! rows {
             samples: rows!(@samples |$of $(, $out)?| $samples),
         }),*];
     };
-    // The only sample, if there is a value.
+    // A row with a single sample, which is present if there is a value.
     (@samples |$of:ident| $value:expr) => {
         |subject, out| {
             let read: fn(&Subject<'_>) -> Option<u64> = |$of| $value;
@@ -62,14 +62,14 @@ macro_rules! rows {
 }
 pub(super) use rows;
 
-/// The subject of a metric. Missing parts have no samples.
+/// The subject of samples: a container, a pod or a pod's network. Missing parts have no samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) group: Option<&'a GroupReading>,
     pub(super) started: Option<Nanos>,
-    /// Set for containers only.
+    /// Data of a container; set only for containers.
     pub(super) container: Option<ContainerParts<'a>>,
-    /// Set for a pod's network only.
+    /// Data of a pod's network; set only for such a subject.
     pub(super) network: Option<&'a NetworkReading>,
     pub(super) disks: &'a Disks,
 }
@@ -92,7 +92,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// A whole pod, without its network.
+    /// The subject for a whole pod, without its network.
     pub(super) fn pod(reading: &'a PodReading, disks: &'a Disks) -> Self {
         let process = reading.record.process.as_ref();
         Self {
@@ -104,7 +104,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The network of a pod, which is that of its pause container.
+    /// The subject for the network of a pod, which belongs to the pause container.
     pub(super) const fn network(reading: &'a PodReading, disks: &'a Disks) -> Self {
         let network = reading.network.as_ref();
         Self { group: None, started: None, container: None, network, disks }
@@ -135,7 +135,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Collects the samples of a row, each with the labels of its subject.
+/// Collects the samples of a row. Each sample gets the labels of its subject.
 pub(super) struct SampleWriter<'a> {
     row: &'static Row,
     base: &'a BaseLabels<'a>,
@@ -143,16 +143,16 @@ pub(super) struct SampleWriter<'a> {
     metrics: &'a mut Vec<cri::Metric>,
 }
 
-/// The labels of every sample of a subject.
+/// The labels that every sample of a subject has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BaseLabels<'a> {
     pub(super) pod: &'a str,
     pub(super) namespace: &'a str,
-    /// Empty for a whole pod.
+    /// Name of the container in its pod; empty for a whole pod.
     pub(super) container: &'a str,
     pub(super) id: &'a str,
     pub(super) image: &'a str,
-    /// The container's name in Docker, as with cAdvisor.
+    /// Name of the container in Docker, as in cAdvisor.
     pub(super) name: &'a str,
 }
 
@@ -164,12 +164,12 @@ impl<'a> BaseLabels<'a> {
 }
 
 impl SampleWriter<'_> {
-    /// Sets the time of the next samples. Without it, a sample is current.
+    /// Sets the time of the next samples. A sample without a time counts as current.
     pub(super) const fn read_at(&mut self, at: Nanos) {
         self.at = at;
     }
 
-    /// Adds the sample with these values of the row's labels, if there is a value.
+    /// Adds a sample with these values of the row's labels, if `value` is set.
     pub(super) fn labelled(&mut self, labels: &[&str], value: Option<u64>) {
         let Some(value) = value else { return };
         debug_assert_eq!(labels.len(), self.row.keys.len(), "{}", self.row.name);
@@ -184,21 +184,21 @@ impl SampleWriter<'_> {
     }
 }
 
-/// Whole seconds, because CRI's values have no fractions.
+/// Nanoseconds as whole seconds, because values in the CRI have no fractions.
 pub(super) const fn seconds(nanos: u64) -> u64 {
     nanos / 1_000_000_000
 }
 
-/// Seconds in which at least one task waited.
+/// How many seconds at least one task waited.
 pub(super) const fn waiting(pressure: Pressure) -> u64 {
     pressure.some.total / MICROS
 }
 
-/// Seconds in which all tasks waited.
+/// How many seconds all tasks waited.
 pub(super) const fn stalled(pressure: Pressure) -> u64 {
     pressure.full.total / MICROS
 }
 
-/// The labels of every sample.
+/// The labels that every sample has.
 pub(super) const BASE_LABELS: [&str; 6] = ["pod", "namespace", "container", "id", "image", "name"];
 const MICROS: u64 = 1_000_000;

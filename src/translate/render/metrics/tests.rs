@@ -1,4 +1,5 @@
-//! The table: every descriptor has samples with its labels. An unknown value has no sample.
+//! Tests of the table of metrics: every descriptor has samples with its labels. An unknown value has no
+//! sample.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ use crate::{
 const POD: &str = "0000000000000000000000000000000000000000000000000000000000000001";
 const ID: &str = "51bfc4e3fd8af5ee56f6155a664b572fae44046f8d368e7755713d13c79971e0";
 const PAUSE: &str = "pause:1";
-/// A value that no other field has.
+/// Nanoseconds of a second, with which this file makes different values for all fields.
 const SECOND: u64 = 1_000_000_000;
 
 fn started(seconds: i64) -> Process {
@@ -92,7 +93,7 @@ fn pressure(seconds: u64) -> Option<Pressure> {
     Some(Pressure { some: stall(seconds * 1_000_000), full: stall((seconds + 1) * 1_000_000) })
 }
 
-/// Each figure has another number, derived from `base`.
+/// A reading in which each figure has a different number, derived from `base`.
 fn full_group(base: u64) -> GroupReading {
     let at = Nanos(9_000_000_000);
     let seconds = |number: u64| (base + number) * SECOND;
@@ -210,7 +211,7 @@ fn full() -> PodReading {
     }
 }
 
-/// Every sample of an answer by its name.
+/// All samples of an answer, those of the pod and those of containers.
 fn samples(answer: &cri::PodSandboxMetrics) -> Vec<&cri::Metric> {
     let containers = answer.container_metrics.iter().flat_map(|one| &one.metrics);
     answer.metrics.iter().chain(containers).collect()
@@ -275,7 +276,7 @@ fn samples_have_the_labels_of_pod_and_container() {
     assert_eq!(labels(&answer.container_metrics[0].metrics, memory)[4], "app:1");
 }
 
-/// Each row has the value that its name says.
+/// Each metric has the value of the figure that its name says.
 #[test]
 fn metrics_have_the_values_that_were_read() {
     let answer = pod(&full(), &disks(), PAUSE);
@@ -300,7 +301,7 @@ fn metrics_have_the_values_that_were_read() {
     assert!(samples(&answer).iter().all(|one| !one.label_values.contains(&"lo".to_owned())));
 }
 
-/// kubelet reads 0 as current. Only values that were measured earlier have a time.
+/// kubelet reads the time 0 as "current". Only values that were measured earlier have a time.
 #[test]
 fn only_cached_values_have_a_time() {
     let answer = pod(&full(), &disks(), PAUSE);
@@ -318,7 +319,7 @@ fn unknown_figures_are_absent_and_not_zero() {
     (blank.containers[0].processes, blank.containers[0].layer) = (None, None);
     let answer = pod(&blank, &Disks::default(), PAUSE);
     assert_eq!(names(&answer), BTreeSet::from(["container_start_time_seconds"]));
-    // A container whose readings are incomplete.
+    // The readings of this container are incomplete.
     let mut sparse = full();
     sparse.containers[0].group = GroupReading {
         cpu: Some(CpuReading::default()),
@@ -335,7 +336,7 @@ fn unknown_figures_are_absent_and_not_zero() {
     }
 }
 
-/// Containers that never had a quota have no samples of it.
+/// Containers that never had a CPU quota have no samples of quota periods.
 #[test]
 fn cfs_periods_are_reported_with_a_quota() {
     for (quota, periods, expected) in [
@@ -354,7 +355,7 @@ fn cfs_periods_are_reported_with_a_quota() {
     }
 }
 
-/// Name, further labels, and the figure without `base`.
+/// Metrics of pods and containers: name, further labels, and the expected figure without `base`.
 const OF_BOTH: &[(&str, &[&str], u64)] = &[
     ("cpu_usage_seconds_total", &["total"], 1),
     ("cpu_user_seconds_total", &[], 2),
@@ -400,7 +401,7 @@ const OF_BOTH: &[(&str, &[&str], u64)] = &[
     ("hugetlb_usage_bytes", &["2MB"], 40),
     ("hugetlb_max_usage_bytes", &["2MB"], 41),
 ];
-/// Name, further labels, and the figure.
+/// Metrics of containers: name, further labels, and the expected figure.
 const OF_CONTAINERS: &[(&str, &[&str], u64)] = &[
     ("memory_failures_total", &["pgfault", "container"], 100_025),
     ("oom_events_total", &[], 100_022),
@@ -417,7 +418,7 @@ const OF_CONTAINERS: &[(&str, &[&str], u64)] = &[
     ("last_seen", &[], 9),
     ("start_time_seconds", &[], 200),
 ];
-/// Name, further labels, and the figure.
+/// Metrics of pods: name, further labels, and the expected figure.
 const OF_PODS: &[(&str, &[&str], u64)] = &[
     ("network_receive_bytes_total", &["eth0"], 400),
     ("network_receive_packets_total", &["eth0"], 401),

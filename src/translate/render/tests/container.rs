@@ -1,4 +1,4 @@
-//! Containers as CRI shows them.
+//! Tests of rendering containers.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ fn a_container_status_has_the_fields_of_the_request() {
     assert_eq!((user.uid, user.gid, user.supplemental_groups), (1000, 1001, vec![1001, 2000]));
 }
 
-/// kubelet up to 1.28 knows only one field, and compares it with the ids of images. Otherwise an image in
-/// use would seem unused.
+/// kubelet up to 1.28 knows only `image_ref`, and compares it with the ids of images. With another value, an
+/// image in use would seem unused.
 #[test]
 fn an_older_kubelet_reads_the_image_id_from_a_list() {
     let item = container::item(&container_record(running()));
@@ -62,7 +62,7 @@ fn an_older_kubelet_reads_the_image_id_from_a_list() {
     assert_eq!(item.image_id, item.image_ref);
 }
 
-/// A container that another program created.
+/// The user of a container that another program created is unknown.
 #[test]
 fn an_unknown_user_is_unset() {
     let mut record = container_record(running());

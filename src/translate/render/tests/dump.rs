@@ -1,4 +1,4 @@
-//! The files of a checkpoint archive, as containerd, CRI-O and checkpointctl read them.
+//! Tests that the files of a checkpoint archive are those that containerd, CRI-O and checkpointctl read.
 
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fn the_files_have_the_names_and_fields_of_other_runtimes() {
     assert_eq!(mounts.1, wanted);
 }
 
-/// Such a configuration is none, and a container without its pod is rare. Neither may fail the checkpoint.
+/// Neither an invalid `config.json` nor a container without its pod must make the checkpoint fail.
 #[test]
 fn an_odd_configuration_is_kept() {
     for odd in [json!(null), json!([]), json!({ "annotations": "none" })] {

@@ -1,4 +1,4 @@
-//! Which pods and containers a filter selects.
+//! Tests of which pods and containers a filter selects.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 

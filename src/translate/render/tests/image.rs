@@ -1,4 +1,4 @@
-//! Images as CRI shows them.
+//! Tests of rendering images.
 
 use super::records::{image_id, image_record, read_info};
 use crate::{

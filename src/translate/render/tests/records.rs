@@ -1,4 +1,4 @@
-//! Records of one pod with one container in which everything is set.
+//! Records of a pod and its container, in which all fields are set.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -155,7 +155,7 @@ pub(super) fn read_info(info: &std::collections::BTreeMap<String, String>) -> Va
     serde_json::from_str(&info["info"]).unwrap()
 }
 
-/// Its status, with the requested limits applied.
+/// The status of a container whose current limits are the requested limits.
 pub(super) fn status_of(
     record: &ContainerRecord,
     image: Option<&ImageRecord>,

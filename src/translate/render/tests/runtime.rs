@@ -1,4 +1,4 @@
-//! The description of the runtime.
+//! Tests of the answers to Version, Status and RuntimeConfig.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
     assert!(!engine().recursive_read_only("nobody"));
 }
 
-/// The requirements of each pod feature, with one missing at a time.
+/// Tests the requirements of each pod feature. In each case, one of them is missing.
 #[test]
 fn our_runtime_is_announced_where_it_can_be_used() {
     let with = |change: fn(&mut EngineInfo)| {
@@ -91,7 +91,8 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     assert!(!runtime::features(Some(&engine())).mount_options);
 }
 
-/// NVIDIA's runtime ends in runc and is chained. gVisor, crun, Sysbox and shims are not, whatever they report.
+/// dockbridge-runtime runs NVIDIA's runtime, which itself runs runc. dockbridge-runtime does not run gVisor,
+/// crun, Sysbox and shims of containerd, whatever features they report.
 #[test]
 fn runtimes_that_end_in_runc_are_chained() {
     let cases: [(&str, &[&str], bool); 6] = [
@@ -124,7 +125,7 @@ fn runtimes_that_end_in_runc_are_chained() {
     assert!(engine().below("none").is_err());
 }
 
-/// The features of the runtime below dockbridge-runtime.
+/// Sets the features that the lower runtime of dockbridge-runtime reports.
 fn below(engine: &mut EngineInfo, annotations: &[&str]) {
     engine.runtimes.entry(RUNTIME.to_owned()).or_default().features = Some(features(annotations));
 }
@@ -135,7 +136,7 @@ fn features(annotations: &[&str]) -> Value {
 }
 
 const RUNC: [&str; 2] = ["org.opencontainers.runc.version", "org.opencontainers.runc.commit"];
-/// A fork of runc that makes user namespaces itself.
+/// Features of Sysbox: a fork of runc that creates user namespaces itself.
 const SYSBOX: [&str; 1] = ["org.opencontainers.runc.version"];
 
 #[test]

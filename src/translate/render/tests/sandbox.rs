@@ -1,4 +1,4 @@
-//! Pods as CRI shows them.
+//! Tests of rendering pods.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Signals in every spelling.
+//! Tests of stop signals in every spelling.
 
 use crate::{translate::render::container, wire::cri};
 

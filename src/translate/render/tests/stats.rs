@@ -1,4 +1,4 @@
-//! Statistics, complete and with missing parts.
+//! Tests of rendering complete and incomplete statistics.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ fn statistics_have_every_reading() {
     );
 }
 
-/// kubelet uses these without a check.
+/// kubelet uses these fields without a check, so they must always be set.
 #[test]
 fn statistics_always_have_the_fields_kubelet_needs() {
     let nothing = container_reading(GroupReading::default(), None);
