@@ -1,8 +1,7 @@
-//! The CRI v1 messages and services, generated from `proto/api.proto`. The items of some lists, and
-//! the statuses in an event, stay encoded (`build.rs` says which): [`items`] decodes them.
+//! The CRI v1 messages and services, generated from `proto/api.proto`. In the generated messages, the items
+//! of some lists and the statuses in an event stay encoded (`build.rs` says which). [`items`] decodes them.
 //!
-//! Only `translate::parse`, `translate::render` and `rpc` may name these types. All other modules use
-//! `model`.
+//! Only `translate::parse`, `translate::render` and `rpc` may name these types.
 
 use prost::{DecodeError, Message, bytes::Bytes};
 
@@ -19,7 +18,7 @@ pub fn encoded<T: Message>(message: &T) -> Bytes {
 }
 
 impl std::fmt::Debug for AuthConfig {
-    /// Shows only the user name, because the rest is secret.
+    /// Shows only fields without a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthConfig")
             .field("server_address", &self.server_address)

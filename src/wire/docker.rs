@@ -1,9 +1,8 @@
-//! Docker Engine API bodies.
+//! Bodies of requests and answers of the Docker Engine API.
 //!
-//! Requests use bollard's models: they are complete and generated from the engine's own
-//! description. Answers decode into the lenient structs below. Every field that is not necessary is
-//! optional, and no enum is closed: bollard's closed enums fail a whole answer for one unknown word,
-//! so a newer engine could break a list.
+//! Requests use the complete types of bollard. Answers are decoded into the lenient structs of this module,
+//! where a field that dockbridge does not need is optional, and a field with a fixed set of words accepts any
+//! word. With bollard's enums, a single unknown word of a newer engine would make a whole list fail.
 
 mod lenient;
 pub mod summary;
@@ -29,19 +28,18 @@ pub struct ContainerInspect {
     pub id: String,
     /// With a leading slash.
     pub name: String,
-    /// RFC 3339 with nanoseconds.
+    /// In RFC 3339, with nanoseconds.
     pub created: String,
-    /// Id of the image it was made from.
+    /// Id of the image from which the container was created.
     pub image: String,
-    /// SELinux label of its files, empty without SELinux.
+    /// Empty without SELinux.
     pub mount_label: String,
-    /// Path of the log file, empty where the driver has none.
+    /// Empty if the log driver has no file.
     pub log_path: String,
     #[serde(deserialize_with = "nullable")]
     pub state: InspectState,
     #[serde(deserialize_with = "nullable")]
     pub config: InspectConfig,
-    /// The host configuration of the create request.
     #[serde(deserialize_with = "nullable")]
     pub host_config: InspectHostConfig,
     #[serde(deserialize_with = "nullable")]
@@ -56,14 +54,14 @@ pub struct ContainerInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectMount {
-    /// `bind`, `volume`, `tmpfs`, `image`, …
+    /// Type of the mount: `bind`, `volume`, `tmpfs`, `image`, …
     #[serde(rename = "Type")]
     pub kind: String,
     pub source: String,
     pub destination: String,
     #[serde(rename = "RW")]
     pub writable: bool,
-    /// `rprivate`, `rslave`, `rshared`, …
+    /// Propagation of the mount: `rprivate`, `rslave`, `rshared`, …
     pub propagation: String,
 }
 
@@ -71,19 +69,19 @@ pub struct InspectMount {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectState {
-    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
+    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or an unknown word.
     pub status: String,
     pub running: bool,
     #[serde(rename = "OOMKilled")]
     pub oom_killed: bool,
-    /// On the host; 0 when there is none.
+    /// 0 if there is no process.
     pub pid: i64,
     pub exit_code: i64,
-    /// Why the last start failed.
+    /// The reason if the last start of the container failed.
     pub error: String,
-    /// RFC 3339, year 1 for never.
+    /// Time of the last start in RFC 3339. Year 1 means never.
     pub started_at: String,
-    /// RFC 3339, year 1 for never.
+    /// Time of the last end in RFC 3339. Year 1 means never.
     pub finished_at: String,
 }
 
@@ -92,23 +90,23 @@ pub struct InspectState {
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectConfig {
     pub image: String,
-    /// Container labels, merged with the image's.
+    /// The container's labels and those of its image.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     pub tty: bool,
     pub open_stdin: bool,
-    /// Standard input ends with the first attach.
+    /// Whether the container's standard input ends when the first attached client ends its input.
     pub stdin_once: bool,
-    /// Signal of a stop: the request's, or the image's.
+    /// The signal that stops the container, from the create request or the image.
     pub stop_signal: String,
     pub hostname: String,
-    /// Entrypoint of the request, or the image's.
+    /// Entrypoint, from the create request or the image.
     #[serde(deserialize_with = "lenient")]
     pub entrypoint: Vec<String>,
-    /// Arguments of the request, or the image's.
+    /// Arguments, from the create request or the image.
     #[serde(deserialize_with = "lenient")]
     pub cmd: Vec<String>,
-    /// `NAME=value`: those of the request in their order, then the image's that it does not replace.
+    /// `NAME=value`: the variables of the create request, then those of the image that it does not replace.
     #[serde(deserialize_with = "lenient")]
     pub env: Vec<String>,
 }
@@ -117,15 +115,14 @@ pub struct InspectConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
-    /// `none`, `host`, `bridge`, `default`, `container:<id>`, …
+    /// Network mode: `none`, `host`, `bridge`, `default`, `container:<id>`, …
     pub network_mode: String,
-    /// Empty, `host` or `container:<id>`.
+    /// Pid namespace mode: empty, `host` or `container:<id>`.
     pub pid_mode: String,
-    /// `private`, `shareable`, `host`, `container:<id>`.
+    /// IPC namespace mode: `private`, `shareable`, `host`, `container:<id>`.
     pub ipc_mode: String,
-    /// Whether the engine's init runs as process 1; none if the request did not say.
+    /// Whether the engine's init runs as process 1; `None` if the create request did not set it.
     pub init: Option<bool>,
-    /// Mounts of the request in their order.
     #[serde(deserialize_with = "lenient")]
     pub mounts: Vec<RequestedMount>,
     pub runtime: String,
@@ -133,7 +130,7 @@ pub struct InspectHostConfig {
     pub sysctls: BTreeMap<String, String>,
     #[serde(deserialize_with = "labels")]
     pub annotations: BTreeMap<String, String>,
-    /// Empty for the engine's default.
+    /// Parent of the container's cgroup; empty means the engine's default.
     pub cgroup_parent: String,
     pub privileged: bool,
     pub cpu_period: i64,
@@ -142,13 +139,12 @@ pub struct InspectHostConfig {
     pub memory: i64,
     pub memory_swap: i64,
     pub oom_score_adj: i64,
-    /// Limit of processes; zero and negative are none.
+    /// Maximum number of processes; zero or a negative number means no limit.
     #[serde(deserialize_with = "nullable")]
     pub pids_limit: i64,
-    /// Memory that is reclaimed last, in bytes.
+    /// The kernel reclaims this many bytes of the container's memory last.
     pub memory_reservation: i64,
     pub cpuset_cpus: String,
-    /// Memory nodes, in the kernel's list format.
     pub cpuset_mems: String,
     #[serde(deserialize_with = "nullable")]
     pub log_config: InspectLogConfig,
@@ -174,12 +170,12 @@ pub struct RequestedMount {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
-    /// Network name → end point.
+    /// By network name.
     #[serde(deserialize_with = "nullable")]
     pub networks: BTreeMap<String, Option<InspectEndpoint>>,
 }
 
-/// One end point of `NetworkSettings.Networks`.
+/// An end point in `NetworkSettings.Networks`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectEndpoint {
@@ -198,9 +194,9 @@ pub struct ImageInspect {
     pub repo_tags: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
-    /// Bytes; with containerd's store those of the compressed layers.
+    /// Size of the image in bytes. With containerd's store, the size of the compressed layers.
     pub size: i64,
-    /// What containerd's store has of the image, one for each platform; only on request.
+    /// What containerd's store has of the image, with an entry for each platform. Present only if requested.
     #[serde(deserialize_with = "lenient")]
     pub manifests: Vec<ImageManifest>,
     #[serde(deserialize_with = "nullable")]
@@ -213,7 +209,7 @@ pub struct ImageInspect {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageManifest {
-    /// Bytes: of compressed layers (`Content`), and together with unpacked ones (`Total`).
+    /// In bytes: `Content` for the compressed layers, `Total` for compressed and unpacked layers together.
     #[serde(deserialize_with = "lenient")]
     pub size: BTreeMap<String, i64>,
 }
@@ -223,7 +219,7 @@ pub struct ImageManifest {
 #[serde(rename_all = "PascalCase", default)]
 pub struct GraphDriver {
     pub name: String,
-    /// The driver's own facts; none of containerd's snapshotters.
+    /// Data of the graph driver, such as directories; empty with containerd's snapshotters.
     #[serde(deserialize_with = "labels")]
     pub data: BTreeMap<String, String>,
 }
@@ -236,7 +232,7 @@ pub struct ImageConfig {
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     pub stop_signal: String,
-    /// Paths that get a volume each.
+    /// Paths in the container, each of which gets a volume.
     #[serde(deserialize_with = "nullable")]
     pub volumes: BTreeMap<String, serde::de::IgnoredAny>,
 }
@@ -247,12 +243,11 @@ pub struct ImageConfig {
 pub struct Event {
     #[serde(rename = "Type")]
     pub kind: String,
-    /// `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
+    /// What happened: `create`, `start`, `die`, `oom`, `destroy`, `pull`, `tag`, …
     #[serde(rename = "Action")]
     pub action: String,
     #[serde(rename = "Actor", deserialize_with = "nullable")]
     pub actor: EventActor,
-    /// Nanoseconds since the epoch.
     #[serde(rename = "timeNano")]
     pub time_nano: i64,
 }
@@ -261,10 +256,10 @@ pub struct Event {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EventActor {
-    /// Container id; image id or reference.
+    /// Id of the container, or id or reference of the image.
     #[serde(rename = "ID")]
     pub id: String,
-    /// Labels and details, e.g. `exitCode`.
+    /// Labels of the container or image, and details of the event such as `exitCode`.
     #[serde(rename = "Attributes", deserialize_with = "labels")]
     pub attributes: BTreeMap<String, String>,
 }
@@ -281,11 +276,10 @@ pub struct Version {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Info {
-    /// Identifier of the data root.
     #[serde(rename = "ID")]
     pub id: String,
     pub server_version: String,
-    /// `cgroupfs`, `systemd` or `none`.
+    /// Cgroup driver: `cgroupfs`, `systemd` or `none`.
     pub cgroup_driver: String,
     pub cgroup_version: String,
     pub docker_root_dir: String,
@@ -298,7 +292,6 @@ pub struct Info {
     #[serde(deserialize_with = "nullable")]
     pub security_options: Vec<String>,
     pub logging_driver: String,
-    /// Pods survive a daemon restart.
     pub live_restore_enabled: bool,
     pub kernel_version: String,
     #[serde(rename = "CDISpecDirs", deserialize_with = "nullable")]
@@ -307,12 +300,11 @@ pub struct Info {
     pub warnings: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub containerd: InfoContainerd,
-    /// What filters packets.
     #[serde(deserialize_with = "nullable")]
     pub firewall_backend: InfoFirewall,
     #[serde(deserialize_with = "nullable")]
     pub registry_config: InfoRegistries,
-    /// Docker's own service of NRI plugins, if it is on (API 1.53).
+    /// Set if Docker itself serves NRI plugins (API 1.53).
     #[serde(rename = "NRI")]
     pub nri: Option<IgnoredAny>,
 }
@@ -328,7 +320,7 @@ pub struct InfoContainerd {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoFirewall {
-    /// `iptables`, `iptables+firewalld`, `nftables`, …
+    /// Firewall backend: `iptables`, `iptables+firewalld`, `nftables`, …
     pub driver: String,
 }
 
@@ -336,32 +328,31 @@ pub struct InfoFirewall {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InfoRegistries {
-    /// `registry-mirrors`: for Docker Hub only.
+    /// Docker's setting `registry-mirrors`, which is used only for Docker Hub.
     #[serde(deserialize_with = "nullable")]
     pub mirrors: Vec<String>,
 }
 
-/// One runtime of `Info.Runtimes`.
+/// A runtime in `Info.Runtimes`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Runtime {
-    /// The program; empty for one that is a shim of containerd.
+    /// Path of the runtime's program; empty for a runtime that is a shim of containerd.
     pub path: String,
-    /// Arguments before those of each call.
+    /// The engine puts these arguments before those of each call.
     #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
     pub runtime_args: Vec<String>,
-    /// What the runtime reports about itself. The key `org.opencontainers.runtime-spec.features` has its
-    /// features document as JSON text.
+    /// The key `org.opencontainers.runtime-spec.features` has the runtime's features as JSON text.
     #[serde(deserialize_with = "nullable")]
     pub status: BTreeMap<String, String>,
 }
 
-/// The answer to a create.
+/// The answer to a request that creates a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
     pub id: String,
-    /// What the engine ignored.
+    /// Warnings about parts of the request that the engine ignored.
     #[serde(deserialize_with = "nullable")]
     pub warnings: Vec<String>,
 }
@@ -370,22 +361,21 @@ pub struct CreateAnswer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ExecInspect {
-    /// Begun and not ended.
     pub running: bool,
-    /// Host pid, 0 before there is one.
+    /// Pid of the process on the host; 0 before the start.
     pub pid: i64,
-    /// Null until it has ended.
+    /// Exit code of the process; null until the process has ended.
     pub exit_code: Option<i64>,
 }
 
-/// Every error body of the engine.
+/// The body of every error answer of the engine.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorAnswer {
     pub message: String,
 }
 
-/// One message of a pull, push or load stream.
+/// A message in the stream with which the engine answers a pull, push or load.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Progress {
@@ -393,22 +383,21 @@ pub struct Progress {
     pub id: String,
     #[serde(rename = "progressDetail", deserialize_with = "nullable")]
     pub detail: ProgressDetail,
-    /// Free text of a load.
+    /// Text that the engine prints during a load.
     pub stream: String,
-    /// The message of `error_detail` alone, as older engines send it.
+    /// Older engines send only this field, without `error_detail`.
     pub error: String,
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]
     pub error_detail: ErrorAnswer,
 }
 
-/// How far a layer is.
+/// How much of a layer is done.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ProgressDetail {
-    /// Bytes done.
     pub current: i64,
-    /// Bytes in all, 0 when unknown.
+    /// 0 if unknown.
     pub total: i64,
-    /// The unit of the counts: empty for bytes, `s` for elapsed seconds.
+    /// The unit of `current` and `total`: empty for bytes, `s` for elapsed seconds.
     pub units: String,
 }

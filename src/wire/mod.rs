@@ -1,5 +1,4 @@
-//! The messages of the protocols as they are: CRI's over gRPC, Docker's JSON bodies, and those that NRI
-//! plugins are sent. No logic here; `translate` turns them into `model` and back.
+//! The messages of the protocols: CRI's over gRPC, Docker's JSON bodies, and those of NRI plugins. No logic.
 
 pub mod cri;
 pub mod docker;

@@ -1,8 +1,8 @@
-//! The NRI messages, generated from `proto/nri.proto`. Their calls travel over ttrpc (`nri`).
+//! The NRI messages, generated from `proto/nri.proto`. The module `nri` sends and receives them over ttrpc.
 
 pub use generated::*;
 
-/// Marks a removal: before a key that a plugin removes, and before the name of the plugin that did.
+/// Marks a removal, before the removed key, and before the plugin's name in the list of owners.
 pub const REMOVED: char = '-';
 
 #[allow(

@@ -1,10 +1,9 @@
-//! `null` in JSON and YAML. Programs in Go write it for empty maps, lists and pointers, and read it as if
-//! the field were absent, so it means the default in everything that a peer sends. They cannot write it
-//! for a text, a number or a bool that is not behind a pointer.
+//! `null` in JSON and YAML. Programs in Go write `null` for empty maps, lists and pointers, and read it as if
+//! the field were absent. So dockbridge reads `null` from any peer as the default.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads `null` as the default; to be combined with `default`, for absent fields.
+/// Reads `null` as the default. Use it together with serde's `default`, which handles absent fields.
 pub fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,12 +1,11 @@
-//! Reading fields of an answer that may have a form we do not know.
+//! Reads fields of an answer whose type may be unexpected.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Reads `null`, and values of an unknown form, as the default. A list is one answer for all objects, so
-/// it must not fail for one field of one object.
+/// Reads `null` and unexpected types as the default: one container must not make a whole list fail.
 pub(super) fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -16,8 +15,8 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads labels, or another map of strings, one by one. Skips values that are not strings, so that the
-/// others still identify a container. Returns an empty map for any other type.
+/// Reads a map of strings, such as labels. Skips values that are not strings, so that the other labels still
+/// identify a container. Reads any other type as an empty map.
 pub(super) fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,5 +1,5 @@
-//! Entries of the engine's lists: less than an inspect has, but one answer for all, and given
-//! from the engine's own index while an inspect may have to wait for a container that is busy.
+//! Entries of the engine's lists. An entry has less data than an inspect, but the engine answers a list for
+//! all containers at once and from its own index, while an inspect may have to wait for a busy container.
 
 use std::collections::BTreeMap;
 
@@ -17,27 +17,26 @@ pub struct ContainerSummary {
     /// 64 hexadecimal digits.
     #[serde(deserialize_with = "lenient")]
     pub id: String,
-    /// The container's name with a leading slash, then the names that links of other containers give it.
+    /// With a leading slash. The first name is the container's; others are in links of other containers.
     #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
     #[serde(deserialize_with = "lenient")]
     pub image: String,
-    /// Id of the image it was made from.
     #[serde(rename = "ImageID", deserialize_with = "lenient")]
     pub image_id: String,
-    /// Seconds since the epoch.
+    /// In seconds since the Unix epoch.
     #[serde(deserialize_with = "lenient")]
     pub created: i64,
-    /// Container labels, merged with the image's.
+    /// The container's labels and those of its image.
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
-    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or news.
+    /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or an unknown word.
     #[serde(deserialize_with = "lenient")]
     pub state: String,
-    /// For people, such as `Exited (137) 2 minutes ago`: nothing else in a list has the exit code.
+    /// Text for people, such as `Exited (137) 2 minutes ago`. No other field of the list has the exit code.
     #[serde(deserialize_with = "lenient")]
     pub status: String,
-    /// Only the network mode and annotations.
+    /// The engine sends only the network mode and annotations here.
     #[serde(deserialize_with = "lenient")]
     pub host_config: InspectHostConfig,
     #[serde(deserialize_with = "lenient")]
