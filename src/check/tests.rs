@@ -252,7 +252,7 @@ async fn check_selects_the_network_like_the_server() {
         findings.iter().map(|finding| (finding.severity, finding.seen.as_str())).collect();
     assert_eq!(seen[0], (Severity::Ok, "network net from 10-net.conflist, plugins: plug"));
     assert!(seen[1].0 == Severity::Warn && seen[1].1.starts_with("not used: 05-bad.conflist: "));
-    assert_eq!(seen[2], (Severity::Warn, "no plugin of net maps host ports"));
+    assert_eq!(seen[2], (Severity::Warn, "no plugin of the network net maps host ports"));
 }
 
 #[test]

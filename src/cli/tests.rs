@@ -269,7 +269,7 @@ fn flags_without_effect_are_accepted_with_a_warning() {
     ]);
     assert_eq!(invocation.values, []);
     assert_eq!(invocation.warnings.len(), 4);
-    assert!(invocation.warnings[0].starts_with("--network-plugin-mtu has no effect here"));
+    assert!(invocation.warnings[0].starts_with("--network-plugin-mtu has no effect in dockbridge"));
     assert_eq!(self::invocation(&["--ipv6-dual-stack=false"]).warnings.len(), 1);
 }
 

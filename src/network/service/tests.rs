@@ -125,7 +125,7 @@ async fn readiness_follows_the_directory() {
     assert_eq!(wait_for(&network, false).await.reason, "NetworkPluginNotReady");
     node.list("20-late.conflist", "1.0.0", &["late"]);
     let until = Instant::now() + MINUTES;
-    while !network.status().message.contains("late, VERSION: not found") {
+    while !network.status().message.contains("late, VERSION: the plugin is not") {
         assert!(Instant::now() < until, "still {:?}", network.status());
         sleep(Duration::from_millis(10)).await;
     }
