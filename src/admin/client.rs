@@ -63,8 +63,7 @@ pub fn run(
     Ok(good)
 }
 
-/// Prints whether dockbridge works and whether pods can run, each on a line with the reasons. Returns
-/// whether both are true.
+/// Prints and returns whether dockbridge works and whether pods can run, with the reasons.
 pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError> {
     let mut good = true;
     for (question, path) in [("alive", HEALTH), ("pods can run", READY)] {
@@ -78,12 +77,11 @@ pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError>
     Ok(good)
 }
 
-/// Sends a request. Returns whether the answer is a success, and its text.
 async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Bytes), ClientError> {
     let path = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => ClientError::Forbidden { socket: path() },
-        // The queue of waiting connections is full.
+        // The socket's queue of waiting connections is full.
         io::ErrorKind::WouldBlock => ClientError::Silent { socket: path() },
         _ => ClientError::NotRunning { socket: path(), source },
     })?;
@@ -97,5 +95,5 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
     Ok((good, body))
 }
 
-/// A server that works answers at once.
+/// A dockbridge that works answers in much less time.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -11,12 +11,11 @@ use crate::{
     telemetry::registry::{Registry, Sample},
 };
 
-/// The services that the admin server reads. Clones share them.
+/// The services that the admin server reads, shared by all clones of this value.
 #[derive(Clone, Debug)]
 pub struct AdminContext {
     /// The state of pods, containers and the engine.
     pub store: Store,
-    /// The network, which knows whether pods can be connected.
     pub network: Network,
     /// The task that reads the settings again.
     pub reloads: mpsc::Sender<ReloadRequest>,
@@ -26,11 +25,11 @@ pub struct AdminContext {
 /// A request to read the settings again.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    /// Whether to apply them. If not, the answer only says what would change.
+    /// Whether to apply the new settings. If false, the answer only says what a reload would change.
     pub apply: bool,
     /// Replaces the environment with which the process was started.
     pub variables: Option<Variables>,
-    /// Receives the text for the caller: after a success, what changed; otherwise why nothing was changed.
+    /// Receives the text for the admin client: which settings were changed, or why none was.
     pub answer: oneshot::Sender<Result<String, String>>,
 }
 

@@ -29,19 +29,19 @@ impl DebugCommand {
     }
 }
 
-/// Metrics in the formats of Prometheus.
+/// The path of metrics in the formats of Prometheus.
 pub const METRICS: &str = "/metrics";
-/// Whether the process is alive.
+/// The path that tells whether the process is alive.
 pub const HEALTH: &str = "/healthz";
-/// Whether pods can run.
+/// The path that tells whether pods can run.
 pub const READY: &str = "/readyz";
-/// The state dump.
+/// The path of the state dump.
 pub const STATE: &str = "/debug/state";
-/// Running operations.
+/// The path of the list of running operations.
 pub const TASKS: &str = "/debug/tasks";
-/// Reads the settings again. The body may contain variables, as a JSON object.
+/// The path of a request to read the settings again. The body may have variables, as a JSON object.
 pub const RELOAD: &str = "/config/reload";
-/// Shows what a reload would change. The body is the same as for a reload.
+/// The path that shows what a reload would change. The request's body is the same as that of a reload.
 pub const DIFF: &str = "/config/diff";
 /// The name of the socket in the run directory.
 pub const SOCKET: &str = "admin.sock";

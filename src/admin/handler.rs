@@ -30,7 +30,6 @@ pub enum Access {
     Public,
 }
 
-/// The answer to a request.
 pub async fn answer(
     request: Request<Incoming>,
     context: &AdminContext,
@@ -67,7 +66,7 @@ fn methods(path: &str, access: Access) -> Option<&'static str> {
 
 async fn metrics(context: &AdminContext) -> Response<Full<Bytes>> {
     let registry = context.registry.clone();
-    // Some metrics are read from files.
+    // Reading the files of some metrics blocks the thread.
     typed(StatusCode::OK, MEDIA_TYPE, blocking(move || registry.text()).await)
 }
 
@@ -123,7 +122,7 @@ async fn reload(
         Err(_) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
     };
     let (answer, answered) = oneshot::channel();
-    // Nobody receives it while dockbridge starts or stops.
+    // Sending fails while dockbridge stops, because no task receives requests any more.
     let _ = context.reloads.send(ReloadRequest { apply, variables, answer }).await;
     match answered.await {
         Ok(Ok(done)) => text(StatusCode::OK, done),
@@ -147,7 +146,7 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
     answer
 }
 
-/// Why pods cannot run, for operators. Not a reason to restart a process that works. Empty when they can.
+/// Why pods cannot run, for operators. The list is empty if pods can run.
 fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {
@@ -169,7 +168,7 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
 }
 
 const NO_VARIABLES: &str = "the body of the request must be a JSON object of strings\n";
-/// Much more than all variables of settings together.
+/// The size limit of a request's variables, in bytes. All variables of settings together are much shorter.
 const LONGEST_VARIABLES: usize = 256 << 10;
-/// A busy store answers within milliseconds.
+/// Even a busy store answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

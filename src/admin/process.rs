@@ -9,8 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::telemetry::registry::{Registry, Sample, counted};
 
-/// Registers metrics of memory, processor time, descriptors, threads and tasks. Call it inside the
-/// runtime whose tasks are to be counted.
+/// Registers metrics of memory, processor time, descriptors, threads and tasks of the current tokio runtime.
 pub fn register(registry: &mut Registry) {
     for Figure { name, help, read } in FIGURES {
         registry
@@ -49,7 +48,6 @@ fn cpu_seconds() -> Option<f64> {
 struct Figure {
     name: &'static str,
     help: &'static str,
-    /// None if the kernel does not show it.
     read: fn() -> Option<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! The listeners. A connection has a deadline and may use only a few kilobytes. At the connection limit, a
-//! new connection closes the oldest.
+//! The listeners of the admin server. Each connection has a deadline and may use only a few kilobytes. At the
+//! connection limit, dockbridge closes the oldest connection for a new one.
 
 use std::{
     convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,
@@ -37,7 +37,6 @@ pub struct MetricsAddressError {
     source: io::Error,
 }
 
-/// The sockets that were bound.
 #[derive(Debug)]
 pub struct Listeners {
     tcp: Option<TcpListener>,
@@ -45,11 +44,11 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds `address`, if there is one, and the socket in `run_dir`. If that socket cannot be bound,
-    /// dockbridge works without it, and the log says why.
+    /// Binds `address`, if it is set, and the admin socket in `run_dir`. If the admin socket cannot be bound,
+    /// dockbridge logs the reason and works without an admin socket.
     ///
     /// # Errors
-    /// The address is in use, or does not belong to this host.
+    /// `address` is in use, or does not belong to this host.
     pub async fn bind(
         run_dir: &Path,
         address: Option<SocketAddr>,
@@ -72,7 +71,7 @@ impl Listeners {
         Ok(Self { tcp, unix: unix.ok() })
     }
 
-    /// Serves forever. Dropping the future closes all connections.
+    /// Serves clients forever. Dropping the returned future closes all connections.
     pub async fn serve(self, context: AdminContext) -> Infallible {
         let context = Arc::new(context);
         let Self { tcp, unix } = self;
@@ -91,7 +90,7 @@ impl Listeners {
     }
 }
 
-/// Serves the connections of one listener. They are closed when the future is dropped.
+/// Serves the connections of one listener. Dropping the returned future closes the connections.
 async fn accept<L>(mut listener: L, context: &Arc<AdminContext>, access: Access) -> Infallible
 where
     L: Listener<Io: AsyncRead + AsyncWrite + Send + Unpin + 'static>,
@@ -105,7 +104,7 @@ where
                 connections.add(tasks.spawn(connection));
             }
             Err(error) => {
-                // Most likely there are no free descriptors.
+                // Accepting most likely fails because the process has no free file descriptors.
                 warn!(%error, "cannot accept a connection to the metrics endpoint; retrying");
                 sleep(ACCEPT_RETRY).await;
             }
@@ -113,7 +112,6 @@ where
     }
 }
 
-/// Serves one request for each connection.
 async fn receive<I>(stream: I, context: Arc<AdminContext>, access: Access)
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -136,13 +134,13 @@ where
     }
 }
 
-/// Only for root.
+/// The mode of the admin socket: only root may connect.
 const MODE: u32 = 0o600;
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 /// How long a client may take to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long request and answer may take together.
+/// How long a request and its answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 const MOST_HEADERS: usize = 64;
 const LARGEST_HEAD: usize = 16 << 10;

@@ -1,5 +1,5 @@
-//! The state dump: what dockbridge knows, as JSON, for finding faults. It has names, states and addresses,
-//! but no environment, command lines, labels or annotations, and nothing that could contain a secret.
+//! The state dump: what dockbridge knows, as JSON, for finding faults. The dump has no environment, command
+//! lines, labels or annotations, and nothing that could contain a secret.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Everything in one snapshot, as JSON.
+/// Everything that a snapshot of the store knows, and the network's status, as JSON.
 pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -94,7 +94,7 @@ fn process(process: &Process) -> Value {
     let mut shown = json!({ "state": process.state_name() });
     let more = match process {
         Process::Running { pid, started_at } => json!({ "pid": pid, "startedAt": started_at.0 }),
-        // The engine's message may contain the command line.
+        // Left out: the engine's `message`, which may contain the container's command line.
         Process::Exited { started_at, finished_at, exit_code, reason, message: _ } => json!({
             "startedAt": started_at.0, "finishedAt": finished_at.0,
             "exitCode": exit_code, "reason": reason.as_str(),
@@ -107,7 +107,7 @@ fn process(process: &Process) -> Value {
     shown
 }
 
-/// Results of plugins are left out, because they belong to the plugins.
+/// The results of CNI plugins are left out, because the plugins decide what they contain.
 fn attachment(attachment: &Attachment) -> Value {
     match attachment {
         Attachment::Adding(intent) => json!({ "state": "adding", "network": intent.network }),
@@ -130,7 +130,7 @@ fn word(variant: &impl fmt::Debug) -> String {
     first.to_lowercase() + rest
 }
 
-/// Adds whether the object is known only from the engine's list, because its inspect has not been answered yet.
+/// Marks an object without an answered inspect, which is known only from the engine's list.
 fn with_listed_only(mut shown: Value, listed_only: bool) -> Value {
     if let (true, Value::Object(shown)) = (listed_only, &mut shown) {
         shown.insert("listedOnly".to_owned(), true.into());
