@@ -14,7 +14,7 @@ use crate::{
     telemetry::registry::{RegisterMetrics, Registry},
 };
 
-/// What the admin server shows of the services.
+/// Registers the metrics of all services for the admin server.
 pub(super) fn context(
     services: &Services,
     (reload_metrics, reloads): (&ReloadMetrics, mpsc::Sender<ReloadRequest>),

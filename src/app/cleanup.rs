@@ -1,7 +1,7 @@
-//! Recovery and cleanup while the server runs: at the start, after a crash or the loss of a directory;
-//! later from time to time, after changes by other programs.
+//! Recovery and cleanup while the server runs. At the start, dockbridge repairs what a crash or the loss of a
+//! directory has damaged. Later dockbridge repairs from time to time what other programs have changed.
 //!
-//! Code that deletes or resets something waits until everything was inspected.
+//! Code that deletes or resets something waits until Docker has answered the inspect of every object.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -17,8 +17,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// When Docker has answered, recovers from a crash or the loss of a directory. Then repeats releases of
-/// networks that failed.
+/// When Docker has answered, recovers from a crash or a lost directory. Then retries failed CNI DELs.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
     node: Arc<Node>,
@@ -28,8 +27,7 @@ pub(super) async fn recover(
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
-    // Starts before the tasks that wait for all inspects, because each command waits only for its own
-    // container.
+    // Starts before the tasks that wait for all inspects: each command waits only for its own container.
     tracker.spawn(async move { commands.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
@@ -39,14 +37,13 @@ pub(super) async fn recover(
             sweep_inspections(image_files).await;
             image_files.restore_directories().await;
         };
-        // Network plugins may hang.
+        // CNI plugins in this cleanup may hang.
         tracker.track_future(async { tokio::join!(sandboxes.clean_up(), images) }).await;
         match sandboxes.repeat_releases(&tracker, interval).await {}
     }
 }
 
-/// Removes what remains of containers that other programs have removed, and restores what other programs
-/// have reset.
+/// Removes files of removed containers, and sets limits again that other programs have changed.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
@@ -66,7 +63,7 @@ pub(super) async fn sweep(
     }
 }
 
-/// Waits until everything was inspected. Warns if that takes long.
+/// Waits until Docker has answered the inspect of every pod, container and image. Warns if that takes long.
 async fn wait_until_inspected(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {
@@ -84,8 +81,8 @@ async fn wait_until_inspected(store: &Store) -> bool {
     }
 }
 
-/// Inspects containers that have a log but that no list shows, because they were removed or renamed. A
-/// hook of the store cleans up after removed ones.
+/// Inspects containers that have a log but that no list shows, because they were removed or renamed. If the
+/// container was removed, a hook of the store then removes its files.
 async fn refresh_unlisted(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {
@@ -97,7 +94,7 @@ async fn refresh_unlisted(store: &Store, logs: &Logs) {
     }
 }
 
-/// Removes what the engine was still creating for a killed previous process.
+/// Removes inspection containers that the engine was still creating for a killed dockbridge process.
 pub(super) async fn sweep_inspections_later(node: &Node) -> Infallible {
     node.store.complete().await;
     tokio::time::sleep(SWEEP_INSPECTIONS_AFTER).await;
@@ -114,7 +111,7 @@ async fn sweep_inspections(image_files: &ImageFiles) {
     }
 }
 
-/// How long inspects at the start may take before each warning.
+/// How long dockbridge waits for inspects at its start before each warning.
 const WARN_AFTER: Duration = Duration::from_secs(60);
-/// How long calls of a killed previous process may continue in the engine.
+/// How long the engine may go on with calls of a previous dockbridge process that was killed.
 const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

@@ -18,32 +18,30 @@ use crate::{
 pub struct Environment {
     pub log: LogControl,
     pub source: ConfigSource,
-    /// The settings as they were written, for reloads.
+    /// The settings as texts, before parsing. A reload compares them with the new texts.
     pub values: Vec<RawValue>,
     pub hangups: Option<Signal>,
-    /// Gets notifications: ready, alive, stopping.
+    /// Sends systemd the notifications READY, WATCHDOG and STOPPING.
     pub systemd: Systemd,
-    /// Records spans, if a trace collector is set.
+    /// Records trace spans, if a trace collector is set.
     pub spans: SpanRecorder,
-    /// Locks that prevent a second server for one engine.
     pub locks: EngineLocks,
     pub inherited: Vec<InheritedSocket>,
-    /// Capabilities that this process needs but does not have.
+    /// Linux capabilities that this process needs but does not have.
     pub missing: Vec<&'static str>,
 }
 
 /// Deadlines that are not settings.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// Deadlines of calls to the engine. That of short calls is a setting.
+    /// Deadlines of calls to the engine. The deadline of short calls is replaced by a setting.
     pub engine: Timeouts,
     /// Deadlines of the store's own calls to the engine.
     pub store: StoreSettings,
-    /// The deadline of all CNI plugins of one ADD or DEL together. Plugins that work take less.
+    /// The deadline of all CNI plugins of one ADD or DEL together. Plugins that do not hang take less time.
     pub plugins: Duration,
-    /// How often to remove what remains of removed containers.
+    /// How often to clean up after other programs, for example to remove the files of removed containers.
     pub sweep_interval: Duration,
-    /// Deadlines for clients that send nothing.
     pub client_timeouts: ClientTimeouts,
 }
 

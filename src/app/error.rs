@@ -14,10 +14,10 @@ use crate::{
     streaming::error::BindError,
 };
 
-/// dockbridge cannot start, or cannot continue.
+/// Why dockbridge cannot start, or cannot continue to serve.
 #[derive(Debug, Error)]
 pub enum AppError {
-    /// Connecting pods needs mounts and changes to networks.
+    /// To connect a pod to a network, dockbridge needs capabilities for mounts and for network changes.
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and image \
          volumes would fail. Run dockbridge as root in the host's namespaces, and look for \
@@ -26,7 +26,7 @@ pub enum AppError {
     MissingCapabilities { missing: String },
     #[error(transparent)]
     State(#[from] HostError),
-    /// Another dockbridge uses the state directory, or we cannot write there.
+    /// Another dockbridge uses the state directory, or this one cannot write to it.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir { state_dir: PathBuf, source: LockError },
     #[error(

@@ -1,5 +1,4 @@
-//! Locks for what only one server may use: the state directory and each engine. The kernel releases the
-//! locks of a killed dockbridge.
+//! Locks for the state directory and each engine. The kernel releases the locks of a killed dockbridge.
 
 use std::{
     collections::HashMap,
@@ -45,13 +44,12 @@ impl EngineOwnership {
         Self { owner: Arc::new(owner), refused }
     }
 
-    /// Locks engines for the store. The store may live longer than this, so it does not hold the locks
-    /// itself.
+    /// Locks engines for the store, which may live longer than this value and does not own the locks.
     pub(super) fn locker(&self) -> EngineLocker {
         EngineLocker(Arc::downgrade(&self.owner))
     }
 
-    /// Resolves when the lock of an engine cannot be taken.
+    /// Resolves with an error when another process holds an engine's lock, or when the lock fails.
     pub(super) async fn failed(&mut self) -> AppError {
         match self.refused.recv().await {
             Some(error) => error,
@@ -60,16 +58,16 @@ impl EngineOwnership {
     }
 }
 
-/// Locks an engine after it has answered with its id, before it is used.
+/// Locks an engine after the engine has answered with its id, before the store uses the engine.
 #[derive(Clone, Debug)]
 pub(super) struct EngineLocker(Weak<Locks>);
 
 impl EngineLocker {
-    /// Returns when the engine is locked. After a failure it never returns, because the process ends.
+    /// Returns when the engine is locked. If locking fails, never returns, because the process ends.
     pub(super) async fn lock(self, engine: EngineInfo) {
         let Some(owner) = self.0.upgrade() else { return pending().await };
         if let Err(error) = owner.take(&engine).await {
-            // If the channel is full, it already has an error.
+            // If the channel is full, it already contains an error, which ends the process.
             let _ = owner.refuse.try_send(error);
             drop(owner);
             pending::<()>().await;
@@ -81,7 +79,7 @@ struct Locks {
     locks: EngineLocks,
     listen: PathBuf,
     docker: PathBuf,
-    /// The locks by file. They are held until the end, because an engine may come back after it was away.
+    /// The locks by path, held until dockbridge ends, because an engine may stop and start again.
     held: Mutex<HashMap<PathBuf, Lock>>,
     refuse: mpsc::Sender<AppError>,
 }
@@ -109,8 +107,8 @@ impl Locks {
     }
 }
 
-/// Retries a lock for a moment. If dockbridge was killed while it started a plugin, the child holds the
-/// lock until it runs the plugin's program.
+/// Retries to take a lock for a moment. If dockbridge was killed while it started a plugin, the child holds
+/// the lock until it runs the plugin's program.
 async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockError> {
     let until = Instant::now() + RETRY_FOR;
     loop {
@@ -121,8 +119,7 @@ async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockE
     }
 }
 
-/// How long a child of a killed previous process may hold a lock.
 const RETRY_FOR: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Only this user may access the state directory.
+/// Only dockbridge's own user may access the state directory.
 const STATE_MODE: u32 = 0o700;

@@ -1,4 +1,4 @@
-//! Reads the settings again while dockbridge runs, and applies either all live ones or none.
+//! Reads the settings again while dockbridge runs. Applies either all changed live settings or none.
 //!
 //! One task handles SIGHUP and requests of the admin server, so reloads never overlap.
 
@@ -27,13 +27,13 @@ use crate::{
     },
 };
 
-/// Counts reloads by their result. Clones share the counts.
+/// Counts reloads by their result. All clones of `ReloadMetrics` share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReloadMetrics(Family<Counter, 1>);
 
 impl RegisterMetrics for ReloadMetrics {
     fn register(&self, registry: &mut Registry) {
-        // Both are shown before the first reload.
+        // The metrics show both results (0) even before the first reload.
         for result in [APPLIED, REFUSED] {
             self.0.with([result]);
         }
@@ -57,8 +57,8 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// A reloader for settings from `source`. The settings in `running` apply now, and it changes these
-    /// parts of the server.
+    /// A reloader for settings from `source`. The settings in `running` apply now. A reload changes `live`,
+    /// `log` and `spans`.
     pub(super) fn new(
         (source, running): (ConfigSource, Vec<RawValue>),
         (live, log): (LiveSettings, LogControl),
@@ -83,7 +83,7 @@ impl Reloader {
                         true => self.reload(variables).await,
                         false => self.preview(variables).await,
                     };
-                    // The caller may no longer wait.
+                    // Sending fails if the admin client no longer waits.
                     let _ = answer.send(text);
                 }
             }
@@ -120,7 +120,7 @@ impl Reloader {
         Ok(text)
     }
 
-    /// The names of the settings that were changed, and of those that need a restart.
+    /// Returns the names of the settings that it has changed, and of settings that need a restart.
     async fn apply(&mut self, variables: Option<Variables>) -> Result<(String, String), String> {
         let (source, new) = self.read(variables).await?;
         let (waiting, changed): (Vec<Difference>, Vec<Difference>) =
@@ -137,7 +137,6 @@ impl Reloader {
         Ok((names(&changed), names(&waiting)))
     }
 
-    /// Reads the settings. If variables are given, they replace the environment.
     async fn read(&self, variables: Option<Variables>) -> Result<(ConfigSource, Resolved), String> {
         let mut source = self.source.clone();
         source.variables = variables.unwrap_or(source.variables);
@@ -155,7 +154,7 @@ async fn received(hangups: &mut Option<Signal>) {
     }
 }
 
-/// If a file system hangs, later reloads must not wait forever.
+/// How long reading the settings may take. If a file system hangs, later reloads must not wait forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 const APPLIED: &str = "applied";
 const REFUSED: &str = "refused";

@@ -160,7 +160,7 @@ async fn node(
     })
 }
 
-/// The NRI plugins. They are served later, when pods and containers are known.
+/// The NRI plugins. dockbridge connects to them later, when the pods and containers are known.
 fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &CancellationToken)) -> Nri {
     let pins = netns_dir(&settings.run_dir);
     if !settings.nri.enabled {
@@ -169,8 +169,8 @@ fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &Cancellatio
     Nri::new(settings.nri.clone(), store.clone(), pins, work)
 }
 
-/// Hooks of the store: the end of a container is shown when its log is complete, a pod is shown when its
-/// network is known, and an engine is used when it is locked.
+/// Hooks of the store: the store shows the end of a container once its log is complete, shows a pod once its
+/// network is known, and uses an engine once it is locked.
 #[derive(Debug)]
 struct Hooks {
     logs: Logs,
@@ -203,7 +203,7 @@ async fn start_network(
     checkpoints: &Checkpoints,
 ) -> Network {
     let network = Network::start(live.clone(), plugin_timeout);
-    // What kubelet sent last is kept across a restart. Until it sends something, the setting counts.
+    // kubelet's last pod CIDRs survive a restart. Until kubelet sends any, the setting `--pod-cidr` counts.
     let PodCidrs { pod_cidrs } = checkpoints.load_file().await;
     if !pod_cidrs.is_empty() {
         network.set_pod_cidrs(pod_cidrs);
@@ -229,5 +229,5 @@ fn sandbox_image(settings: &Settings) -> &str {
     settings.sandbox_image.as_deref().unwrap_or_else(|| crate::pause::archive::reference())
 }
 
-/// This program, even if its file was replaced.
+/// The running dockbridge program, even if its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";

@@ -1,4 +1,4 @@
-//! Sends spans to a trace collector while dockbridge runs, and sends the last of them when it ends.
+//! Sends spans to a trace collector while dockbridge runs, and sends the last spans when dockbridge ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     telemetry::{otlp::Collector, trace::SpanRecorder},
 };
 
-/// The task that sends spans, if there is a collector. Clones share it.
+/// The task that sends spans, if there is a collector. All clones of `SpanExport` share the task.
 #[derive(Clone)]
 pub(super) struct SpanExport {
     spans: SpanRecorder,
@@ -31,8 +31,7 @@ impl SpanExport {
         export
     }
 
-    /// Sends further spans to the collector of these settings, if there is one. Earlier spans go to the old
-    /// collector.
+    /// Sends new spans to the collector in `settings`, if any. Earlier spans go to the previous collector.
     pub(super) fn switch(&self, settings: &TracingSettings) {
         let delivery = settings.endpoint.clone().map(|endpoint| {
             let collector = Collector::new(endpoint, self.spans.start(settings.per_million));
@@ -47,12 +46,12 @@ impl SpanExport {
         }
     }
 
-    /// From now on, samples this many of a million calls.
+    /// From now on, samples `per_million` of a million CRI calls.
     pub(super) fn sample(&self, per_million: u32) {
         self.spans.sample(per_million);
     }
 
-    /// Waits a moment until the last spans are sent.
+    /// Waits until the collector has the last spans, but only for a moment.
     pub(super) async fn stop(&self) {
         let Some(Delivery { task, stop }) = self.replace(None) else { return };
         stop.cancel();

@@ -36,21 +36,21 @@ async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Ite
             sleep(AGAIN).await;
         }
     };
-    // If the engine has not answered by then, that is a finding.
+    // If the engine does not answer within the deadline, `examine` reports that as a finding.
     let _ = timeout(PATIENCE, answers).await;
     let examined = host::examine(settings, locks, false, &mut |_| {}).await;
     examined.findings.0.into_iter().filter(is_logged)
 }
 
-/// Leaves out the finding about other servers of the engine. It would mean this process, whose name might not
-/// be in the lock file yet. A real second server exits with its own error.
+/// Leaves out the finding about other dockbridge processes that serve the engine: it could be about this
+/// process, whose name might not be in the lock file yet. A second dockbridge exits with an error.
 fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }
 
 /// When an engine starts, its socket appears within a few seconds.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long an engine that accepts connections may take to answer. It starts its containers first.
+/// How long an engine may take to answer a connection. The engine starts its containers before it answers.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::{clock::forward, config::resolve::resolve};
 
-    /// An empty answer counts as no answer, as from an engine that hangs.
+    /// A fake engine. If `answer` is empty, the fake engine never answers, like an engine that hangs.
     async fn serve(listener: UnixListener, answer: &str) {
         loop {
             let (mut connection, _) = listener.accept().await.unwrap();

@@ -15,7 +15,7 @@ use crate::{
     telemetry::registry::Description,
 };
 
-/// All metrics, of services without an engine.
+/// The descriptions of all metrics of the services, which find no engine here.
 async fn shown(directory: &Path) -> Vec<Description> {
     let place = |name: &str| directory.join(name).display().to_string();
     let texts = [("state-dir", place("state")), ("run-dir", place("run")), ("docker", place("d"))];

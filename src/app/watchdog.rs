@@ -1,10 +1,10 @@
 //! The systemd watchdog: calls dockbridge's own socket as kubelet does, then the store, and notifies
 //! systemd once both have answered.
 //!
-//! It runs in a thread with a separate runtime. If the server's runtime is blocked, if its socket does not
-//! accept connections, or if calls hang, this thread sends no notification, and systemd restarts the
-//! service. The store is called too, because Status would still answer from the last snapshot. An error
-//! because Docker is down counts as an answer.
+//! The watchdog runs in a thread with a separate tokio runtime. If the server's runtime is blocked, if its
+//! socket does not accept connections, or if calls hang, the watchdog's thread sends no notification, and
+//! systemd restarts the service. The thread also calls the store, because the CRI call Status would still
+//! answer from the last snapshot. An error that says that Docker is down also counts as an answer.
 
 #[cfg(test)]
 mod tests;
@@ -64,7 +64,7 @@ struct SelfChecks {
 
 impl SelfChecks {
     fn new(systemd: Systemd, socket: PathBuf, store: Store) -> Self {
-        // A check and the wait before it take at most three quarters of systemd's limit.
+        // A check and the wait before it together take at most three quarters of systemd's limit.
         let allowed = systemd.watchdog;
         let interval = allowed.map_or(INTERVAL, |allowed| INTERVAL.min(allowed / 2));
         let time_limit = allowed.map_or(TIMEOUT, |allowed| allowed / 4);
@@ -99,7 +99,6 @@ impl SelfChecks {
         }
     }
 
-    /// Returns whether this is news.
     fn failed(&mut self, words: &str) -> bool {
         let is_new = !self.has_failed || self.status != words;
         self.has_failed = true;
@@ -111,8 +110,7 @@ impl SelfChecks {
         if std::mem::take(&mut self.has_failed) {
             info!("self check passed: the CRI socket and the store answer again");
         }
-        // If systemd did not receive READY, it is sent again after the next check: without it, systemd
-        // would end us.
+        // If sending READY failed, repeats it after the next check: otherwise systemd would end dockbridge.
         self.ready = self.ready || self.systemd.ready();
         self.tell(words);
         if self.systemd.watchdog.is_some() {
@@ -127,8 +125,7 @@ impl SelfChecks {
     }
 }
 
-/// How often the status is checked, which is how old systemd's status can be. A check takes a fraction of a
-/// millisecond.
+/// How often dockbridge checks itself and updates the status in systemd.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long an answer may take when systemd sets no limit.
+/// How long the socket and the store may take to answer when systemd sets no watchdog limit.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -63,7 +63,7 @@ fn a_hanging_server_is_not_alive_until_it_answers_again() {
     systemd.until("WATCHDOG=1");
     answers.deaf.store(true, Ordering::SeqCst);
     systemd.until(SOCKET_FAILED);
-    // Longer than one check takes: a server that hangs causes no watchdog notification in this time.
+    // While the server hangs, no watchdog notification arrives, for longer than one check takes.
     systemd.assert_only_failures();
     answers.deaf.store(false, Ordering::SeqCst);
     systemd.until(SERVING);
@@ -83,7 +83,7 @@ fn a_blocked_runtime_is_not_alive() {
     systemd.until("WATCHDOG=1");
 }
 
-/// Status answers from the last snapshot, even if it is old.
+/// The CRI call Status answers from the last snapshot, even if the snapshot is old.
 #[test]
 fn a_store_that_hangs_is_not_alive() {
     let systemd = FakeSystemd::start(SECOND);
@@ -104,7 +104,7 @@ fn a_store_that_hangs_from_the_start_is_not_ready() {
     let release = block(&systemd.writer);
     let _served = serve(&systemd.socket(), Answers::default());
     let _watch = systemd.start_watchdog();
-    // On a busy machine, the socket may also answer too late.
+    // On a busy machine, the socket may also answer too late, so other failures may come first.
     while systemd.failure() != STORE_FAILED {}
     systemd.assert_only_failures();
     drop(release);
@@ -198,7 +198,8 @@ impl FakeSystemd {
         heard
     }
 
-    /// Checks this for longer than a few checks take.
+    /// Asserts that systemd receives only failures. Returns when systemd has received nothing for two
+    /// seconds.
     fn assert_only_failures(&self) {
         while let Some(heard) = self.receive(Duration::from_secs(2)) {
             assert!(FAILURES.contains(&&*heard), "{heard}");
@@ -214,7 +215,7 @@ impl FakeSystemd {
     }
 }
 
-/// Answers Status and nothing else.
+/// A CRI server that answers only the call Status.
 #[derive(Clone, Default)]
 struct Answers {
     refuse: bool,
