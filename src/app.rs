@@ -1,7 +1,7 @@
 //! The server process: builds the services from the settings, serves, and shuts down.
 //!
-//! Start with [`run`]. [`services`] builds what is served, [`ownership`] locks the engine against a second
-//! server, and [`cleanup`] recovers and sweeps while the server runs.
+//! Start with [`run`]. [`services`] builds the services, [`ownership`] locks the engine against a second
+//! server, and [`cleanup`] removes what crashes and other programs have left.
 
 mod admin;
 mod cleanup;
@@ -65,7 +65,7 @@ pub async fn run(
     run_within(settings, environment, Deadlines::default(), stop).await
 }
 
-/// The same as [`run`], with other deadlines and any capabilities, for tests.
+/// The same as [`run`], with other deadlines and without a check of the capabilities, for tests.
 pub async fn run_within(
     settings: Settings,
     environment: Environment,
@@ -80,7 +80,7 @@ pub async fn run_within(
     let path = cri.path().to_owned();
     let span_export = SpanExport::start(spans, &settings.tracing);
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
-    // Runs before the first DEL, because an ADD of the previous process could otherwise run at the same time.
+    // Plugins of the previous process end before the first CNI DEL: otherwise an old ADD could still run.
     orphans::end_all().await;
     make_run_dir(&settings.run_dir)?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
@@ -132,12 +132,12 @@ pub async fn run_within(
         never = sweep_inspections_later(&node) => match never {},
         never = trim_heap() => match never {},
     };
-    // Serving may have ended without a stop signal.
+    // The CRI server may have ended without a stop signal.
     stopping.cancel();
     drop(own);
     drain(&tracker, overdue).await;
     let checkpoints = timeout(CHECKPOINTS_TIMEOUT, sandboxes.restore_checkpoints());
-    // If a checkpoint comes too late, the next start repairs it.
+    // If a checkpoint is not written in time, the next start of dockbridge repairs it.
     let _ = tokio::join!(checkpoints, node.logs.close(), span_export.stop());
     admin.abort();
     // When the admin server ends, it removes its socket file.
@@ -151,7 +151,7 @@ fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
         .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
-/// Waits a moment for Docker's first list, so that the first call does not fail.
+/// Waits a moment until Docker has listed its containers, so that kubelet's first call does not fail.
 async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), AppError> {
     tokio::select! {
         listed = store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
@@ -170,7 +170,6 @@ async fn overdue(stopping: CancellationToken) {
     sleep(DRAIN_TIMEOUT).await;
 }
 
-/// Waits for work whose callers no longer wait.
 async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     tracker.close();
     tokio::select! {
@@ -181,7 +180,7 @@ async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     }
 }
 
-/// Checks whether pods can be connected at all. With the engine's network, what will fail is only logged.
+/// Fails if capabilities for networks are `missing`. With `--network docker`, only logs what will fail.
 fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
         return Ok(());
@@ -207,13 +206,10 @@ async fn trim_heap() -> Infallible {
 }
 
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often free heap memory is returned.
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// Other users may connect to a socket in this directory if the socket permits it.
 const RUN_MODE: u32 = 0o755;
-/// How long work in progress may take after the stop signal, with or without a caller. An engine that is
-/// frozen does not answer anyway. Work that is interrupted is recorded in Docker or on disk, where the next
-/// start finds it.
+/// How long operations may take after the stop signal. The next start finds interrupted operations.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the last writes to the state directory may take.
 const CHECKPOINTS_TIMEOUT: Duration = Duration::from_secs(3);
