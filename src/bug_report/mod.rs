@@ -1,6 +1,6 @@
-//! `dockbridge support`: one text for a bug report, without secrets. It has versions, settings, findings of
-//! the check, the state of the running dockbridge, the names of its files, and the end of its log.
+//! `dockbridge support`: one text for a bug report, without secrets: versions, settings, findings of
+//! `dockbridge check`, the state of the running dockbridge, the names of its files, and its log.
 //!
-//! The parts are independent: if one is missing, the reason takes its place. [`report::write`] makes the text.
+//! The parts are independent: the reason replaces a missing part. [`report::write`] makes the text.
 
 pub mod report;

@@ -1,4 +1,4 @@
-//! Collects the parts and writes them one after another.
+//! Collects the parts of the bug report and writes them one after another.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::{
     host::process::{self, Program},
 };
 
-/// Writes the report to `out`. `warnings` are about the command line and the environment.
+/// Writes the report to `out`. `warnings` are warnings about the command line and the environment.
 ///
 /// # Errors
 /// `out` cannot be written to, or no tokio runtime can be started.
@@ -44,7 +44,7 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
         let answer = ask(run_dir, path);
         let silent = answer.is_err();
         part(title, answer.unwrap_or_else(|error| chain(&error)))?;
-        // A dockbridge that did not answer this request will not answer the next one.
+        // If dockbridge did not answer one request, the report skips all further requests.
         if silent {
             break;
         }
@@ -60,14 +60,13 @@ fn versions() -> String {
     format!("dockbridge {own}\n{}{}", read("/proc/version"), read("/etc/os-release"))
 }
 
-/// The answer of the running dockbridge. Its state has no environment, commands or labels.
+/// The answer of the running dockbridge's admin server, without environment, commands or labels.
 fn ask(run_dir: &Path, path: &'static str) -> Result<String, ClientError> {
     let mut answer = Vec::new();
     client::run(run_dir, vec![(Method::GET, path, String::new())], &mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The size and name of each file in a directory and its subdirectories.
 fn files(directory: &Path) -> String {
     let mut lines = Vec::new();
     if let Err(error) = list(directory, directory, &mut lines) {
@@ -82,7 +81,7 @@ fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()
     for entry in fs::read_dir(directory)?.flatten() {
         let Ok(facts) = entry.metadata() else { continue };
         let path = entry.path();
-        // Quoted, because a name may contain any characters.
+        // `{:?}` quotes the name, because a file name may contain any characters.
         let name = path.strip_prefix(root).unwrap_or(&path);
         match facts.is_dir() {
             true if directory == root => list(root, &path, lines)?,
@@ -93,7 +92,6 @@ fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()
     Ok(())
 }
 
-/// The last lines of the service's log.
 fn log(runtime: &Runtime) -> String {
     let arguments = [
         "--no-pager",
@@ -113,7 +111,7 @@ fn log(runtime: &Runtime) -> String {
     }
 }
 
-/// The requests to the running dockbridge.
+/// The titles and paths of the requests to the running dockbridge.
 const QUESTIONS: [(&str, &str); 5] = [
     ("health", endpoints::HEALTH),
     ("readiness", endpoints::READY),
