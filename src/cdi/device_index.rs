@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct DeviceIndex {
     directories: Vec<PathBuf>,
     devices: BTreeMap<String, IndexedDevice>,
-    /// Files and directories that could not be read or parsed, as texts.
+    /// The errors of files and directories that could not be read or parsed.
     errors: Vec<String>,
     has_directory: bool,
 }
@@ -26,9 +26,9 @@ pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,
     pub(super) specification: Arc<Specification>,
     pub(super) index: usize,
-    /// The position of its directory. A device with a higher priority is used instead of one with a lower.
+    /// The position of the file's directory. A device in a file with a higher position counts.
     priority: usize,
-    /// Another file of the same priority that also defines the device.
+    /// Another file in the same directory that also defines the device.
     duplicate: Option<PathBuf>,
 }
 
@@ -47,12 +47,11 @@ impl DeviceIndex {
         index
     }
 
-    /// Whether every file was read. If so, a device that is not in the index does not exist.
+    /// Whether every specification file was read. If true, a device that is not in the index does not exist.
     pub(super) const fn is_complete(&self) -> bool {
         self.has_directory && self.errors.is_empty()
     }
 
-    /// The entry of the device with that name.
     pub(super) fn find(&self, device: &str) -> Result<&IndexedDevice, Failure> {
         let Some(entry) = self.devices.get(device) else { return Err(self.unknown(device)) };
         match &entry.duplicate {
@@ -76,7 +75,7 @@ impl DeviceIndex {
         ))
     }
 
-    /// Adds the devices of a specification file. Other files are skipped.
+    /// Adds the devices of `file`. Skips a file that is not a specification.
     fn add(&mut self, priority: usize, file: &Path) {
         let Some(format) = format(file).filter(|_| !file.is_dir()) else { return };
         let specification = match load(file, format) {
@@ -121,6 +120,6 @@ fn load(file: &Path, format: Format) -> Result<Option<Specification>, Malformed>
     Specification::parse(format, &text).map(Some)
 }
 
-/// The files of vendors have dozens of kilobytes.
+/// The specification files of device vendors have only dozens of kilobytes.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_ERRORS_SHOWN: usize = 5;

@@ -1,5 +1,5 @@
-//! A device node. Without our OCI runtime, the engine copies the host's node with its type, numbers, owner
-//! and mode. So what a specification says about them has to match the host.
+//! A device node. Without dockbridge's OCI runtime, the engine copies the host's node, and every value that a
+//! CDI specification states must match that node.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     model::spec_edit::{SpecEdit, stated},
 };
 
-/// The edit for a device node. What the specification does not state is taken from the host's node.
+/// The edit for a device node. Values that the specification does not state are taken from the host's node.
 pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, String> {
     let host_path = host_path(requested)?;
     let path = Path::new(host_path);
@@ -109,5 +109,5 @@ fn permissions(requested: &Node) -> Result<String, String> {
     Ok(if stated.is_empty() { "rwm".to_owned() } else { stated.clone() })
 }
 
-/// The other bits of a mode are the file type.
+/// The other bits of a node's mode are its file type.
 const PERMISSION_BITS: u32 = 0o7777;

@@ -16,12 +16,11 @@ use crate::{
     model::spec_edit::{IGNORED_OPTIONS, SpecEdit, stated},
 };
 
-/// Says whether the engine can do an edit, or names what it has no field for.
+/// Whether the engine can do an edit. If not, the error names the property that the Engine API lacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
-/// The edits of all devices together. `engine` is given if the engine has to do them without our OCI
-/// runtime. It returns whether the engine can do an edit, or names what the engine has no field for.
+/// The edits of all devices together. `engine` is given if the engine has to do the edits.
 pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],
@@ -35,7 +34,7 @@ pub(super) fn collect(
         }
         let IndexedDevice { file, specification, index, .. } = index.find(device)?;
         let mut parts = Vec::new();
-        // Edits that all devices of a file share are applied once.
+        // Edits that all devices of a specification file share are applied once.
         if !common.iter().any(|known| Arc::ptr_eq(known, specification)) {
             common.push(specification);
             parts.push(&specification.container_edits);
@@ -45,7 +44,7 @@ pub(super) fn collect(
             let made = make(requested, engine).map_err(|problem| {
                 Failure::unmet(format!("CDI device {device:?} of {}: {problem}", file.display()))
             })?;
-            // The last device that states cache and memory bandwidth counts. Earlier values are dropped.
+            // If several devices state cache and memory bandwidth, only the last device's values are applied.
             if requested.intel_rdt.is_some() {
                 edits.retain(|edit: &SpecEdit| edit.keys().get(1) != Some(&"intelRdt"));
             }
@@ -58,7 +57,7 @@ pub(super) fn collect(
     Ok(edits)
 }
 
-/// The edits, or why one of them cannot be applied.
+/// Returns the edits for `config.json`, or why one of them cannot be applied.
 pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, String> {
     let (mut edits, for_engine) = (Vec::new(), engine.is_some());
     for text in &requested.env {
@@ -78,7 +77,7 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
         edits.push(SpecEdit::set(&at, stated(json!({"name": device.name}))));
     }
     edits.extend(requested.intel_rdt.iter().flat_map(rdt));
-    // The specification says that 0 is ignored.
+    // The CDI specification requires that group 0 is ignored.
     let groups = requested.additional_gids.iter().copied().filter(|group| *group != 0);
     let groups: Vec<u32> = groups.collect();
     if !groups.is_empty() {

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::model::spec_edit::SpecEdit;
 
-/// Parses the file as JSON and as YAML. Valid JSON is valid YAML, so both must give the same.
+/// Parses the file as JSON and as YAML. Valid JSON is also valid YAML, so both parsers must give the same
+/// result.
 pub(crate) fn specification(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for format in [Format::Json, Format::Yaml] {

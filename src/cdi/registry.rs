@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{concurrency::blocking::blocking, error::Failure, model::spec_edit::SpecEdit};
 
-/// The specification files of this host. They are read at each use, because vendors rewrite them.
+/// The CDI specification files of this host. Each call reads the files again, because vendors rewrite them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// Directories of specifications; a device in a later one is used instead of one in an earlier one.
+    /// Directories of specifications. Devices in a later directory replace those of an earlier one.
     directories: Vec<PathBuf>,
 }
 
@@ -21,9 +21,8 @@ impl Registry {
         Self { directories }
     }
 
-    /// The edits of the devices. `engine` is given when the engine has to do them without our OCI runtime:
-    /// it returns whether the engine can do an edit, or the name of what it has no field for. Fails if a
-    /// device is unknown or specified wrongly, or if the engine cannot do one of its edits.
+    /// The edits of the devices. `engine` is given if the engine has to do the edits. Fails if a device is
+    /// unknown or specified wrongly, or if the engine cannot do one of its edits.
     pub async fn edits(
         &self,
         devices: &[String],
@@ -33,9 +32,9 @@ impl Registry {
         self.read(move |index| edits::collect(index, &devices, engine)).await
     }
 
-    /// Refuses devices that an engine with its own CDI support does not know. Such an engine would refuse
-    /// them only when the container starts. A device in a file that we cannot read is left to the engine.
-    /// Also refuses devices that are defined twice.
+    /// Refuses devices that an engine with its own CDI support does not know. The engine itself would refuse
+    /// an unknown device only when the container starts. If dockbridge cannot read a specification file, it
+    /// leaves the check to the engine. Also refuses devices that are defined twice.
     pub async fn ensure_known(&self, devices: &[String]) -> Result<(), Failure> {
         let devices = devices.to_vec();
         self.read(move |index| {

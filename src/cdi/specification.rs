@@ -1,5 +1,4 @@
-//! Parses a specification file. An unknown field makes the file malformed, because the field might be
-//! important.
+//! Parses a specification file. An unknown field, which may be important, is an error.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_saphyr::Options;
@@ -11,7 +10,7 @@ use crate::wire::nullable::nullable;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Specification {
     cdi_version: String,
-    /// `vendor/class`.
+    /// The kind of the devices, `vendor/class`.
     pub(super) kind: String,
     #[serde(default, rename = "annotations")]
     _annotations: Option<IgnoredAny>,
@@ -35,7 +34,7 @@ pub(super) struct Device {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Edits {
-    /// `NAME=value`.
+    /// Environment variables, each as `NAME=value`.
     #[serde(deserialize_with = "nullable")]
     pub(super) env: Vec<String>,
     #[serde(deserialize_with = "nullable")]
@@ -47,30 +46,30 @@ pub(super) struct Edits {
     #[serde(deserialize_with = "nullable")]
     pub(super) mounts: Vec<Mount>,
     pub(super) intel_rdt: Option<IntelRdt>,
-    /// Groups of the process; 0 means none.
+    /// Additional groups of the container's process; 0 is ignored.
     #[serde(deserialize_with = "nullable")]
     pub(super) additional_gids: Vec<u32>,
 }
 
-/// A device node; what is not stated is taken from the host's node.
+/// A device node. Values that are not stated are taken from the host's node.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Node {
     pub(super) path: String,
-    /// On the host; the path in the container when not stated.
+    /// The path of the device node on the host. If `host_path` is empty, `path` is also the path on the host.
     #[serde(deserialize_with = "nullable")]
     pub(super) host_path: String,
-    /// `b`, `c`, `u` or `p`.
+    /// The type of the node: `b`, `c`, `u` or `p`.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub(super) kind: String,
-    /// 0 means not stated.
+    /// The major number; 0 means that the file does not state it.
     #[serde(deserialize_with = "nullable")]
     pub(super) major: u64,
-    /// Used only when `major` is stated.
+    /// The minor number, used only if the file states `major`.
     #[serde(deserialize_with = "nullable")]
     pub(super) minor: u64,
     pub(super) file_mode: Option<u32>,
-    /// Subset of `rwm`; all when not stated.
+    /// Letters of `rwm`; if the field is empty, the container gets all three permissions.
     #[serde(deserialize_with = "nullable")]
     pub(super) permissions: String,
     pub(super) uid: Option<u32>,
@@ -84,22 +83,21 @@ pub(super) struct Mount {
     pub(super) container_path: String,
     #[serde(default, deserialize_with = "nullable")]
     pub(super) options: Vec<String>,
-    /// The type of the file system; a bind mount when not stated.
+    /// The type of the file system; if it is not stated, dockbridge makes a bind mount.
     #[serde(rename = "type", default, deserialize_with = "nullable")]
     pub(super) kind: String,
 }
 
-/// A program that the runtime runs.
+/// A program that the OCI runtime runs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Hook {
-    /// When it runs, as the OCI runtime specification names it.
+    /// When the OCI runtime runs the hook, for example `prestart` (a name of the OCI runtime specification).
     pub(super) hook_name: String,
     pub(super) path: String,
-    /// Arguments, its name first.
+    /// Arguments of the hook; the first is the program's name.
     pub(super) args: Option<Vec<String>>,
     pub(super) env: Option<Vec<String>>,
-    /// Seconds.
     pub(super) timeout: Option<i64>,
 }
 
@@ -108,21 +106,20 @@ pub(super) struct Hook {
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct NetDevice {
     pub(super) host_interface_name: String,
-    /// In the container.
     pub(super) name: Option<String>,
 }
 
-/// Cache and memory bandwidth.
+/// Limits of cache and memory bandwidth (Intel RDT).
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct IntelRdt {
     #[serde(rename = "closID")]
     pub(super) clos_id: Option<String>,
-    /// The `L3` line of `schemata`.
+    /// The `L3` line of the resctrl file `schemata`.
     pub(super) l3_cache_schema: Option<String>,
-    /// The `MB` line of `schemata`.
+    /// The `MB` line of the resctrl file `schemata`.
     pub(super) mem_bw_schema: Option<String>,
-    /// Lines of `schemata`.
+    /// Lines to write into the resctrl file `schemata`.
     pub(super) schemata: Option<Vec<String>>,
     pub(super) enable_monitoring: Option<bool>,
     #[serde(rename = "enableCMT")]
@@ -140,14 +137,12 @@ pub(super) enum Format {
 /// Why a text is not a valid specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
-    /// Counted from 1, if it is known.
+    /// The line of the error, counted from 1, if the line is known.
     pub(super) line: Option<u64>,
-    /// What is wrong, on one line.
     pub(super) reason: String,
 }
 
 impl Specification {
-    /// Reads the text of a file.
     pub(super) fn parse(format: Format, text: &str) -> Result<Self, Malformed> {
         let read: Self = match format {
             Format::Json => serde_json::from_str(text).map_err(|error| wrong_json(&error))?,
@@ -177,8 +172,7 @@ impl Specification {
     }
 }
 
-/// Limits YAML references, so that a small file cannot become a large value. `0666` is read as octal, as
-/// the engine's own reader does.
+/// Limits YAML references, so that small files stay small. `0666` is octal, as in the engine's CDI parser.
 fn bounded() -> Options {
     serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },
@@ -194,7 +188,7 @@ fn wrong_json(error: &serde_json::Error) -> Malformed {
     Malformed { line: u64::try_from(line).ok(), reason: one_line(reason) }
 }
 
-/// The reason as one line. It names fields, which may contain any characters.
+/// Makes `reason` one line, because it may quote field names with any characters.
 fn one_line(reason: &str) -> String {
     reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }
@@ -209,7 +203,7 @@ fn wrong_yaml(error: &serde_saphyr::Error) -> Malformed {
 /// The published versions of the CDI of which we know every field.
 const VERSIONS: [&str; 8] =
     ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"];
-/// How many parser events the references may be expanded to.
+/// How many parser events the YAML references of a file may expand to.
 const MOST_REPEATED: usize = 100_000;
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Host {
         self.registry().edits(&names, Some(Check(express::check))).await
     }
 
-    /// The error for a device with these edits.
+    /// The error for a device with `edits`, without the part that names the device and the file.
     async fn refusal(edits: Value) -> String {
         let host = Self::new();
         host.one("etc/a.json", &edits);
@@ -182,7 +182,7 @@ async fn what_the_engine_api_lacks_is_refused() {
     }
 }
 
-/// With our OCI runtime, edits work that are refused without it.
+/// With dockbridge's OCI runtime, edits work that the engine alone cannot do.
 #[tokio::test]
 async fn all_edits_are_for_the_runtime() {
     let host = Host::new();
@@ -324,7 +324,8 @@ async fn a_malformed_file_affects_its_own_devices_only() {
     assert!(!text.contains('\n') && !text.contains("d.json"), "{text}");
 }
 
-/// The engine may see or understand files that we do not. Only what we know for sure is refused.
+/// The engine may read specification files that dockbridge cannot read. So dockbridge refuses an unknown
+/// device only if it could read every file.
 #[tokio::test]
 async fn a_device_unknown_to_an_engine_with_cdi_is_refused_only_where_its_directories_are_seen() {
     let known = |registry: Registry| async move {

@@ -70,7 +70,8 @@ fn every_field_is_read() {
     assert!(edits.intel_rdt.is_some());
 }
 
-/// The same file as JSON and YAML. In JSON a mode is decimal, because JSON has no octal numbers.
+/// The same CDI specification as JSON and as YAML is read as the same value. In JSON a mode is decimal,
+/// because JSON has no octal numbers.
 #[test]
 fn json_is_read_alike() {
     let text = r#"{"cdiVersion": "0.6.0", "kind": "v/c", "containerEdits": {"env": null},
@@ -118,7 +119,7 @@ fn a_refusal_has_line_and_text() {
     }
 }
 
-/// A small file that expands to a large one, and a file that is nested deeply.
+/// A small file whose YAML references expand to a large value, and a file that is nested deeply.
 #[test]
 fn aliases_and_nesting_that_explode_are_refused_quickly() {
     let mut bomb =
@@ -148,7 +149,7 @@ proptest::proptest! {
         drop(Specification::parse(Format::Json, &text));
     }
 
-    /// The same with bytes that are nearly valid: pieces of a valid file, shuffled and cut.
+    /// Input that is nearly valid (shuffled and cut pieces of a valid file) causes no panic.
     #[test]
     fn no_near_miss_makes_it_panic(
         cut in 0..WHOLE.len(),
