@@ -1,6 +1,6 @@
-//! Checks whether a CRI socket is served, as kubelet would notice it: by a call.
+//! Checks with a CRI call, as kubelet would, whether a server answers on a CRI socket.
 //!
-//! Any answer counts, also an error: if Docker is down, a restart of dockbridge does not help.
+//! Any answer counts as alive, even an error: if Docker is down, a restart of dockbridge does not help.
 
 use std::{path::Path, time::Duration};
 
@@ -9,8 +9,7 @@ use tokio::time::timeout;
 use super::client::{self, CallError};
 use crate::wire::cri;
 
-/// Asks for the status over a new connection. Returns the answer as one line for operators. Fails if there
-/// is none within `time_limit`.
+/// Calls Status on the CRI socket. Returns one line for operators, or an error after `time_limit`.
 pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallError> {
     let asked = timeout(time_limit, client::status(socket, false)).await;
     match asked.unwrap_or_else(|_| Err(CallError::late("Status", time_limit))) {
@@ -20,7 +19,7 @@ pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallErro
     }
 }
 
-/// Names what is not ready, or says that everything is ready.
+/// Names the conditions (runtime, network) that are not ready, or says that dockbridge is serving.
 fn words(status: &cri::RuntimeStatus) -> String {
     let missing = status.conditions.iter().filter(|condition| !condition.status);
     let missing: Vec<&str> = missing.map(|condition| condition.message.as_str()).collect();

@@ -18,7 +18,7 @@ pub(super) async fn examine() -> Finding {
     judge(Some([run("--version").await, run("check").await]))
 }
 
-/// Judges what `criu --version` and `criu check` said. None if there is no CRIU.
+/// Judges what `criu --version` and `criu check` said. `criu` is None if CRIU is not installed.
 fn judge(criu: Option<[Result<Finished, ProcessError>; 2]>) -> Finding {
     let subject = Subject::Checkpoints;
     let Some([version, check]) = criu else {

@@ -19,7 +19,7 @@ use crate::{
 #[error("{text}")]
 pub struct CallError {
     text: String,
-    /// The server has answered, with an error or with something unexpected.
+    /// The server has answered, either with an error or with an unexpected response.
     pub(super) is_answer: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn within<T>(
 ) -> Result<T, CallError> {
     match timeout(TIMEOUT, answer).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        // A status with a source is a local error of the connection; the server's own errors have none.
+        // If a gRPC status has a source, the connection failed locally. The server's errors have no source.
         Ok(Err(status)) if status.source().is_some() => {
             Err(CallError::new(format!("{call}: the connection broke: {}", chain(&status))))
         }

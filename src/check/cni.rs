@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// Examines the configuration directory in the same way as the server. Plugins are only asked for their
-/// versions. Also returns whether pods are behind a bridge.
+/// Reads the CNI configuration directory in the same way as a running dockbridge. Runs plugins only with the
+/// CNI command VERSION. Also returns whether the selected network uses the `bridge` plugin.
 pub(super) async fn examine(settings: &Settings, packets: Packets) -> (Vec<Finding>, bool) {
     let plugins = Plugins::new(LiveSettings::new(settings.clone()));
     let settings = &settings.cni;
@@ -27,7 +27,7 @@ pub(super) async fn examine(settings: &Settings, packets: Packets) -> (Vec<Findi
     (judge(settings, selection, packets), bridged)
 }
 
-/// Judges what the state of the directory means for pods.
+/// Judges what the state of the CNI configuration directory means for pods.
 pub(super) fn judge(
     settings: &CniSettings,
     selection: Selection,

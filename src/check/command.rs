@@ -42,10 +42,8 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Where the settings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// The files that were read, on one line.
     pub files: String,
     /// Warnings about flags and variables that have no effect.
     pub warnings: Vec<String>,
@@ -60,8 +58,7 @@ impl Sources {
     }
 }
 
-/// Checks the host, and more if requested, and prints each finding to `out` as soon as it is known. Returns
-/// whether nothing failed.
+/// Checks the host, and prints each finding to `out` as soon as it is known. Returns whether no check failed.
 ///
 /// # Errors
 /// `out` cannot be written to, or no tokio runtime can be started.
@@ -86,8 +83,7 @@ pub fn run(
     Ok(findings.worst() < Severity::Fail && pods.is_none_or(|(_, recreated)| recreated == 0))
 }
 
-/// What would happen to the existing pods, if this was asked. Without an engine, this would report the same
-/// failure again.
+/// Examines what `--takeover` or `--upgrade` asks about the existing pods, if the engine has answered.
 async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) -> Option<Findings> {
     match args {
         CheckArgs { takeover: true, .. } if answered => Some(takeover::examine(settings).await),
@@ -96,8 +92,8 @@ async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) ->
     }
 }
 
-/// Prints each finding as soon as it is known. Returns all of them, and how many existing pods would be kept
-/// and recreated, if this was asked.
+/// Prints each finding as soon as it is known. Returns all findings, and with `--takeover` or `--upgrade` how
+/// many existing pods would be kept and how many recreated.
 async fn report(
     settings: &Settings,
     sources: &Sources,
@@ -159,8 +155,7 @@ fn print(findings: &[Finding], is_root: bool, out: &mut dyn Write) -> io::Result
     out.flush()
 }
 
-/// Runs a pod through the server on `socket`, which may have been started with other settings. Returns why
-/// it failed, if it failed.
+/// Runs a pod through the server on `socket`. Returns the reason if the pod failed.
 async fn run_pod(
     settings: &Settings,
     socket: &Path,
@@ -175,7 +170,7 @@ async fn run_pod(
         .map(|error| error.to_string()))
 }
 
-/// Subjects with facts that only root can read, or that depend on the capabilities of the process.
+/// Subjects of findings that may differ for root, who can read more and has more capabilities.
 const DIFFERS_FOR_ROOT: [Subject; 13] = [
     Subject::Engine,
     Subject::Nri,

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Asks the engine on the socket for its properties. Without an answer, returns the finding.
+/// Asks the engine on the socket for its properties, or returns the finding that it does not answer.
 pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     let time_limit = Timeouts { ping: TIMEOUT, short: TIMEOUT, ..Timeouts::default() };
     let engine = Engine::new(socket.to_owned(), time_limit);
@@ -28,7 +28,7 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     };
     info.map_err(|error| {
         let advice = match &error {
-            // The text of this error already says what to do.
+            // The text of `Unreachable` already says what the operator can do.
             EngineError::Unreachable { .. } => "dockbridge connects by itself once Docker answers",
             EngineError::Deadline { .. } => HANGS,
             EngineError::Incompatible { .. } => OTHER_VERSION,
@@ -38,8 +38,7 @@ pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     })
 }
 
-/// Judges what the engine's properties mean for pods on this host. `systemd` is whether systemd is the
-/// first process.
+/// Judges what the engine's properties mean for pods. `systemd` says whether the host runs systemd.
 pub(super) fn judge(socket: &Path, info: &EngineInfo, systemd: bool) -> Vec<Finding> {
     let mut findings = vec![reached(socket, info), cgroup(info, systemd)];
     findings.extend(oci_runtimes(info));
@@ -89,7 +88,6 @@ fn cgroup(info: &EngineInfo, systemd: bool) -> Finding {
     }
 }
 
-/// Whether our OCI runtime is used, and runtimes whose program is missing.
 fn oci_runtimes(info: &EngineInfo) -> Vec<Finding> {
     let subject = Subject::OciRuntime;
     let is_missing = |path: &Path| path.is_absolute() && !path.exists();
@@ -109,7 +107,7 @@ fn oci_runtimes(info: &EngineInfo) -> Vec<Finding> {
     findings
 }
 
-/// Pods run without our OCI runtime. Once they were created with it, they need it.
+/// Pods can run without dockbridge's OCI runtime, unless they were created with this runtime.
 fn edits_runtime(info: &EngineInfo) -> Finding {
     let subject = Subject::OciRuntime;
     match (info.runtimes.get(RUNTIME), info.below(DEFAULT_HANDLER)) {
@@ -127,7 +125,7 @@ fn edits_runtime(info: &EngineInfo) -> Finding {
     }
 }
 
-/// An engine that works answers at once.
+/// A working engine answers in much less time.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \

@@ -7,23 +7,21 @@ use serde_json::{Value, json};
 use super::subject::Subject;
 use crate::error::without_numbers;
 
-/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing to do.
     Ok,
-    /// Pods run, but something will fail later.
+    /// Pods can run, but something will fail later.
     Warn,
     Fail,
 }
 
-/// One finding.
+/// One result of `dockbridge check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub severity: Severity,
     pub subject: Subject,
     pub seen: String,
-    /// What to do; empty if there is nothing to do.
+    /// What the operator should do; empty if there is nothing to do.
     pub advice: String,
 }
 
@@ -32,7 +30,7 @@ pub struct Finding {
 pub struct Findings(pub Vec<Finding>);
 
 impl Finding {
-    /// A finding without anything to do.
+    /// A finding after which the operator has nothing to do.
     pub fn ok(subject: Subject, seen: impl Into<String>) -> Self {
         Self::new(Severity::Ok, subject, seen, "")
     }
@@ -58,7 +56,7 @@ impl Finding {
 }
 
 impl Findings {
-    /// The highest severity.
+    /// The highest severity of the findings.
     pub fn worst(&self) -> Severity {
         self.0.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok)
     }
@@ -98,8 +96,8 @@ impl fmt::Display for Severity {
 }
 
 impl fmt::Display for Finding {
-    /// Writes one line for what was found, and one after an arrow for what to do. The alternate form marks
-    /// the severity, because root may get another one.
+    /// Writes one line with the result, and one line after an arrow with the advice. The alternate form
+    /// (`{:#}`) marks the severity with `*`, because root may get another severity.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = format!("{}{}", self.severity, if f.alternate() { "*" } else { "" });
         writeln!(f, "{severity:<5} {:<13} {}", self.subject, self.seen)?;

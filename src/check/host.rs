@@ -32,16 +32,16 @@ pub struct Examined {
     pub engine_answered: bool,
 }
 
-/// What is reported during the examination.
+/// A report to the caller of [`examine`] while it runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     Found(&'a [Finding]),
-    /// The engine has not answered yet.
     Waiting,
 }
 
-/// Examines the host with these settings, and for a pod if one `will_run`, and reports to `tell`. Leaves no
-/// changes: to test whether a directory is writable, it creates a directory there and removes it again.
+/// Examines the host with these settings, and reports to `tell`. If a pod `will_run`, also checks what that
+/// pod needs. Leaves no changes: to test whether a directory is writable, it creates and removes a directory
+/// there.
 pub async fn examine(
     settings: &Settings,
     locks: &EngineLocks,
@@ -67,7 +67,7 @@ pub async fn examine(
     let (mut server, mut info) = (None, None);
     match answer {
         Ok(answer) => {
-            // As sd_booted(3) does.
+            // Like sd_booted(3): this directory exists if systemd is the host's init system.
             let systemd = Path::new("/run/systemd/system").is_dir();
             findings.extend(engine::judge(&settings.docker, &answer, systemd));
             let held = locks.holder(&answer);
@@ -130,8 +130,8 @@ async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) ->
     findings
 }
 
-/// Findings from this host's files, and the path of dockerd's settings. `inherited` is the limit of open files
-/// of containers. `server` is the pid of the running dockbridge.
+/// Findings from this host's files, and the path of dockerd's settings. `inherited` is the limit of open
+/// files that containers inherit. `server` is the pid of the running dockbridge.
 fn local(
     settings: &Settings,
     engine: Option<&EngineInfo>,
@@ -156,5 +156,5 @@ fn local(
     (findings, file)
 }
 
-/// An engine that works answers sooner.
+/// A working engine answers in less time. Otherwise `examine` reports that it is waiting.
 const PATIENCE: Duration = Duration::from_secs(1);

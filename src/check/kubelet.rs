@@ -1,7 +1,7 @@
 //! Whether kubelet's configuration fits the engine and this server.
 //!
-//! The facts are in the flags of the running kubelet, its configuration file, and the files that
-//! `--config-dir` adds. Without a process and a file, there is no kubelet on this host, which is not a finding.
+//! Reads the flags of the running kubelet, its configuration file, and the files that `--config-dir` adds. If
+//! a host has neither a kubelet process nor a configuration file, there is no finding.
 
 use std::{
     fs, io,
@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct Kubelet {
     pub(super) pid: Option<u32>,
     pub(super) version: Option<(u32, u32)>,
-    /// Its settings, or why its file cannot be read.
+    /// kubelet's settings, or why kubelet's configuration file cannot be read.
     pub(super) config: Result<Config, String>,
 }
 
@@ -34,17 +34,16 @@ pub(super) struct Kubelet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Config {
-    /// `cgroupfs` or `systemd`; cgroupfs when it is missing.
+    /// `cgroupfs` or `systemd`. If the field is missing, kubelet uses `cgroupfs`.
     pub(super) cgroup_driver: Option<String>,
     pub(super) container_runtime_endpoint: Option<String>,
-    /// Whether kubelet refuses cgroup v1. From 1.35 on that is the default.
+    /// Whether kubelet refuses cgroup v1. kubelet 1.35 and newer refuse it by default.
     #[serde(rename = "failCgroupV1")]
     pub(super) fail_cgroup_v1: Option<bool>,
     pub(super) max_pods: Option<u32>,
 }
 
 impl Config {
-    /// The settings of `over`. Settings that it does not have are taken from `self`.
     fn with(self, over: Self) -> Self {
         Self {
             cgroup_driver: over.cgroup_driver.or(self.cgroup_driver),
@@ -56,13 +55,13 @@ impl Config {
         }
     }
 
-    /// The driver. An empty value counts as not set, as everywhere in kubelet's configuration.
+    /// The cgroup driver that kubelet uses. kubelet treats an empty value as not set.
     fn driver(&self) -> &str {
         self.cgroup_driver.as_deref().filter(|driver| !driver.is_empty()).unwrap_or("cgroupfs")
     }
 }
 
-/// Looks for a kubelet. None if there is neither a process nor a configuration file.
+/// Looks for a kubelet. Returns None if there is neither a kubelet process nor a configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = blocking(running).await;
     let path = PathBuf::from(option(&words, "--config").unwrap_or(CONFIG));
@@ -76,8 +75,8 @@ pub(super) async fn find() -> Option<Kubelet> {
     Some(Kubelet { pid, version: version().await, config })
 }
 
-/// Reads the configuration file, if it exists. Then the `.conf` files in a directory and its subdirectories
-/// override it, in the order of their paths.
+/// Reads kubelet's configuration file, if it exists. The `.conf` files in `directory` and its subdirectories
+/// override that file, in the order of their paths.
 fn read_files(path: &Path, directory: Option<&Path>) -> Result<Config, String> {
     let mut config = Config::default();
     let mut added = Vec::new();
@@ -116,14 +115,14 @@ fn running() -> (Option<u32>, Vec<String>) {
     (pid.filter(|_| !words.is_empty()), words)
 }
 
-/// Parses a configuration file. Keys that do not concern a runtime may have any value.
+/// Parses a configuration file. Keys that are not in [`Config`] may have any value.
 fn parse(text: &str) -> Result<Config, String> {
-    // The error must not quote lines of the file, because a finding is one line.
+    // The YAML error must not quote lines of the file, because a finding is one line.
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
 }
 
-/// A flag is used before the files.
+/// A flag of kubelet overrides its configuration files.
 fn with_flags(config: Config, words: &[String]) -> Config {
     let value = |name| option(words, name).map(str::to_owned);
     config.with(Config {
@@ -134,18 +133,18 @@ fn with_flags(config: Config, words: &[String]) -> Config {
     })
 }
 
-/// The value of a flag. If the flag is repeated, the last one counts.
+/// The value of a flag of kubelet. If the flag is repeated, the last value counts.
 fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     flag_values(words, name).pop()
 }
 
-/// Asks the kubelet program in `PATH` for its release, which may differ from the running process.
+/// Asks the kubelet program in `PATH` for its release. The running kubelet may have another release.
 async fn version() -> Option<(u32, u32)> {
     let kubelet = Program::new(Path::new("kubelet"), &["--version"], TIMEOUT);
     release(&process::run(kubelet).await.ok()?.text())
 }
 
-/// Major and minor of `Kubernetes v1.36.1`.
+/// The numbers 1 and 36 of the text `Kubernetes v1.36.1`.
 fn release(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().strip_prefix("Kubernetes v")?.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -179,7 +178,7 @@ pub(super) fn judge(
     findings
 }
 
-/// From 1.31 on, kubelet asks the runtime for the cgroup driver. Older releases use their own setting.
+/// kubelet 1.31 and newer ask the runtime for the cgroup driver. Older releases use their own setting.
 fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let engines = match engine.cgroup_driver {
         CgroupDriver::Cgroupfs => "cgroupfs",
@@ -197,7 +196,7 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
     Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
 }
 
-/// While kubelet does not run, its `--config-dir` is unknown, and a file in there may allow cgroup v1.
+/// Without a running kubelet, a file in an unknown `--config-dir` may allow cgroup v1.
 fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
     let seen = "this release of kubelet refuses to start on cgroup v1, which this host has";
@@ -209,8 +208,8 @@ fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Op
     })
 }
 
-/// Without an endpoint, kubelet uses containerd's. kubeadm writes an empty endpoint into the file and
-/// passes a flag to kubelet. The flag is unknown while kubelet does not run.
+/// Without an endpoint in its settings, kubelet uses containerd's socket. kubeadm leaves the setting empty
+/// and passes the endpoint as a flag, which dockbridge can read only while kubelet runs.
 fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option<Finding> {
     let stated = config.container_runtime_endpoint.as_deref().filter(|stated| !stated.is_empty());
     let endpoint = stated.or(kubelet.pid.map(|_| CONTAINERD))?;
@@ -233,13 +232,12 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
     format!("kubelet {release} ({runs}), cgroup driver {driver}")
 }
 
-/// From this release on, `KubeletCgroupDriverFromCRI` is on by default.
+/// From this release of kubelet on, `KubeletCgroupDriverFromCRI` is on by default.
 const ASKS_FOR_DRIVER: (u32, u32) = (1, 31);
-/// From this release on, `failCgroupV1` is true by default.
+/// From this release of kubelet on, `failCgroupV1` is true by default.
 const REFUSES_CGROUP_1: (u32, u32) = (1, 35);
-/// The path that kubeadm uses.
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
-/// Much more than all settings of kubelet.
+/// The size limit of kubelet's configuration file in bytes. A file with all settings is much smaller.
 const LONGEST_CONFIG: u64 = 1 << 20;
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -290,7 +288,7 @@ mod tests {
         let refusing = judged(fitting.clone(), new, 1);
         assert_eq!(refusing[0].severity, Severity::Fail);
         assert!(refusing[0].advice.contains("failCgroupV1"), "{refusing:?}");
-        // The flags of a kubelet that does not run are unknown, so one of its files may allow it.
+        // Without a running kubelet, a file in an unknown `--config-dir` may allow cgroup v1.
         let stopped = of(None, fitting.clone(), new, 1);
         assert_eq!((stopped.len(), stopped[0].severity), (1, Severity::Warn), "{stopped:?}");
         assert!(stopped[0].seen.contains("--config-dir"), "{stopped:?}");
@@ -306,7 +304,8 @@ mod tests {
         assert!(elsewhere[0].advice.contains("unix:///run/d.sock"), "{elsewhere:?}");
     }
 
-    /// Empty and null are the same as absent in Go.
+    /// kubelet treats an empty or null setting like a missing one, because Go decodes all three to the same
+    /// value.
     #[test]
     fn an_empty_setting_is_no_setting() {
         let socket = Path::new("/run/d.sock");

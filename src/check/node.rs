@@ -1,5 +1,4 @@
-//! What pods need on this host in addition to Docker and dockbridge: forwarding, disk space, open files,
-//! the time, and the security modules that Docker has to use.
+//! What pods need on this host: forwarding, disk space, open files, the time, and security modules.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -20,18 +19,18 @@ use crate::{
 /// How the kernel treats the packets of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packets {
-    /// Whether packets are forwarded at all (`net.ipv4.ip_forward`).
+    /// Whether the kernel forwards packets at all (`net.ipv4.ip_forward`).
     pub(super) forwarded: bool,
     /// Whether the packet filter sees packets that cross a bridge (`net.bridge.bridge-nf-call-iptables`).
     pub(super) bridged_filtered: bool,
-    /// Whether packets without a matching rule are dropped. Docker sets this policy of FORWARD when it
-    /// starts, but not with nftables.
+    /// Whether the packet filter drops forwarded packets for which no rule exists. Docker sets this policy of
+    /// the chain FORWARD when it starts, except when Docker uses nftables.
     pub(super) dropped: bool,
 }
 
 impl Packets {
-    /// Reads the kernel's settings. `nftables` says which firewall Docker uses, if Docker answers. It decides
-    /// if iptables cannot be run.
+    /// Reads the kernel's settings. `nftables` says whether Docker uses nftables; it is None if Docker does
+    /// not answer. `nftables` counts only if `iptables` cannot be run.
     pub(super) async fn read(nftables: Option<bool>) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
@@ -45,13 +44,13 @@ impl Packets {
     }
 }
 
-/// Whether the policy of FORWARD is to drop, by what `iptables -S FORWARD` prints.
+/// Whether the chain FORWARD drops packets. `rules` is the output of `iptables -S FORWARD`.
 fn drops(rules: Option<&str>, nftables: Option<bool>) -> bool {
     rules.map_or(nftables == Some(false), |rules| !rules.starts_with("-P FORWARD ACCEPT"))
 }
 
-/// Whether pods can reach anything outside this host, and Services on it. `bridged` says that pods are
-/// behind a bridge, `kubelet` that this host has a kubelet.
+/// Whether pods can reach other hosts and this host's Services. `bridged` means that pods are behind a
+/// bridge, `kubelet` that this host has a kubelet.
 pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Finding {
     let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
     if !packets.forwarded {
@@ -95,9 +94,9 @@ pub(super) fn container_defaults(
     logs.into_iter().chain(judge_files(inherited, flags, &file)).collect()
 }
 
-/// The open files that containers inherit: the soft limit of containerd's unit. A program in Go raises its
-/// own limit and restores it for its children, so containerd's `/proc` does not show it. None without
-/// systemd, or without a limit.
+/// The limit of open files that containers inherit: the soft limit of containerd's unit. `/proc` of
+/// containerd does not show this limit, because Go programs raise their own limit. None without systemd or
+/// without a limit.
 pub(super) async fn inherited_files(engine: &EngineInfo) -> Option<u64> {
     let containerd = capability::listening_pid(engine.containerd_socket.as_deref()?)?;
     let cgroups = fs::read_to_string(format!("/proc/{containerd}/cgroup")).ok()?;
@@ -105,13 +104,13 @@ pub(super) async fn inherited_files(engine: &EngineInfo) -> Option<u64> {
     output("systemctl", &arguments).await?.trim().parse().ok()
 }
 
-/// The service in a process's `/proc/<pid>/cgroup`.
+/// The systemd unit in the text of a process's `/proc/<pid>/cgroup`.
 fn unit(cgroups: &str) -> Option<&str> {
     let mut steps = cgroups.lines().flat_map(|line| line.split('/'));
     steps.find(|step| step.ends_with(".service"))
 }
 
-/// containerd's unit has set no limit since Docker 29, so systemd's default applies.
+/// Since Docker 29, containerd's unit sets no limit of open files, so systemd's default applies.
 fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -> Option<Finding> {
     let soft = inherited.filter(|soft| *soft <= FEW_FILES)?;
     let names = flags.ulimits.iter().filter_map(|limit| limit.split('=').next());
@@ -122,7 +121,8 @@ fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -
     Some(Finding::warn(Subject::Descriptors, seen, format!("{MORE_FILES}, {RESTART}")))
 }
 
-/// With that option Docker refuses the mode `blocking`, and only for containers with its own driver.
+/// If `log-opts` have `max-buffer-size`, Docker refuses the log mode `blocking` that dockbridge requests.
+/// Docker applies `log-opts` only to containers with its default log driver.
 fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Option<Finding> {
     let names = flags.log_options.iter().filter_map(|option| option.split('=').next());
     let mut names = names.chain(file.log_opts.keys().map(String::as_str));
@@ -135,12 +135,12 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
-/// Space and inodes of a disk that Docker uses.
+/// Judges the free space and inodes of a disk that Docker uses.
 pub(super) fn disk(place: &Path) -> Option<Finding> {
     Some(judge_disk(place, disk::size(place).ok()?))
 }
 
-/// kubelet removes images and evicts pods below its thresholds. The defaults are used here.
+/// Below its default thresholds of free space, kubelet removes images and evicts pods.
 fn judge_disk(place: &Path, size: Size) -> Finding {
     let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
     let (bytes, inodes) =
@@ -155,7 +155,7 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
 }
 
 /// Compares the limit of open files of a process (`/proc/<pid>/limits`) with the number of pods of a node.
-/// Up to a quarter is used by cgroup files (`host::cgroup::open_files`).
+/// Open cgroup files use up to a quarter of the limit (`host::cgroup::open_files`).
 pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     let limit = open_files(limits).unwrap_or(u64::MAX);
     let allowed = (limit / 4 * 3).saturating_sub(OTHER_FILES) / PER_POD;
@@ -168,10 +168,10 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
 }
 
-/// The limit after dockbridge has raised it. None if the text has none.
+/// The limit of open files after dockbridge has raised it at its start. None if the text has no limit.
 fn open_files(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    // `unlimited` is not a number.
+    // The limit `unlimited` is not a number, so it counts as the largest number.
     let mut limits = line.split_whitespace().map(|limit| limit.parse().unwrap_or(u64::MAX));
     Some(descriptors::raised(limits.next()?, limits.next()?))
 }
@@ -183,7 +183,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Reads them from the kernel.
+    /// Reads from the kernel which modules are on.
     pub(super) fn read() -> Self {
         let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
         Self {
@@ -193,7 +193,7 @@ impl Modules {
     }
 }
 
-/// Whether Docker uses the kernel's security modules.
+/// Whether Docker uses the security modules (AppArmor, SELinux) that the kernel has turned on.
 pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
     let warn = |seen, advice: String| Finding::warn(Subject::Confinement, seen, advice);
     match modules {
@@ -232,7 +232,6 @@ fn judge_clock(synchronized: &str) -> Option<Finding> {
     }
 }
 
-/// The output of a program. None if it fails or takes longer than [`TIMEOUT`].
 async fn output(program: &'static str, arguments: &[&str]) -> Option<String> {
     let finished = process::run(Program::new(Path::new(program), arguments, TIMEOUT)).await.ok()?;
     (finished.exit == process::ProcessExit::Code(0)).then(|| finished.text())
@@ -244,21 +243,20 @@ const BRIDGED_IS_FILTERED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 const LEAST_BYTES: u64 = 15;
 /// kubelet's default for `imagefs.inodesFree`, in percent.
 const LEAST_INODES: u64 = 5;
-/// The engine's log and the CRI's log of two containers.
+/// Open files for each pod: the engine's log and the CRI log of each of two containers.
 const PER_POD: u64 = 4;
-/// For streams, which use two each, and for connections and files of dockbridge.
+/// Open files for everything that is not a log: exec and attach streams (two each), connections, own files.
 const OTHER_FILES: u64 = 256;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
-/// systemd's soft limit for a unit that sets none.
+/// systemd's soft limit of open files for a unit that sets no limit.
 const FEW_FILES: u64 = 1024;
 const MORE_FILES: &str = "if programs fail with \"too many open files\": set \"default-ulimits\": {\"nofile\": \
                           {\"Name\": \"nofile\", \"Soft\": 1048576, \"Hard\": 1048576}} in daemon.json";
 const TIMEOUT: Duration = Duration::from_secs(5);
 const RESTART: &str = "then restart Docker (without live-restore, a restart ends every container: drain the node first)";
-/// An option of Docker's log drivers.
 const BUFFER_SIZE: &str = "max-buffer-size";
-/// Much more than all settings need.
+/// The size limit of `daemon.json` in bytes. A file with all settings is much smaller.
 const LONGEST_DAEMON_JSON: u64 = 4 << 20;
 
 #[cfg(test)]
@@ -284,12 +282,11 @@ mod tests {
     fn docker_sets_no_policy_with_nftables() {
         for (rules, nftables, dropped) in [
             (Some("-P FORWARD DROP\n-N DOCKER"), Some(false), true),
-            // Left behind by iptables.
+            // Docker used iptables before nftables, and iptables has kept the policy.
             (Some("-P FORWARD DROP\n"), Some(true), true),
             (Some("-P FORWARD ACCEPT\n"), Some(false), false),
             (None, Some(false), true),
             (None, Some(true), false),
-            // Docker has not answered yet.
             (None, None, false),
         ] {
             assert_eq!(drops(rules, nftables), dropped, "{rules:?} {nftables:?}");
@@ -309,7 +306,7 @@ mod tests {
 
     #[test]
     fn open_files_are_compared_with_the_pods() {
-        // dockbridge raises its soft limit to 16,384, however high the hard limit is.
+        // At its start, dockbridge raises its soft limit of open files to at most 16,384.
         for (soft, hard, pods) in
             [("1024", "1024", 128), ("1024", "unlimited", 3008), ("65536", "1048576", 12_224)]
         {
@@ -377,7 +374,7 @@ mod tests {
         assert!(judged("json-file", &[], &format!("\u{feff}{file}")));
         assert!(judged("json-file", &["dockerd", "--log-opt", "max-buffer-size=4m"], ""));
         assert!(judged("json-file", &["dockerd", "--log-opt=max-buffer-size=4m"], "{}"));
-        // Options of another log driver do not apply to our containers.
+        // Docker does not apply options of another default log driver to dockbridge's containers.
         assert!(!judged("local", &[], file));
         assert!(!judged("json-file", &[], r#"{"log-opts": {"mode": "non-blocking"}}"#));
         assert!(!judged("json-file", &["dockerd"], "no json"));

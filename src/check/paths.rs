@@ -10,7 +10,7 @@ use std::{
 use super::{finding::Finding, subject::Subject};
 use crate::model::listen::Listen;
 
-/// The path of the CRI socket.
+/// Checks the path of the CRI socket.
 pub(super) fn listen(listen: &Listen) -> Finding {
     let Some(socket) = listen.path() else {
         return Finding::ok(Subject::Listen, format!("{listen}: systemd passes the sockets"));
@@ -35,7 +35,7 @@ pub(super) fn listen(listen: &Listen) -> Finding {
     }
 }
 
-/// An existing socket: it belongs to a server, or a killed server left it.
+/// Judges an existing socket: a server listens, or a killed server has left the socket.
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
@@ -50,7 +50,7 @@ fn socket_in_place(socket: &Path) -> Finding {
     }
 }
 
-/// A directory that dockbridge writes to. dockbridge creates it at start if it does not exist.
+/// Checks a directory that dockbridge writes to. dockbridge creates missing directories at its start.
 pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),
@@ -63,7 +63,7 @@ pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     }
 }
 
-/// Creates and removes a directory in `path`, or in the nearest existing directory above it.
+/// Creates and removes a test directory in `path`, or in the nearest existing directory above `path`.
 pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let existing = path.ancestors().find(|above| above.symlink_metadata().is_ok());
     let place = existing.unwrap_or(Path::new("/")).to_owned();

@@ -1,5 +1,5 @@
-//! NRI plugins: whether they can connect, which are started, and whether all their requests can be
-//! fulfilled.
+//! NRI plugins: whether they can connect, which of them dockbridge starts, and whether this host lets
+//! dockbridge do everything that plugins may request.
 
 use std::{
     os::unix::fs::{FileTypeExt as _, MetadataExt as _},
@@ -15,8 +15,7 @@ use crate::{
     nri::launcher::{installed, is_executable},
 };
 
-/// What is found when plugins are served; nothing when they are not. `server` is the dockbridge that
-/// serves the engine.
+/// The findings about NRI plugins; none if NRI is off. `server` is the dockbridge process of the engine.
 pub(super) fn examine(
     settings: &NriSettings,
     engine: Option<&EngineInfo>,
@@ -62,7 +61,7 @@ fn judge(settings: &NriSettings, path: &Path) -> Result<String, String> {
     installed(settings, path).map(|plugin| plugin.full_name())
 }
 
-/// A plugin runs as root, so only root may be able to change its file.
+/// A plugin runs as root, so users other than root must not be able to change its file.
 fn exposed(path: &Path) -> Option<Finding> {
     let facts = path.metadata().ok()?;
     if facts.uid() == 0 && facts.mode() & 0o022 == 0 {
@@ -72,7 +71,7 @@ fn exposed(path: &Path) -> Option<Finding> {
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 
-/// While the engine does not answer, the process that serves it is unknown.
+/// While the engine does not answer, dockbridge does not know which process serves the engine.
 fn socket(path: &Path, server: Option<u32>, engine_answered: bool) -> Option<Finding> {
     let seen = match path.symlink_metadata() {
         Ok(entry) if entry.file_type().is_socket() => {

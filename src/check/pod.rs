@@ -1,7 +1,6 @@
 //! Runs and removes one pod through the CRI socket, and times each step.
 //!
-//! The container runs the pause image too, so nothing has to be pulled. The pod is always removed again,
-//! also after an error or an interrupt.
+//! The container also runs the pause image, so no pull is needed. The pod is always removed again.
 
 use std::{
     error::Error,
@@ -25,10 +24,10 @@ pub async fn image_of(socket: &Path) -> Option<String> {
 }
 
 /// Runs a pod with one container of `image` through the socket, prints each finished step to `out`, and
-/// removes the pod. `stop` ends it early.
+/// removes the pod. When `stop` resolves, `run` removes the pod early.
 ///
 /// # Errors
-/// The first failure. The pod is removed in any case, and `out` shows what could not be removed.
+/// Fails with the first failure. If the pod cannot be removed, `run` writes that to `out`.
 pub async fn run(
     socket: &Path,
     image: &str,
@@ -86,7 +85,7 @@ async fn live<W: Write>(
     Ok(writeln!(steps.out, "The pod was up after {up} and down after {down}.")?)
 }
 
-/// Checks that pod and container are as requested.
+/// Checks that the server reports the pod and its container as they were requested.
 async fn verify<W: Write>(
     server: &mut RuntimeServiceClient<Channel>,
     sandbox: &str,
@@ -117,8 +116,8 @@ async fn verify<W: Write>(
     Ok(steps.print(call, "running")?)
 }
 
-/// Removes what a failed run left behind. The pod is found by its label, because its id might not have reached
-/// us. It is searched for more than once, because the server may still be creating it.
+/// Removes the pod that a failed run left behind. Searches for the pod by its label, because the server might
+/// not have returned its id. Searches more than once, because the server may still be creating the pod.
 async fn clear_away<W: Write>(
     server: &mut RuntimeServiceClient<Channel>,
     uid: &str,
@@ -153,7 +152,6 @@ async fn clear_away<W: Write>(
     Ok(())
 }
 
-/// The ids of the sandboxes of our pod.
 async fn of_uid(
     server: &mut RuntimeServiceClient<Channel>,
     uid: &str,
@@ -167,7 +165,6 @@ async fn of_uid(
     Ok(items.into_iter().map(|item| item.id).collect())
 }
 
-/// Prints each step when it is done.
 struct Steps<'a, W> {
     out: &'a mut W,
     began: Instant,
@@ -225,12 +222,11 @@ fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// Name, namespace and host name of the pod.
+/// The name, the namespace and the host name of the pod that the check creates.
 const NAME: &str = "dockbridge-check";
 const UID_LABEL: &str = "io.kubernetes.pod.uid";
 const GRACE_SECONDS: i64 = 5;
-/// The largest number of searches for leftovers.
 const LOOKS: usize = 10;
-/// After this many searches without a result, there are no more leftovers.
+/// If this many searches in a row find no sandbox, none is left.
 const CLEAN_LOOKS: usize = 2;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);

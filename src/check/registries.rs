@@ -1,5 +1,5 @@
-//! Through which mirrors does Docker pull? Its settings name mirrors of Docker Hub. With containerd's
-//! image store, a `hosts.toml` can name some for any registry.
+//! Reports the mirrors through which Docker pulls images. Docker's settings name mirrors of Docker Hub. With
+//! containerd's image store, a `hosts.toml` file can name mirrors of any registry.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     model::engine::{ApiVersion, EngineInfo},
 };
 
-/// What determines pulls: the engine's settings, and the files in its directory of registries.
+/// Reads the settings that determine pulls: the engine's own, and the `hosts.toml` files in `directory`.
 pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
     let (mut findings, mut mirrors) = (Vec::new(), Vec::new());
     let mut hub = engine.hub_mirrors.clone();
@@ -22,13 +22,13 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
         let path = directory.join(&name).join(HOSTS_FILE);
         let read = file::read_text(&path, LONGEST_HOSTS_FILE).and_then(|text| Hosts::read(&text));
         match read {
-            // Builds may use it nevertheless.
+            // Docker uses `hosts.toml` for pulls only in newer versions and with the containerd image store.
             Ok(_) if !reads_hosts => {
                 let seen = format!("pulls do not use {}: {NEEDS_CONTAINERD}", path.display());
                 findings.push(Finding::ok(Subject::Registries, seen));
             }
             Ok(hosts) => {
-                // Docker applies its own settings only to a registry with one host.
+                // If `hosts.toml` names hosts for Docker Hub, Docker ignores the mirrors in its own settings.
                 let is_hubs = name == HUB || (name == EVERY_OTHER && !hub_has_its_own);
                 if is_hubs && !hosts.tried_first.is_empty() {
                     hub.clear();
@@ -59,9 +59,9 @@ fn told(name: &str, mirrors: &[String]) -> Option<String> {
 }
 
 struct Hosts {
-    /// In the order of the file, each with whether it may be pulled from.
+    /// The hosts in the order of the file, and for each whether Docker may pull from it.
     tried_first: Vec<(String, bool)>,
-    /// Tried last; the registry itself if there is none.
+    /// The host that Docker asks after the hosts of `tried_first`. None if Docker asks the registry itself.
     server: Option<String>,
 }
 
@@ -82,17 +82,16 @@ impl Hosts {
         Ok(Self { tried_first, server: file.server.filter(|server| !server.is_empty()) })
     }
 
-    /// The hosts that Docker asks before the registry of this name, or instead of it.
     fn mirrors_of(self, registry: &str) -> Vec<String> {
         let first = self.tried_first.into_iter().filter(|(_, may_pull)| *may_pull);
-        // A folder's name has the port as `:5000` or `_5000_`.
+        // The directory's name contains the registry's port as `:5000` or `_5000_`.
         let host = registry.split(['_', ':']).next().filter(|host| !host.is_empty());
         let instead = self.server.filter(|server| !host.is_some_and(|host| server.contains(host)));
         first.map(|(url, _)| url).chain(instead).collect()
     }
 }
 
-/// Without the key a host may do everything.
+/// A host without the key `capabilities` may be used for everything.
 fn may_pull(host: &Value) -> bool {
     let able = host.get("capabilities").and_then(Value::as_array);
     able.is_none_or(|able| able.is_empty() || able.iter().any(|one| one.as_str() == Some("pull")))
@@ -102,9 +101,9 @@ fn may_pull(host: &Value) -> bool {
 pub(super) const DIRECTORY: &str = "/etc/docker/certs.d";
 const HOSTS_FILE: &str = "hosts.toml";
 const LONGEST_HOSTS_FILE: u64 = 1 << 20;
-/// Docker Hub, as such files call it.
+/// The name of the directory for Docker Hub.
 const HUB: &str = "docker.io";
-/// The folder for registries without one of their own.
+/// The directory for registries that have no directory.
 const EVERY_OTHER: &str = "_default";
 const NEEDS_CONTAINERD: &str = "only Docker 28 with containerd's image store uses such files";
 

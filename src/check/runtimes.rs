@@ -1,16 +1,16 @@
-//! Whether another container runtime for kubelet runs here, or left pods behind.
+//! Checks whether another container runtime for kubelet runs on this host, or has left containers.
 
 use std::{fs, path::Path};
 
 use super::{finding::Finding, subject::Subject};
 use crate::host::processes::Processes;
 
-/// Signs of other runtimes on this host.
+/// The pids of cri-dockerd and CRI-O, and the number of containerd's containers for Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
     pub(super) cri_dockerd: Option<u32>,
     pub(super) crio: Option<u32>,
-    /// Containers in containerd's namespace for Kubernetes. Docker uses another namespace.
+    /// The number of containers in containerd's namespace for Kubernetes, without Docker's own containers.
     pub(super) containerd: usize,
 }
 
@@ -27,7 +27,7 @@ impl Others {
     }
 }
 
-/// Judges what they mean for the pods of this node.
+/// Judges what the other runtimes mean for the pods of this node.
 pub(super) fn judge(others: &Others) -> Vec<Finding> {
     let warn = |seen, advice| Finding::warn(Subject::Runtimes, seen, advice);
     let mut findings = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether a dockbridge already serves the engine. There must not be a second one.
+//! Checks whether a dockbridge already serves the engine: a second one would not start.
 
 use super::{finding::Finding, subject::Subject};
 use crate::{
@@ -7,8 +7,8 @@ use crate::{
     model::listen::Listen,
 };
 
-/// Judges which server holds the engine's lock. If `asked`, a pod is run through that server, and another
-/// socket than the configured one is only a warning.
+/// Judges which dockbridge holds the engine's lock. If `asked`, the check then runs a pod through that
+/// dockbridge, so a socket that differs from the configured one is only a warning.
 pub(super) fn judge(
     held: &Result<Option<Holder>, HostError>,
     listen: &Listen,
@@ -27,7 +27,7 @@ pub(super) fn judge(
         let seen = format!("this engine is served by another dockbridge, {holder}");
         return Finding::fail(Subject::Server, seen, APART);
     };
-    // Only the service itself knows the sockets that systemd passes to it.
+    // If `--listen` has no path, systemd passes the socket to the service, and the check cannot compare it.
     if listen.path().is_none_or(|listen| file::is_same(socket, listen)) {
         return Finding::ok(Subject::Server, format!("dockbridge serves this engine: {holder}"));
     }

@@ -1,12 +1,12 @@
-//! The subjects of the check. `docs/check.md` has a section for each, under its name.
+//! The subjects of the check. `docs/check.md` has a section for each subject, with its name as heading.
 
 use std::fmt;
 
-/// Defines [`Subject`]. Each subject has one row: its variant and its name. Above it is what is checked, if
-/// the name does not say that.
+/// Defines [`Subject`]. Each subject has one row with its variant and its name. If the name does not say what
+/// the check examines, a comment above the row does.
 macro_rules! subjects {
     ($($(#[doc = $about:literal])* $subject:ident $name:literal,)+) => {
-        /// The subject of a finding.
+        /// What a finding of `dockbridge check` is about.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Subject {
             $($(#[doc = $about])* $subject,)+
@@ -27,28 +27,28 @@ macro_rules! subjects {
 }
 
 subjects! {
-    /// Which settings were examined, and whether names of settings are wrong.
+    /// Which files with settings the check has read, and whether they contain unknown names.
     Settings "settings",
-    /// Whether Docker answers, its version and its store.
+    /// Whether Docker answers, its version and its image store.
     Engine "engine",
     Cgroup "cgroup",
-    /// Whether Docker has dockbridge's OCI runtime, and what that allows.
+    /// Whether Docker has dockbridge's OCI runtime, and which features of pods that allows.
     OciRuntime "oci runtime",
-    /// NRI plugins: their socket, their directory, and what they may change.
+    /// NRI plugins: their socket, their directory, and what dockbridge lets them change.
     Nri "nri",
     Registries "registries",
     LiveRestore "live-restore",
-    /// Space where Docker keeps images and layers.
+    /// Free space where Docker keeps images and layers.
     Disk "disk",
-    /// AppArmor and SELinux.
+    /// Whether Docker uses AppArmor or SELinux if the kernel does.
     Confinement "confinement",
-    /// The dockbridge that serves this engine.
+    /// Which dockbridge process serves this engine.
     Server "server",
     Network "network",
     /// Whether the kernel forwards the packets of pods.
     Forwarding "forwarding",
     Kubelet "kubelet",
-    /// Other container runtimes of kubelet.
+    /// Other CRI runtimes on this host.
     Runtimes "runtimes",
     Capabilities "capabilities",
     /// Which OOM scores Docker can set.
@@ -60,9 +60,9 @@ subjects! {
     Clock "clock",
     Listen "listen",
     State "state",
-    /// The directory of pins and the admin socket.
+    /// The directory of the pods' network namespaces and of the admin socket.
     Run "run",
-    /// A pod: one of the node's, or the one that the check runs.
+    /// A pod of this node, or the pod that `dockbridge check --pod` runs.
     Pod "pod",
 }
 

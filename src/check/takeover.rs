@@ -1,7 +1,7 @@
-//! Reports what dockbridge would do with the existing pods, before anything changes: those of cri-dockerd
-//! or dockershim, and its own.
+//! Reports what dockbridge would do with existing pods of cri-dockerd, dockershim or dockbridge.
 //!
-//! Queries the engine, reads CNI's cache and the files of other shims, and writes nothing.
+//! The report reads from the engine, from CNI's cache and from the files of cri-dockerd and dockershim.
+//! Making the report changes nothing on the host.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -27,7 +27,7 @@ use crate::{
     sandbox::adopt::Adopter,
 };
 
-/// What would happen to each pod of the engine, and what prevents a takeover.
+/// What would happen to each pod in Docker, and what prevents dockbridge from taking over.
 pub async fn examine(settings: &Settings) -> Findings {
     let mut findings = Vec::new();
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
@@ -113,7 +113,7 @@ fn judge(
     Finding::ok(Subject::Pod, format!("{named}; {how}"))
 }
 
-/// Containers whose pod does not exist in Docker. kubelet removes them.
+/// The finding about containers whose pod does not exist in Docker. kubelet would remove such containers.
 fn orphans(
     left: &BTreeMap<SandboxId, Vec<ContainerRecord>>,
     pods: &[SandboxRecord],
@@ -148,7 +148,7 @@ pub fn counted(findings: &Findings) -> (usize, usize) {
     (pods().count() - recreated, recreated)
 }
 
-/// The result in a sentence, and how to go back if pods may be kept.
+/// The result in a sentence, followed by `way_back`, which says how to go back to the previous runtime.
 pub fn summary(findings: &Findings, way_back: &str) -> String {
     if findings.worst() == Severity::Fail {
         return "The pods are unknown: Docker did not list its containers.\n".to_owned();

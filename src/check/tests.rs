@@ -101,7 +101,7 @@ fn the_engines_dockbridge_runtime_is_told() {
     let nvidia = OciRuntime { path: "/bin/true".to_owned(), features, ..OciRuntime::default() };
     gpu.runtimes.insert("nvidia".to_owned(), nvidia);
     assert!(told(&gpu).seen.starts_with("/bin/sh runs /bin/true; "), "{}", told(&gpu).seen);
-    // The engine starts with a wrong path, and then no pod does.
+    // If the path of a runtime is wrong, the engine starts, but no pod starts with that runtime.
     gpu.runtimes.get_mut("nvidia").unwrap().path = "/no/nvidia".to_owned();
     assert!(told(&gpu).seen.contains("runtime \"nvidia\" is /no/nvidia, which does not exist"));
     assert_eq!(told(&gpu).severity, Severity::Fail);
@@ -170,7 +170,7 @@ fn an_engine_of_another_host_is_seen() {
     let warned =
         EngineInfo { warnings: vec!["WARNING: No swap limit support".to_owned()], ..info() };
     let text = Findings(engine::judge(Path::new("/s"), &warned, false)).to_string();
-    // Limits of cgroup v1 have an effect, although Docker warns about it.
+    // Docker's general warning about cgroup v1 is left out, because limits of cgroup v1 do have an effect.
     assert!(!text.contains("limits of this kind"), "{text}");
     assert!(text.contains("WARN  engine        No swap limit support"), "{text}");
 }
@@ -195,7 +195,7 @@ async fn an_engine_that_is_not_there_is_a_failure() {
     assert!(!absent.advice.contains("--docker"), "the advice is in what was seen: {absent:?}");
 }
 
-/// The engine accepts connections and answers nothing, until the check says that it waits.
+/// A fake engine accepts connections but does not answer until the check reports that it is waiting.
 #[tokio::test]
 async fn findings_come_before_an_engine_that_is_silent() {
     let home = tempfile::tempdir().unwrap();
@@ -302,7 +302,8 @@ fn places_are_tried_and_left_clean() {
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
     assert!(paths::listen(&at(&socket)).seen.starts_with("a server answers"));
-    // A child that another test starts may have a copy of the socket, so a close alone would not end it.
+    // A child process of another test may have a copy of the socket, so closing our copy would not stop the
+    // socket from accepting connections.
     shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
     assert!(paths::listen(&at(&socket)).seen.ends_with("will be replaced"));
 }

@@ -1,4 +1,4 @@
-//! Reports what an exchange of Docker's programs would do to the pods of this node, before it begins.
+//! Reports what would happen to the pods of this node if an upgrade replaced Docker's programs.
 
 use super::{
     engine,
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What would happen to each pod, and on what the upgrade depends.
+/// What the upgrade would do to each pod, and on which settings and versions that depends.
 pub(super) async fn examine(settings: &Settings) -> Findings {
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
     let asked = (engine::ask(&settings.docker).await, by_pod(&engine).await);
@@ -46,7 +46,7 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
     Findings(findings)
 }
 
-/// What does not depend on a pod.
+/// The findings about the engine, which are the same for every pod.
 fn judge(info: &EngineInfo) -> Vec<Finding> {
     let live_restore = match info.live_restore {
         true => Finding::ok(Subject::LiveRestore, KEEPS),

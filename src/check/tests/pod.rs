@@ -1,4 +1,4 @@
-//! The pod of `dockbridge check --pod`, at a CRI server that can be told to fail one call.
+//! Tests `dockbridge check --pod` with a fake CRI server that can fail one chosen call.
 
 use std::{
     collections::BTreeMap,
@@ -61,7 +61,7 @@ async fn a_socket_without_a_server_is_named() {
     assert!(error.to_string().starts_with("no CRI server on /no/such.sock"), "{error}");
 }
 
-/// A CRI server that keeps ids and can be told to fail one call.
+/// A fake CRI server that stores only pods' ids and names, and can fail one chosen call.
 struct Node {
     home: tempfile::TempDir,
     pods: Arc<Mutex<BTreeMap<String, cri::PodSandboxMetadata>>>,
