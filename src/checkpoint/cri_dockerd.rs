@@ -1,9 +1,8 @@
-//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. They hold a pod's host ports, which
-//! are neither in Docker nor in CNI's cache. They are read when a pod is adopted, and removed with the pod:
-//! otherwise cri-dockerd would still list the pod.
+//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. A checkpoint holds a pod's host ports,
+//! which are neither in Docker nor in CNI's cache. dockbridge reads it when it adopts the pod, and removes it
+//! with the pod: otherwise cri-dockerd would still list the pod.
 //!
-//! Their checksum covers a rendering of Go types. It is not checked, because the ports are only passed to
-//! plugins that release them.
+//! dockbridge does not verify the checksum, because it only passes the ports to plugins that release them.
 
 use std::path::{Path, PathBuf};
 
@@ -25,23 +24,24 @@ pub(super) struct CriDockerdCheckpoints {
 }
 
 impl CriDockerdCheckpoints {
-    /// Their default directories, and our own state directory, because a unit file may use the same one for both.
+    /// Searches the default directories of cri-dockerd and dockershim, and dockbridge's state directory: a
+    /// unit file may have used the same directory for cri-dockerd.
     pub(super) fn new(state_dir: &Path) -> Self {
         let defaults = ["/var/lib/cri-dockerd", "/var/lib/dockershim"].map(PathBuf::from);
         Self { roots: [state_dir.to_owned()].into_iter().chain(defaults).collect() }
     }
 
-    /// The ports of a pod; empty if the file is missing or unreadable. Blocks.
+    /// The host ports in a pod's checkpoint; empty if the file is missing or unreadable. Blocks the thread.
     pub(super) fn ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         self.files(id).find_map(|path| read(&path)).unwrap_or_default()
     }
 
-    /// Removes the checkpoints of a pod. Blocks.
+    /// Removes the checkpoints of a pod. Blocks the thread.
     ///
     /// # Errors
     /// The first error, except that a missing file is not an error.
     pub(super) fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
-        // On a read-only disk, removing a missing file is an error.
+        // Only existing files are removed, because on a read-only disk even removing a missing file fails.
         let there = self.files(id).filter(|path| path.symlink_metadata().is_ok());
         let removed = there.map(|path| file::remove_if_present(&path, Durability::Written));
         let failures: Vec<HostError> = removed.filter_map(Result::err).collect();
@@ -77,7 +77,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<PortMapping>> {
     Some(stored.data.port_mappings)
 }
 
-/// A thousand times the size for a pod with all possible ports, in bytes.
+/// The largest file that is read, in bytes: much larger than a checkpoint with all possible ports.
 const MAX_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]

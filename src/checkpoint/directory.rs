@@ -1,4 +1,4 @@
-//! The state directory: loads everything at start, saves and removes while running.
+//! The state directory: loads all checkpoints at the start, and saves and removes them later.
 
 use std::{
     collections::HashSet,
@@ -33,7 +33,7 @@ use crate::{
     model::{id::SandboxId, network::PortMapping},
 };
 
-/// A state directory. Clones share it; only one process may own it.
+/// A state directory, shared by all clones of this value. Only one process may own a state directory.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     paths: Arc<Paths>,
@@ -42,18 +42,17 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Makes the directories that are missing.
+    /// Opens the state directory at the start, and creates missing directories in it. Blocks the thread.
     ///
     /// # Errors
-    /// The directory cannot be made. Blocks; called once, at start.
+    /// A directory cannot be created.
     pub fn open(state_dir: &Path) -> Result<Self, HostError> {
         let checkpoints = Self::new(state_dir);
         file::ensure_directory(&checkpoints.paths.sandboxes, DIRECTORY_MODE)?;
         Ok(checkpoints)
     }
 
-    /// The state directory of another or a later process, with the sandboxes that have checkpoints in it.
-    /// Changes nothing. Blocks.
+    /// Opens a state directory read-only, and returns also the sandboxes with checkpoints. Blocks the thread.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
         let checkpoints = Self::new(state_dir);
         let stored = checkpoints.paths.stored();
@@ -68,8 +67,8 @@ impl Checkpoints {
         }
     }
 
-    /// Reads every sandbox, removes drafts of unfinished writes, and moves files aside that cannot be
-    /// trusted. Never fails: a directory that cannot be read is reported like a damaged file.
+    /// Reads the checkpoint of every sandbox, removes the drafts of unfinished writes, and moves damaged
+    /// files to `quarantine`. Never fails: a directory that cannot be read is reported like a damaged file.
     pub async fn load(&self) -> Loaded {
         let paths = Arc::clone(&self.paths);
         let loaded = blocking(move || paths.load()).await;
@@ -85,7 +84,7 @@ impl Checkpoints {
         blocking(move || paths.stored()).await
     }
 
-    /// Stores a sandbox; the old file stays until the new one is complete.
+    /// Writes the checkpoint of a sandbox. The old file stays until the new file is complete.
     pub async fn save(
         &self,
         checkpoint: &SandboxCheckpoint,
@@ -94,8 +93,8 @@ impl Checkpoints {
         self.write(self.paths.sandbox(&checkpoint.id), checkpoint, durability).await
     }
 
-    /// Removes a sandbox, and the checkpoint that cri-dockerd or dockershim has of it. A missing file is not an
-    /// error.
+    /// Removes the checkpoint of a sandbox, also the checkpoint that cri-dockerd or dockershim has written
+    /// for it. A missing file is not an error.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {
@@ -105,13 +104,13 @@ impl Checkpoints {
         self.remove_file(self.paths.sandbox(id)).await
     }
 
-    /// The host ports in the pod's checkpoint of cri-dockerd or dockershim; none without such a checkpoint.
+    /// The host ports in the pod's checkpoint of cri-dockerd or dockershim; empty without one.
     pub async fn cri_dockerd_ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         let (cri_dockerd, id) = (self.cri_dockerd.clone(), id.clone());
         blocking(move || cri_dockerd.ports(&id)).await
     }
 
-    /// Stores a single file; if it would be empty, there is no file.
+    /// Writes a single file. If `body` is empty, removes the file instead.
     pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), HostError> {
         let path = self.paths.root.join(T::NAME);
         if *body == T::default() {
@@ -120,14 +119,14 @@ impl Checkpoints {
         self.write(path, body, T::DURABILITY).await
     }
 
-    /// The stored file. Empty if it is missing, or if it cannot be trusted and was moved to quarantine.
+    /// The content of a single file. Empty if the file is missing, or damaged and moved to quarantine.
     pub async fn load_file<T: SingleFile>(&self) -> T {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.load_single(T::NAME)).await.unwrap_or_default()
     }
 
     async fn remove_file(&self, path: PathBuf) -> Result<(), HostError> {
-        // Not synced: if a power loss brings the file back, it is removed again.
+        // The removal is not synced: if a power loss brings the file back, dockbridge removes it again.
         let remove = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
         self.in_order(path, remove).await
     }
@@ -143,7 +142,7 @@ impl Checkpoints {
         self.in_order(path, move |path| replace(path, &bytes, durability)).await
     }
 
-    /// Runs `work` on a blocking thread, unless a later call for the same file has already run.
+    /// Runs `work` on a blocking thread. Skips `work` if a later call for the same file has already run.
     async fn in_order(
         &self,
         path: PathBuf,
@@ -163,16 +162,15 @@ impl Checkpoints {
     }
 }
 
-/// The order in which writes were requested. A file is written on a blocking thread, which continues when the
-/// caller is cancelled, so newer content could be replaced with older content.
+/// The order in which writes were requested. A blocking thread that writes a file continues when its caller
+/// is cancelled. Without the order of writes, such a thread could replace newer content with older content.
 #[derive(Debug, Default)]
 struct Writes {
     next: AtomicU64,
-    /// By path: the number of the last write.
     last: Named<Mutex<u64>>,
 }
 
-/// Paths in the state directory. Everything here blocks.
+/// Paths in the state directory. All methods of `Paths` block the thread.
 #[derive(Debug)]
 struct Paths {
     root: PathBuf,
@@ -210,7 +208,7 @@ impl Paths {
         loaded
     }
 
-    /// Files that are neither a checkpoint nor a draft are not from dockbridge.
+    /// Ignores a file that is neither a checkpoint nor a draft, because dockbridge did not write it.
     fn load_entry(&self, entry: &DirEntry, loaded: &mut Loaded) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -224,7 +222,7 @@ impl Paths {
         }
     }
 
-    /// Removes drafts of the single files. The root also has the files of other modules, which stay.
+    /// Removes only the drafts of single files, because the state directory also has files of other modules.
     fn remove_drafts(&self) {
         for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -250,10 +248,9 @@ impl Paths {
         }
     }
 
-    /// Moves a file that cannot be trusted aside under a free name, and reports it. It is kept for the
-    /// operator, and the next start ignores it.
+    /// Moves a damaged file to `quarantine`, where the operator finds it, and reports it.
     ///
-    /// A file that cannot be moved stays where it is; the report then says so.
+    /// If the file cannot be moved, it stays where it is, and the report says so.
     fn quarantine(&self, path: &Path, reason: String) -> Quarantined {
         match rename_into(path, &self.root.join("quarantine")) {
             Ok(path) => Quarantined { path, reason },
@@ -265,7 +262,7 @@ impl Paths {
     }
 }
 
-/// Writes a file; creates its directory again if somebody has deleted it.
+/// Writes a file. Creates the file's directory again if somebody has deleted the directory.
 fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     match (file::replace(path, bytes, durability), path.parent()) {
         (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
@@ -289,7 +286,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, String> {
     }
 }
 
-/// Reads a regular file. Opens nothing else, because opening a FIFO would block forever.
+/// Reads a regular file. Opens only regular files, because opening a FIFO would block forever.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => {
@@ -319,6 +316,6 @@ fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
 }
 
 const SUFFIX: &str = ".json";
-/// Twice the largest request that kubelet can send. We never write a larger file.
+/// The largest file that dockbridge reads, in bytes: twice the largest request of kubelet.
 const MAX_BYTES: u64 = 32 << 20;
 const DIRECTORY_MODE: u32 = 0o700;

@@ -1,19 +1,19 @@
-//! The envelope of every file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
+//! The envelope of every checkpoint file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
 //!
-//! The checksum covers the body's text exactly as it is in the file. So any changed, missing or added byte
-//! is found, and the way an encoder formats JSON does not matter.
+//! The checksum covers the body's text exactly as it is in the file. So the checksum detects any changed,
+//! missing or added byte, and does not depend on how a JSON encoder formats the body.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// The version written into new files. This and every lower version can be read.
+/// The version written into new files. dockbridge can read this version and every lower version.
 pub const VERSION: u32 = 1;
 
-/// The content of the file for a body.
+/// Returns the content of a checkpoint file for `body`.
 ///
 /// # Errors
-/// The body has no JSON form (a map with keys that are not strings).
+/// `body` cannot be written as JSON (it has a map with keys that are not strings).
 pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
     let body = serde_json::value::to_raw_value(body)?;
     let checksum = checksum(body.get());
@@ -22,10 +22,10 @@ pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-/// The body of a file.
+/// Checks the content of a checkpoint file and returns its body.
 ///
 /// # Errors
-/// The reason not to trust the file.
+/// Why the file is damaged or cannot be read.
 pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if bytes.is_empty() {
         return Err(EMPTY.to_owned());
@@ -60,5 +60,5 @@ fn checksum(text: &str) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// A file is often empty after a power loss.
+/// A file without content, which a power loss may leave.
 pub(super) const EMPTY: &str = "the file is empty";

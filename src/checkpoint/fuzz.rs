@@ -9,8 +9,8 @@ use super::{
     record::{ChangesSinceCreate, MemoryKills, PodCidrs, PulledImages, SandboxCheckpoint},
 };
 
-/// Parses the bytes as a file, and as a body in an envelope. What was parsed must be the same after it is
-/// written and read again.
+/// Parses the bytes as a checkpoint file, and as a body in an envelope. A parsed value must be the same after
+/// it is written and read again.
 pub(crate) fn stored(bytes: &[u8]) {
     round::<SandboxCheckpoint>(bytes);
     round::<PulledImages>(bytes);

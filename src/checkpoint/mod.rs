@@ -1,10 +1,9 @@
-//! State that must survive a restart and that Docker cannot store, in versioned files with checksums that
-//! are replaced atomically.
+//! State that must survive a restart and that Docker cannot store, in versioned files with checksums.
 //!
-//! It does not know Docker: labels are the source of truth for what a pod is. A checkpoint holds the state
-//! of the pod's network, so that the network is released even after Docker lost the pod. Start with
-//! [`directory::Checkpoints`]; [`record`] has what is stored. A file that cannot be trusted is moved to
-//! `quarantine/` and reported. It never prevents the start and is never deleted.
+//! This module does not know Docker: the labels in Docker are the source of truth for a pod's properties. A
+//! checkpoint holds the state of the pod's network, so that the network is released even after Docker lost
+//! the pod. Start with [`directory::Checkpoints`]; [`record`] has the stored types. dockbridge moves a
+//! damaged file to `quarantine/` and reports it, but never deletes it.
 
 pub mod directory;
 pub mod envelope;

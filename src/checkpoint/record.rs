@@ -19,19 +19,19 @@ use crate::{
     },
 };
 
-/// What is known about a sandbox without asking Docker. Files keep its serde form: only add fields with
-/// defaults.
+/// What dockbridge knows about a sandbox without asking Docker. Existing files have this type's serde form:
+/// only add fields with defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SandboxCheckpoint {
-    /// Docker id of the pause container; also the file's name.
+    /// Docker's id of the pause container; also the name of the checkpoint file.
     pub id: SandboxId,
-    /// Full container name in Docker, without the leading slash.
+    /// The full name of the pause container in Docker, without the leading slash.
     pub name: String,
-    /// The request; used in answers when Docker has lost the container and its labels.
+    /// The request that created the sandbox, used for answers when Docker has lost the pause container.
     pub document: SandboxDocument,
-    /// When Docker created the container. Never unset, because kubelet refuses a sandbox without it.
+    /// When Docker created the pause container. Always set, because kubelet refuses a sandbox without it.
     pub created_at: Nanos,
-    /// The state of CNI; none before the intent to call it was recorded.
+    /// The state of the pod's CNI networks. None until dockbridge is going to call the plugins.
     pub attachment: Option<Attachment>,
 }
 
@@ -54,8 +54,7 @@ impl SingleFile for PodCidrs {
     const DURABILITY: Durability = Durability::Synced;
 }
 
-/// The images that were pulled for kubelet: for each id, the full names under which they were pulled. Files
-/// keep its serde form.
+/// The images that were pulled for kubelet: for each id, the full names. Files have this serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 
@@ -63,15 +62,14 @@ impl SingleFile for PulledImages {
     const NAME: &str = "pulled-images.json";
 }
 
-/// What was changed after the create: limits, and what plugins want. Its serde form is a durable format.
+/// Limits that changed after the create, and edits of NRI plugins. Existing files have this serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChangesSinceCreate {
-    /// For each container, all its current limits.
+    /// All current limits of each container whose limits were changed.
     pub containers: BTreeMap<ContainerId, Resources>,
     pub pods: BTreeMap<SandboxId, PodResources>,
-    /// What NRI plugins want of containers, and CDI devices that they add. Earlier versions had
-    /// `adjustments` in another form, which is not read.
+    /// The edits of NRI plugins, including CDI devices. `adjustments` of earlier versions are ignored.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub edits: BTreeMap<ContainerId, Vec<SpecEdit>>,
 }
@@ -80,7 +78,8 @@ impl SingleFile for ChangesSinceCreate {
     const NAME: &str = "resized.json";
 }
 
-/// Containers that were OOM-killed without the engine noticing, with the time of their end. Its serde form is a durable format.
+/// Containers that were OOM-killed without the engine noticing, with the time of their end. Existing files
+/// have this type's serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryKills(pub BTreeMap<ContainerId, Nanos>);
 
@@ -88,18 +87,17 @@ impl SingleFile for MemoryKills {
     const NAME: &str = "memory-kills.json";
 }
 
-/// What a state directory holds: the checkpoints, and the files that cannot be trusted.
+/// The content of a state directory: the checkpoints, and the damaged files.
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub sandboxes: Vec<SandboxCheckpoint>,
     pub quarantined: Vec<Quarantined>,
 }
 
-/// A file that could not be trusted.
+/// A damaged file that was moved aside.
 #[derive(Debug)]
 pub struct Quarantined {
-    /// The path of the file now, or its old path if it could not be moved.
+    /// The path in `quarantine`, or the old path if the file could not be moved.
     pub path: PathBuf,
-    /// What is wrong with it, for the operator.
     pub reason: String,
 }

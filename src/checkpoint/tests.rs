@@ -200,7 +200,7 @@ async fn of_concurrent_saves_the_last_one_requested_stays() {
         let saved = SandboxCheckpoint { created_at: Nanos(count + 1), ..checkpoint(1) };
         let save = async move { checkpoints.save(&saved, Durability::Written).await };
         let mut save = Box::pin(maybe_done(save));
-        // The first poll takes the number and starts a blocking thread, which may finish at once.
+        // The first poll of `save` numbers the write and starts a blocking thread, which may finish at once.
         let _ = futures_util::poll!(save.as_mut());
         saves.push(save);
     }
@@ -226,7 +226,7 @@ proptest! {
     #[test]
     fn no_cut_goes_unnoticed(length in any::<prop::sample::Index>()) {
         let bytes = envelope::seal(&checkpoint(1)).unwrap();
-        // The last byte is only the end of the line.
+        // The file's last byte is left out, because it is only a line end.
         let length = length.index(bytes.len() - 1);
         prop_assert!(envelope::open::<SandboxCheckpoint>(&bytes[..length]).is_err());
     }
@@ -239,7 +239,7 @@ proptest! {
 
 #[test]
 fn a_file_written_today_reads_for_ever() {
-    // The file also has the field `complete`, which is no longer written.
+    // The file also has the field `complete`, which dockbridge no longer writes.
     let text = include_str!("../../tests/fixtures/checkpoint/sandbox-v1.json");
     let read: SandboxCheckpoint = envelope::open(text.as_bytes()).unwrap();
     assert_eq!(read, checkpoint(1));

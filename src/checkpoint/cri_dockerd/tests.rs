@@ -1,4 +1,4 @@
-//! Files as cri-dockerd 0.4.3 wrote them, and damaged ones.
+//! Reads checkpoint files that cri-dockerd 0.4.3 wrote, and damaged files.
 
 use std::fs;
 
@@ -48,7 +48,7 @@ fn what_cannot_be_read_has_no_ports() {
     let predecessors = CriDockerdCheckpoints::new(root.path());
     assert_eq!(predecessors.ports(&id()), []);
     predecessors.remove(&id()).unwrap();
-    // Opening a FIFO would block forever.
+    // A checkpoint file that is a FIFO must not be opened, because opening it would block forever.
     fs::create_dir(root.path().join("sandbox")).unwrap();
     let path = root.path().join("sandbox").join(id().as_str());
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
