@@ -55,7 +55,7 @@ pub struct ConfigArgs {
     pub environment: bool,
 }
 
-/// What to read again.
+/// Flags of commands that make dockbridge read its settings again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadArgs {
     /// Use the environment of this command instead of the one that dockbridge was started with: for
@@ -67,9 +67,8 @@ pub struct ReloadArgs {
 /// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// What to do.
     pub command: Command,
-    /// The values on the command line, unchecked.
+    /// The values of settings on the command line, unchecked.
     pub values: Vec<RawValue>,
     pub config: Option<PathBuf>,
     pub environment_file: Option<PathBuf>,
@@ -91,13 +90,13 @@ impl Invocation {
             .mut_arg(DUAL_STACK, |flag| flag.num_args(0..=1).require_equals(true))
     }
 
-    /// Parses a whole command line. If the program is called by the name of cri-dockerd, its version shows
-    /// that name, its default socket is cri-dockerd's, and the last of a repeated flag counts.
+    /// Parses a whole command line. If dockbridge is started under the name `cri-dockerd`, its version shows
+    /// that name, its default socket is cri-dockerd's, and the last value of a repeated flag counts.
     ///
     /// # Errors
-    /// Help, version, or an error in the command line. clap prints it.
+    /// The help, the version, or an error in the command line; clap prints its text.
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        // clap has no help for the command `help`.
+        // clap does not accept `help --help`, so this shows the program's help instead.
         if let [before @ .., help, flag] = words
             && help == "help"
             && (flag == "--help" || flag == "-h")
@@ -159,7 +158,7 @@ impl Invocation {
     }
 }
 
-/// Our flag for a setting. The help shows its default.
+/// dockbridge's flag for a setting. The flag's help shows the setting's default.
 fn flag(key: Key) -> Arg {
     let setting = key.definition();
     let help = match setting.default {
@@ -175,15 +174,15 @@ fn flag(key: Key) -> Arg {
         .long(setting.name)
         .value_name(setting.value)
         .value_hint(hint)
-        // Accepts a negative duration here, so that the error is about the value.
+        // Accepts values such as `-5s`, so that the error is about the value and not about an unknown flag.
         .allow_hyphen_values(matches!(setting.value, "DURATION" | "NUMBER"))
         .hide_short_help(true)
         .help(help)
         .global(true)
 }
 
-/// The flags of files with settings and of all settings. Values are not checked here: `config` checks the
-/// values of all sources, so that the errors are the same.
+/// The flags that name files with settings, and the flags of all settings. Values are not checked here:
+/// `config` checks the values of all sources, so that the errors are the same.
 fn settings() -> impl Iterator<Item = Arg> {
     [CONFIG, ENVIRONMENT_FILE].map(file).into_iter().chain(Key::ALL.map(flag))
 }
@@ -192,7 +191,6 @@ fn hidden(name: &'static str) -> Arg {
     Arg::new(name).long(name).hide(true).global(true)
 }
 
-/// A flag that names a file with settings.
 fn file(name: &'static str) -> Arg {
     let help = match name {
         CONFIG => "Read settings from this TOML file; its keys have the names of the flags",
@@ -211,8 +209,8 @@ fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
     flags.filter(|(_, name)| !name.is_empty())
 }
 
-/// cri-dockerd's flags without a setting, and what to do instead. They are accepted with a warning, so that
-/// its unit files and installers still work.
+/// cri-dockerd's flags without a setting, and what to do instead. dockbridge accepts these flags with a
+/// warning, so that unit files and installers of cri-dockerd still work.
 const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("network-plugin-mtu", "set the MTU in the CNI configuration"),
     ("hairpin-mode", "set hairpinMode in the CNI configuration"),
@@ -220,7 +218,6 @@ const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("runtime-cgroups", "set the cgroup in dockerd's service unit"),
 ];
 const DUAL_STACK: &str = "ipv6-dual-stack";
-/// cri-dockerd's flag for its version.
 const BUILD_INFO: &str = "buildinfo";
 const CRI_DOCKERD: &str = "cri-dockerd";
 /// cri-dockerd's default for `--container-runtime-endpoint`, which many unit files depend on.
@@ -232,7 +229,8 @@ environment, the environment overrides the file.
 Commands other than serve read the service's settings from /etc/default/dockbridge \
 or /etc/dockbridge.toml unless a file is named.
 The flags of cri-dockerd are accepted as well. -h omits the settings.";
-/// Does not list the settings, because only those that lead to the server matter here.
+/// This help does not list the settings, because `dockbridge debug` needs only the settings that lead to the
+/// server's socket.
 const DEBUG_HELP: &str = "\
 {about}
 
@@ -246,7 +244,7 @@ With the same --run-dir, or the same --config, as the server; see dockbridge --h
 
 const CONFIG: &str = "config";
 const ENVIRONMENT_FILE: &str = "environment-file";
-/// cri-dockerd's flag whose empty value means the engine's bridge.
+/// cri-dockerd's flag whose empty value means that pods use the engine's own bridge.
 const NETWORK_PLUGIN: &str = "network-plugin";
 
 const EMPTY_NETWORK_PLUGIN: &str =

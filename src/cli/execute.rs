@@ -34,11 +34,11 @@ use crate::{
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
-/// Runs the command. Output goes to `out`, and `environment` reads a variable. Commands that examine the
-/// service read its settings from `service`, unless the command line or a variable names a file.
+/// Runs the command. Prints to `out`, and reads variables through `environment`. Commands that examine the
+/// service read the files of `service` if neither the command line nor a variable names a file.
 ///
 /// # Errors
-/// Errors are for the operator's terminal: [`crate::error::chain`] formats one.
+/// Any error of the command, for the operator's terminal: format it with [`crate::error::chain`].
 pub fn execute(
     invocation: Invocation,
     service: &ServiceFiles,
@@ -52,7 +52,7 @@ pub fn execute(
     }
     warnings.extend(unknown);
     if is_found && matches!(command, Command::Debug(_) | Command::Reload(_) | Command::Setup(_)) {
-        // Written to standard error, because the output may be JSON.
+        // The names of the files go to standard error, because the standard output may be JSON.
         writeln!(io::stderr(), "settings: {files}")?;
     }
     let settings = || source.resolve().map(|resolved| resolved.settings);
@@ -81,7 +81,7 @@ pub fn execute(
         Command::Debug(DebugCommand::Health) => client::health(&settings()?.run_dir, out)?,
         Command::Debug(command) => client::run(&settings()?.run_dir, command.requests(), out)?,
         Command::Support => {
-            // The report may be about an error in the settings file.
+            // If the settings file has an error, the bug report is written without the file, with a warning.
             let resolved = source.resolve().or_else(|error| {
                 warnings.push(chain(&error));
                 source.without_file().resolve()
@@ -98,9 +98,9 @@ pub fn execute(
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Sends a request to the running dockbridge, with our variables if `with_environment`, and prints its
-/// answer. Returns whether it succeeded. An error in the settings file does not prevent the request: the
-/// answer and the log name the error.
+/// Sends a request to the running dockbridge, with the variables of this command if `with_environment`, and
+/// prints its answer. Returns whether the request succeeded. An error in the settings file does not prevent
+/// the request: the running dockbridge returns and logs the error.
 fn request(
     source: &ConfigSource,
     path: &'static str,
@@ -146,7 +146,7 @@ fn serve(
     for warning in warnings {
         warn!("{warning}");
     }
-    // Called before any code opens a descriptor, because that could get the number of a missing one.
+    // Runs before any code opens a file descriptor, which could get the number that a socket should have.
     let inherited = inherited_socket::take()?;
     let systemd = Systemd::of_process(environment);
     let locks = EngineLocks::default();
@@ -160,7 +160,7 @@ fn serve(
             Environment { log, source, values, hangups, systemd, spans, locks, inherited, missing };
         Ok(app::run(settings, environment, stop).await?)
     });
-    // A thread may hang forever, for example on a log directory whose file system does not answer.
+    // Does not wait forever: a thread may hang, for example on a log directory.
     runtime.shutdown_timeout(THREAD_TIMEOUT);
     served
 }
@@ -168,5 +168,5 @@ fn serve(
 /// How long the process waits for threads that are still reading or writing files.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The limit of blocking threads. File systems that hang can block 256 threads that read the host, one for
-/// each log and one for each log directory. The rest do all other work. Threads start on demand.
+/// each log and one for each log directory. Other threads remain free. Threads start on demand.
 const THREADS: usize = 2048;

@@ -1,4 +1,4 @@
-//! Finds the settings of the service for commands that examine it. `serve` does not use this module.
+//! Finds the settings of the service for commands that examine it, not for `serve`.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ use crate::config::{
 /// The files with the service's settings on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceFiles {
-    /// Environment files of the unit. The first one that exists counts.
+    /// Environment files of the unit. dockbridge reads only the first file that exists.
     pub environment: Vec<PathBuf>,
-    /// The configuration file. It is used only without an environment file, which would name one.
+    /// The configuration file, used only without an environment file, which names its own configuration file.
     pub config: Option<PathBuf>,
 }
 
 impl ServiceFiles {
-    /// The files that the packages install.
+    /// The files that dockbridge's packages install.
     pub fn of_packages() -> Self {
         let environment = ["/etc/default/dockbridge", "/etc/sysconfig/dockbridge"];
         Self {
@@ -29,7 +29,7 @@ impl ServiceFiles {
         }
     }
 
-    /// The sources of a command's settings. Files and variables that were given override the service's.
+    /// The sources of a command's settings. Sources of the command override sources of the service.
     pub(super) fn gather(
         &self,
         invocation: &Invocation,
@@ -60,11 +60,11 @@ impl ServiceFiles {
         Ok(Gathered { source, files, is_found, unknown })
     }
 
-    /// The environment file or the configuration file that exists, for a command that examines the service.
+    /// The environment file, or otherwise the configuration file, of an examined service, if it exists.
     pub(super) fn find(&self, command: &Command) -> (Option<PathBuf>, Option<PathBuf>) {
         let examines = match command {
             Command::Serve | Command::Version => false,
-            // With `--environment`, the service uses the environment of this command.
+            // With `--environment`, the service would use the variables of this command and not its files.
             Command::Reload(args) => !args.environment,
             Command::Config(args) => !args.environment,
             Command::Check(_) | Command::Debug(_) | Command::Setup(_) | Command::Support => true,
@@ -80,11 +80,11 @@ impl ServiceFiles {
 #[derive(Default)]
 pub(super) struct Gathered {
     pub(super) source: ConfigSource,
-    /// The files that are read, on one line.
+    /// The paths of the files with settings, on one line.
     pub(super) files: String,
-    /// Whether one of them is a file of the service that was found without being named.
+    /// Whether `files` contains a file of the service that neither the command line nor a variable names.
     pub(super) is_found: bool,
-    /// Warnings about variables in environment files that are not settings.
+    /// Warnings about variables in environment files that are not settings of dockbridge.
     pub(super) unknown: Vec<String>,
 }
 
