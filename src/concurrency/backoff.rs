@@ -1,8 +1,8 @@
-//! Pauses between attempts, each twice as long as the one before, up to a limit.
+//! Pauses between attempts. Each pause is twice as long as the previous pause, up to a limit.
 
 use std::time::Duration;
 
-/// The pauses after failures.
+/// Counts failures in a row and returns the pause before the next attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -11,7 +11,6 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts without failures.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }
@@ -22,13 +21,13 @@ impl Backoff {
         self.after(self.failures)
     }
 
-    /// The pause after this number of failures in a row, which is at least one.
+    /// The pause after `failures` failures in a row, for 0 as for 1.
     pub fn after(&self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.longest)
     }
 
-    /// Starts with the first pause again.
+    /// Resets the number of failures, so that the pause after the next failure is the shortest.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }

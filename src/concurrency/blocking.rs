@@ -4,8 +4,8 @@ use std::{future::pending, panic::resume_unwind};
 
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Starts `work` on a blocking thread. The returned future waits for its result, and panics if `work`
-/// panics. When the future is dropped, `work` continues.
+/// Starts `work` on a blocking thread. The returned future waits for the result of `work`, and panics if
+/// `work` panics. When the future is dropped, `work` continues.
 pub fn blocking<T, F>(work: F) -> impl Future<Output = T> + Send
 where
     T: Send + 'static,
@@ -16,7 +16,7 @@ where
         match work.await.map_err(JoinError::try_into_panic) {
             Ok(done) => done,
             Err(Ok(panic)) => resume_unwind(panic),
-            // The runtime ended before the work started. It drops the caller as well.
+            // The tokio runtime ended before `work` started, and also drops the future that waits here.
             Err(Err(_)) => pending().await,
         }
     }

@@ -1,11 +1,11 @@
-//! Limits the number of connections: beyond the limit, a new one ends the oldest. So clients that connect
-//! and send nothing cannot keep others waiting.
+//! Limits the number of connections: at the limit, a new connection ends the oldest one. So clients that
+//! connect and send nothing cannot keep other clients waiting.
 
 use std::collections::VecDeque;
 
 use tokio::task::AbortHandle;
 
-/// Tasks that serve connections. The oldest one is first.
+/// The tasks that serve connections, the oldest first.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     limit: usize,
@@ -13,12 +13,11 @@ pub struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
-    /// Starts without connections.
     pub const fn new(limit: usize) -> Self {
         Self { limit, connections: VecDeque::new() }
     }
 
-    /// Adds a connection. If there are too many, ends the oldest.
+    /// Adds a connection. At the limit, ends the oldest connection first.
     pub fn add(&mut self, connection: AbortHandle) {
         self.connections.retain(|one| !one.is_finished());
         if self.connections.len() >= self.limit

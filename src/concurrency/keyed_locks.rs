@@ -1,8 +1,7 @@
-//! Read-write locks by name. They are created on demand and dropped with their last guard.
+//! Read-write locks by name. A lock is created on demand and dropped with its last guard.
 //!
-//! Calls that need a pod to stay unchanged (create a container in it) read-lock the pod. Calls that change
-//! it (run, stop, remove) write-lock it. tokio's lock is fair: a writer waits for earlier callers and runs
-//! before later ones.
+//! Calls that need a pod to stay unchanged (create a container) read-lock the pod. Calls that change a pod
+//! (run, stop, remove) write-lock the pod. tokio's lock is fair: callers get the lock in their order.
 
 use std::sync::Arc;
 
@@ -10,25 +9,25 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::named::Named;
 
-/// A table of locks. Clones share it.
+/// A table of locks, shared by all clones of this value.
 #[derive(Clone, Debug, Default)]
 pub struct KeyedLocks {
     locks: Arc<Named<RwLock<()>>>,
 }
 
 impl KeyedLocks {
-    /// A read lock: waits until no caller changes `name`. While the guard exists, no caller changes it.
+    /// Takes a read lock: waits until no caller has a write lock of `name`.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
         self.locks.of(name).read_owned().await
     }
 
-    /// A write lock: waits until no caller uses `name`. While the guard exists, no other caller uses it.
+    /// Takes a write lock: waits until no other caller has a lock of `name`.
     pub async fn write(&self, name: &str) -> OwnedRwLockWriteGuard<()> {
         self.locks.of(name).write_owned().await
     }
 
-    /// A write lock without waiting, if no caller uses `name` or waits for it. It is for work that can be
-    /// skipped, because a waiting writer delays all later callers.
+    /// Takes a write lock if no caller has a lock of `name` or waits for one. Otherwise returns None at once:
+    /// a waiting writer would delay all later callers. This function is for work that can be skipped.
     pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
         self.locks.of(name).try_write_owned().ok()
     }

@@ -2,10 +2,10 @@
 //! pauses between attempts, and frozen containers.
 //!
 //! tonic drops a handler at the client's deadline. A call that changes Docker or the network must not stop
-//! half-way then: it runs as a separate task for which the handler waits, and a repeated call joins the
-//! running one ([`single_flight::SingleFlight`]). [`keyed_locks::KeyedLocks`] separate two operations on
-//! one pod. With cancellation tokens by name ([`named::Named`]), the waiting operation can cancel the
-//! other. This module does not know what the calls do.
+//! half-way when its handler is dropped: it runs as a separate task for which the handler waits, and a
+//! repeated call joins the running task ([`single_flight::SingleFlight`]). With [`keyed_locks::KeyedLocks`],
+//! an operation on a pod waits for the previous operation on the pod. With cancellation tokens by name
+//! ([`named::Named`]), an operation that waits can cancel the operation before it.
 
 pub mod backoff;
 pub mod blocking;

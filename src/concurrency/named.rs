@@ -1,4 +1,4 @@
-//! Values by name. They are created on demand and dropped by their last holder.
+//! Values by name. A value is created on demand and dropped by its last holder.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 pub struct Named<T>(Mutex<HashMap<String, Weak<T>>>);
 
 impl<T: Default> Named<T> {
-    /// The value of `name`. All holders at the same time have the same value.
+    /// The value of `name`. All callers that hold the value of a name at the same time share one value.
     pub fn of(&self, name: &str) -> Arc<T> {
         let mut table = self.0.lock();
         if let Some(value) = table.get(name).and_then(Weak::upgrade) {
@@ -27,7 +27,7 @@ impl<T: Default> Named<T> {
     }
 }
 
-/// Unused entries are removed when the table has this many names.
+/// When the table has this many names, names without a value are removed.
 const SWEEP_AT: usize = 512;
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl WithKind for Lost {
     }
 }
 
-/// Running calls by key. Clones share the same table.
+/// A table of running tasks by key, shared by all clones of this value.
 #[derive(Debug)]
 pub struct SingleFlight<K, V> {
     running: Arc<Mutex<HashMap<K, watch::Sender<Option<V>>>>>,
@@ -34,12 +34,12 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty table. Its tasks run to their end, also without callers. `tracker` can wait for them.
+    /// An empty table. Tasks run to their end, even without callers; `tracker` can wait for them.
     pub fn new(tracker: TaskTracker) -> Self {
         Self { running: Arc::default(), tracker, is_cancelling: false }
     }
 
-    /// An empty table. A task is cancelled when all of its callers have dropped their calls.
+    /// An empty table that cancels a task when all callers of the task have dropped their calls.
     pub fn cancelling() -> Self {
         Self { is_cancelling: true, ..Self::new(TaskTracker::new()) }
     }
@@ -47,7 +47,7 @@ where
     /// Runs `work` in a new task, or joins the running task for `key`.
     ///
     /// # Errors
-    /// [`Lost`] when the task panicked.
+    /// [`Lost`] if the task panicked, or if the tokio runtime ends.
     pub async fn run<F>(&self, key: K, work: F) -> Result<V, Lost>
     where
         F: Future<Output = V> + Send + 'static,
@@ -74,12 +74,11 @@ where
                 value = work => value,
                 () = task.abandoned(), if is_cancelling => return,
             };
-            // The key is freed before the answer is sent, because a later caller must start a new task and
-            // not get the old answer.
+            // Removes the key before the answer is sent, so that later callers do not get the old answer.
             task.remove_from(&mut task.running.lock());
             task.answer.send_replace(Some(value));
         };
-        // The task's log lines belong to the first caller's request.
+        // The task runs in the tracing span of its first caller, so its log lines show that caller's request.
         self.tracker.spawn(work.in_current_span());
         receiver
     }
@@ -92,7 +91,7 @@ impl<K, V> Clone for SingleFlight<K, V> {
     }
 }
 
-/// A task's entry in the table; removed when the task ends in any way.
+/// A task's entry in the table. Dropping this value removes the entry, however the task ends.
 struct RunningTask<K: Eq + Hash, V> {
     running: Arc<Mutex<HashMap<K, watch::Sender<Option<V>>>>>,
     key: K,
@@ -100,8 +99,7 @@ struct RunningTask<K: Eq + Hash, V> {
 }
 
 impl<K: Eq + Hash, V> RunningTask<K, V> {
-    /// Resolves when no caller waits any more. The entry is removed under the table's lock, so that no
-    /// caller can join after that.
+    /// Resolves when no caller waits any more. Removes the entry under the lock, so that nobody can join.
     async fn abandoned(&self) {
         loop {
             self.answer.closed().await;
@@ -113,7 +111,7 @@ impl<K: Eq + Hash, V> RunningTask<K, V> {
         }
     }
 
-    /// The key may already belong to another task.
+    /// Removes the entry only if it belongs to this task: the key may already belong to another task.
     fn remove_from(&self, running: &mut HashMap<K, watch::Sender<Option<V>>>) {
         if running.get(&self.key).is_some_and(|other| other.same_channel(&self.answer)) {
             running.remove(&self.key);

@@ -1,7 +1,7 @@
-//! Containers that are frozen for a moment, because they are checkpointed. This is called a standstill.
+//! Standstills: the short times in which a container is frozen because dockbridge makes a checkpoint of it.
 //!
-//! A frozen container cannot start a command and does not react to a stop signal. Calls that need it to run
-//! wait here, and a standstill waits until these calls are done.
+//! A frozen container cannot start a command and does not react to a stop signal. Calls that need the
+//! container to run wait until it is thawed, and a standstill begins only when those calls are done.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 
 use super::keyed_locks::KeyedLocks;
 
-/// All standstills, by the full id of the container. Clones share them.
+/// All standstills, by the full id of the container. All clones of `Standstills` share one table.
 #[derive(Clone, Debug, Default)]
 pub struct Standstills {
     locks: KeyedLocks,
@@ -22,14 +22,14 @@ pub struct Standstills {
 
 #[derive(Debug)]
 struct LostTime {
-    /// In all standstills that have ended.
+    /// How long the container was frozen in all standstills that have ended.
     total: Duration,
-    /// The start of the current one.
+    /// The start of the current standstill.
     since: Option<Instant>,
     ended: Instant,
 }
 
-/// A container is frozen while this exists.
+/// The container may be frozen while this value exists.
 #[derive(Debug)]
 pub struct Standstill {
     container: String,
@@ -50,7 +50,7 @@ impl Standstills {
         Standstill { container, lost, _held: held }
     }
 
-    /// Waits until the container is not frozen. While the guard exists, no standstill begins.
+    /// Waits until the container is not frozen. While the returned guard exists, no standstill begins.
     pub async fn moving(&self, container: &str) -> OwnedRwLockReadGuard<()> {
         self.locks.read(container).await
     }
@@ -72,7 +72,7 @@ impl Drop for Standstill {
     }
 }
 
-/// How long a standstill is remembered, for commands that began before it.
+/// How long a standstill is remembered after its end, to extend deadlines of earlier commands.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Joins, losses and the order of calls that run as tasks.
+//! Calls that join a running task, tasks that are lost, and the order of calls.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use super::{
     single_flight::{Lost, SingleFlight},
 };
 
-/// Counts the starts and ends of a task that waits until it may finish.
+/// Work of a task that waits for `finish`, and counts how often it was started and dropped.
 #[derive(Clone, Default)]
 struct Work {
     started: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ impl Work {
     }
 }
 
-/// Tables whose tasks run to their end, and whose tasks end with their callers.
+/// Both kinds of tables: one whose tasks run to their end, and one that cancels a task without callers.
 fn both<V: Clone + Send + Sync + 'static>() -> [SingleFlight<&'static str, V>; 2] {
     [SingleFlight::new(TaskTracker::new()), SingleFlight::cancelling()]
 }
