@@ -11,17 +11,16 @@ use super::{
     settings::Settings,
 };
 
-/// A setting whose value differs.
+/// A setting whose new value differs from the running one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub key: Key,
     pub running: String,
-    /// The new value, and where it is written.
     pub new: RawValue,
 }
 
 impl Difference {
-    /// Whether a change of this setting needs a restart.
+    /// Whether the new value needs a restart of dockbridge.
     pub fn needs_restart(&self) -> bool {
         self.key.definition().change == Change::Restart
     }
@@ -35,8 +34,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The settings whose values differ, in the order of [`Key::ALL`]. The same value in another spelling is not a
-/// difference.
+/// The settings whose values differ, apart from their spelling, in the order of [`Key::ALL`].
 pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
     let before = Settings::new(running).ok();
     let differs = |value: &&RawValue| {
@@ -53,20 +51,20 @@ pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
         .collect()
 }
 
-/// The settings after a reload: those that a reload can change are as in `new`. Fails if a value is malformed.
+/// The settings after a reload: live settings from `new`, others from `running`. Fails on a malformed value.
 pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, ConfigError> {
     let is_live = |key: Key| key.definition().change == Change::Reload;
     let values = replaced(running, is_live, &new.values);
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// The names of the settings, for one line of text; empty if there are none.
+/// The names of the settings, separated by commas; empty if `differences` is empty.
 pub fn names<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
     let names: Vec<&str> = differences.into_iter().map(|one| one.key.name()).collect();
     names.join(", ")
 }
 
-/// `values`, but settings for which `is_taken` is true have their value from `others`.
+/// Returns `values`, but settings for which `is_taken` is true have their value from `others`.
 fn replaced(
     values: &[RawValue],
     is_taken: impl Fn(Key) -> bool,

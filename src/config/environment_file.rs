@@ -1,19 +1,19 @@
-//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value ends with its line
-//! and may contain blanks. `$` and backticks have no meaning, and there are no commands.
+//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value ends at the line
+//! end and may contain blanks. `$` and backticks have no meaning, and there are no commands.
 
 use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 
 use super::error::ConfigError;
 use crate::host::file;
 
-/// The variables of the file. If one is set several times, the last value counts.
+/// The variables of the file. If a variable is set several times, the last value counts.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     let text = file::read_text(path, LONGEST)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     Ok(parse(&text))
 }
 
-/// Parses like systemd 254 and newer: a comment ends with its line.
+/// Parses like systemd 254 and newer: a comment ends at the line end, even after a backslash.
 pub(super) fn parse(text: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     let mut reader = Reader(text.chars().peekable());
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str) -> BTreeMap<String, String> {
 struct Reader<'a>(Peekable<Chars<'a>>);
 
 impl Reader<'_> {
-    /// The name before the `=`; none in a line without one.
+    /// The variable's name before the `=`; None in a line without `=`.
     fn name(&mut self, first: char) -> Option<String> {
         let mut name = String::from(first);
         loop {
@@ -42,7 +42,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The value: quoted parts without the blanks between them, then the unquoted rest.
+    /// Reads the variable's value: quoted parts, without the blanks between them, then unquoted text.
     fn value(&mut self) -> String {
         let mut value = String::new();
         loop {
@@ -67,8 +67,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The rest of a line without the blanks at its end. The character after a backslash
-    /// is kept as it is; a line end after a backslash joins the two lines.
+    /// Reads unquoted text up to the line end, without trailing blanks. A character after a backslash is kept
+    /// as it is; a line end after a backslash is removed, which joins two lines.
     fn plain(&mut self, mut value: String) -> String {
         let mut end = value.len();
         while let Some(c) = self.0.next().filter(|c| !is_newline(*c)) {
@@ -89,7 +89,7 @@ const fn is_newline(c: char) -> bool {
     matches!(c, '\n' | '\r')
 }
 
-/// Much more than the settings need.
+/// The size limit of an environment file in bytes. A file with all settings is much smaller.
 const LONGEST: u64 = 1 << 20;
 
 #[cfg(test)]

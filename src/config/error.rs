@@ -1,4 +1,4 @@
-//! Errors of the configuration. Each names what the operator has to edit.
+//! Errors of the configuration. Each error names the flag, variable or file that the operator has to edit.
 
 use std::{io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{raw::Source, value::Invalid};
 
-/// A configuration that cannot be used. When this is returned, nothing has been started.
+/// A configuration that cannot be used. dockbridge checks the configuration before it starts anything.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     #[error("{origin}: {text:?} is not valid for {key}: {source}")]

@@ -12,17 +12,17 @@ use super::{
 };
 use crate::host::file;
 
-/// Reads and parses the file.
+/// Reads and parses the configuration file.
 ///
 /// # Errors
-/// When it cannot be read, is not TOML, or holds an unknown key or a wrong type.
+/// The file cannot be read, is not TOML, or contains an unknown key or a value of a wrong type.
 pub fn read(path: &Path) -> Result<Vec<RawValue>, ConfigError> {
     let text = file::read_text(path, LONGEST)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(path, &text)
 }
 
-/// Parses the text of the file at `path`.
+/// Parses the text of the configuration file at `path`.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<RawValue>, ConfigError> {
     let wrong = |line, message| ConfigError::File { path: path.to_owned(), line, message };
     let table = DeTable::parse(text).map_err(|error| {
@@ -45,7 +45,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<RawValue>, ConfigErro
         .collect()
 }
 
-/// The value as text: a string as it is, a list of strings joined by commas.
+/// A TOML value as the text of a setting: a string as it is, a list of strings joined by commas.
 fn value_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(Cow::as_ref(text).to_owned()),
@@ -62,5 +62,5 @@ fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Much more than all settings with their help texts.
+/// The size limit of the configuration file in bytes. A file with all settings is much smaller.
 const LONGEST: u64 = 1 << 20;

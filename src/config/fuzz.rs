@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{file, settings::Settings};
 
-/// Parses a whole file, then its values.
+/// Parses the bytes as a configuration file, then parses the values of its settings.
 pub(crate) fn settings(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let error = match file::parse(Path::new("/etc/dockbridge.toml"), &text) {

@@ -1,23 +1,23 @@
-//! The table of settings: name, default, cri-dockerd's flag and help text of each.
+//! The table of settings, with the name, the default, cri-dockerd's flag and the help text of each setting.
 
 /// Defines [`Key`]. Each setting has one row: its help text, variant, name, whether a change needs a reload
-/// or a restart, what its value is called in `--help`, its default, and cri-dockerd's flag if that has
-/// another name.
+/// or a restart, the placeholder of its value in `--help`, its default, and cri-dockerd's flag if that flag
+/// has another name.
 macro_rules! settings {
     ($($(#[doc = $help:literal])+
        $key:ident: $name:literal $change:ident $value:literal $default:literal $($legacy:literal)?,)+) => {
-        /// A setting. Its name is the flag without dashes and the key in the file. In capitals with
-        /// `DOCKBRIDGE_` in front, it is the environment variable.
+        /// A setting. A setting's name `state-dir` means the flag `--state-dir`, the key `state-dir` in the
+        /// configuration file, and the environment variable `DOCKBRIDGE_STATE_DIR`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Key {
             $($(#[doc = $help])+ $key,)+
         }
 
         impl Key {
-            /// Every setting, in the order of `dockbridge config`.
+            /// Every setting, in the order in which `dockbridge config` prints them.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$key),+];
 
-            /// The setting's row in the table.
+            /// The fixed properties of the setting, from the table below.
             pub const fn definition(self) -> Definition {
                 match self {
                     $(Self::$key => Definition {
@@ -37,22 +37,22 @@ macro_rules! settings {
 /// The fixed properties of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The name in flags and in the file.
+    /// The setting's name in flags and in the configuration file.
     pub name: &'static str,
-    /// The value when the setting is set nowhere.
+    /// The value if no source sets the setting.
     pub default: &'static str,
-    /// cri-dockerd's flag without dashes; empty if it has no such flag or the same one.
+    /// The name of cri-dockerd's flag; empty if cri-dockerd has no such flag, or a flag of the same name.
     pub legacy_flag: &'static str,
     pub change: Change,
-    /// What the value is called in `--help`.
+    /// The placeholder of the value in `--help`, for example `DURATION`.
     pub value: &'static str,
     pub help: &'static str,
 }
 
-/// How a changed value is applied.
+/// How dockbridge applies a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// By `dockbridge reload`, without a restart.
+    /// `dockbridge reload` applies the new value, without a restart.
     Reload,
     Restart,
 }
@@ -130,22 +130,21 @@ settings! {
 }
 
 impl Key {
-    /// The name in flags and in the file.
+    /// The setting's name in flags and in the configuration file.
     pub const fn name(self) -> &'static str {
         self.definition().name
     }
 
-    /// The value where nothing else is set.
+    /// The value if no source sets the setting.
     pub const fn default(self) -> &'static str {
         self.definition().default
     }
 
-    /// The environment variable.
+    /// The name of the environment variable that sets this setting.
     pub fn environment_variable(self) -> String {
         format!("DOCKBRIDGE_{}", self.name().to_ascii_uppercase().replace('-', "_"))
     }
 
-    /// The setting of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.name() == name)
     }

@@ -1,8 +1,8 @@
-//! The settings: read from flags, environment variables and file, and checked once. Each has its source.
+//! The settings: read from flags, environment variables and file, and checked once, with their sources.
 //!
-//! It does not know which module uses a setting. Start with [`key::Key`]: its table has the name, default
-//! and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`] for each setting
-//! by precedence and parses the values into [`settings::Settings`].
+//! This module does not know which module uses a setting. Start with [`key::Key`]: its table has the name,
+//! default and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`] for each
+//! setting by precedence and parses the values into [`settings::Settings`].
 //!
 //! While the program runs, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
 //! changed, and [`live::LiveSettings`] holds what other modules read at each use.

@@ -24,7 +24,7 @@ fn assignment(value: &RawValue) -> String {
     format!("{} = {}", value.key.name(), quoted(value.text.trim()))
 }
 
-/// The text in quotes. TOML has the same escape sequences as JSON, but forbids DEL without one.
+/// The text as a quoted TOML string. Unlike in JSON, also DEL needs an escape sequence.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007F")
 }

@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use super::key::Key;
 
-/// One value, before it is parsed.
+/// The value of one setting, before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawValue {
     pub key: Key,
@@ -12,18 +12,18 @@ pub struct RawValue {
     pub source: Source,
 }
 
-/// Where a value was written.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Default,
-    /// The program was called by the name of cri-dockerd, and the value is cri-dockerd's default.
+    /// dockbridge was started under the name `cri-dockerd`, and the value is cri-dockerd's default.
     ProgramName,
     File {
         path: PathBuf,
         line: usize,
     },
     Environment(String),
-    /// In this flag, named without its dashes.
+    /// The flag that sets the value, named without its dashes.
     Flag(&'static str),
 }
 

@@ -1,6 +1,6 @@
-//! Removes user names, passwords and queries from the URLs in a text. A query may contain a signature.
+//! Removes user names, passwords and queries (which may contain signatures) from the URLs in a text.
 
-/// The text, in which the user information and the query of each URL (RFC 3986, section 3) are replaced.
+/// The text with the user information and query of each URL (RFC 3986, section 3) replaced.
 pub fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut parts = text.split("://");

@@ -1,4 +1,4 @@
-//! The precedence of the sources, for each setting: flag, environment variable, file, default.
+//! Resolves each setting from the first source that sets it: flag, environment variable, file, default.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use super::{
     settings::Settings,
 };
 
-/// The resolved settings, and where each was set.
+/// The resolved settings, and the source of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     pub settings: Settings,
@@ -18,14 +18,14 @@ pub struct Resolved {
     pub values: Vec<RawValue>,
 }
 
-/// Resolves the settings. A flag is used before the environment, the environment before the file.
+/// Resolves the settings. A flag overrides the environment, and the environment overrides the file.
 ///
-/// `flags` are the values on the command line, `environment` reads a variable, `config` is the path given
-/// by `--config`. An empty environment variable counts as not set, because systemd's `EnvironmentFile` has
-/// no other way to unset one.
+/// `flags` are the values on the command line, `environment` returns the value of a variable, and `config` is
+/// the path of `--config`. An empty variable counts as not set, because systemd's `EnvironmentFile` cannot
+/// unset a variable.
 ///
 /// # Errors
-/// When the file is unusable, a value is malformed, or two flags contradict each other.
+/// The configuration file is unusable, a value is malformed, or two flags contradict each other.
 pub fn resolve(
     flags: Vec<RawValue>,
     config: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub fn resolve(
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// A warning about an environment variable that has our prefix but names no setting.
+/// A warning about an environment variable that begins with `DOCKBRIDGE_` but names no setting.
 pub fn unknown_variable(name: &str) -> Option<String> {
     let is_ours = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
     let is_known = || {
@@ -75,7 +75,7 @@ fn refuse_conflicts(flags: &[RawValue]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The value in the environment, in our variable or in the one of Docker's own clients.
+/// A setting's value in the environment: dockbridge's variable, otherwise the variable of Docker's clients.
 fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let value = |name: &str, text: String| {
         Some(RawValue { key, text, source: Source::Environment(name.to_owned()) })
@@ -86,7 +86,7 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
     match key {
         Key::Docker => value("DOCKER_HOST", variable("DOCKER_HOST")?),
-        // Docker's variable names a directory.
+        // Docker's variable `DOCKER_CONFIG` names a directory, dockbridge's setting names a file.
         Key::RegistryConfig => {
             value("DOCKER_CONFIG", format!("{}/config.json", variable("DOCKER_CONFIG")?))
         }
@@ -94,8 +94,8 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
 }
 
-/// The default path of Docker's client. Everything except the built-in default is used before it. Services
-/// have no `HOME`.
+/// The default path of the Docker client's configuration. Without `HOME`, as in a systemd service, there is
+/// no such path.
 fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let home = variable("HOME").filter(|home| home.starts_with('/'))?;
     Some(RawValue {
@@ -114,8 +114,8 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
     })
 }
 
-/// Names the configuration file if no flag does so.
+/// The variable that names the configuration file if the flag `--config` is not given.
 pub const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
 const PREFIX: &str = "DOCKBRIDGE_";
-/// Variables of the test environment.
+/// Variables of dockbridge's own tests begin with this prefix.
 const TEST_PREFIX: &str = "DOCKBRIDGE_WORLD";

@@ -21,96 +21,86 @@ use crate::{
     telemetry::log::Format,
 };
 
-/// Every setting, checked. Paths are absolute. Nothing was read from the disk.
+/// Every setting, checked without reading the disk. All paths in the settings are absolute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub listen: Listen,
     pub docker: PathBuf,
-    /// The directory for what must survive a reboot (checkpoints).
+    /// The directory for files that must survive a reboot (checkpoints).
     pub state_dir: PathBuf,
-    /// The directory of the archives that containers may start from; none if this is not allowed.
+    /// The directory of the checkpoint archives that containers may start from, if there is one.
     pub restore_dir: Option<PathBuf>,
-    /// The images with checkpoints that containers may start from.
     pub restore_images: Vec<NamePattern>,
-    /// The directory for what must not survive a reboot (pinned network namespaces).
+    /// The directory for files that must not survive a reboot (pinned network namespaces).
     pub run_dir: PathBuf,
     /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
     pub network: NetworkMode,
     pub cni: CniSettings,
-    /// Directories of CDI specifications, used when the engine does not read them itself. A later one has
-    /// precedence.
+    /// Directories of CDI specifications, used when the engine does not read them itself. A device in a later
+    /// directory replaces a device of the same name in an earlier one.
     pub cdi_spec_dirs: Vec<PathBuf>,
     /// The pod CIDRs of a node, if no controller assigns them.
     pub pod_cidrs: Vec<String>,
-    /// Pause image to pull; none means the embedded one.
+    /// The pause image to pull; None means the image that is embedded in dockbridge.
     pub sandbox_image: Option<String>,
-    /// Docker client configuration with the credentials for that image's registry. None to pull it without
-    /// credentials.
+    /// The Docker client configuration with the credentials for the pause image's registry, if there is one.
     pub registry_config: Option<PathBuf>,
     /// Where exec, attach and port-forward are served; port 0 lets the kernel choose.
     pub streaming_addr: SocketAddr,
-    /// The TCP address where metrics and health are served; none to serve them on no TCP port.
+    /// The TCP address where metrics and health are served; None means no TCP port.
     pub metrics_addr: Option<SocketAddr>,
-    /// A pull without progress for this long is cancelled; none means no limit.
+    /// An image pull without progress for this long is cancelled; None means no limit.
     pub pull_progress_deadline: Option<Duration>,
-    /// Images that kubelet's garbage collection must keep.
     pub pins: PinnedImages,
     pub collect: CollectImages,
-    /// How long a single engine call may take, in addition to the time that the request itself allows.
+    /// How long an engine call may take, in addition to the time that its request allows (for a stop).
     pub request_timeout: Duration,
-    /// What dockbridge puts at the CRI log path of a container.
     pub container_log_format: ContainerLogFormat,
     pub log: LogSettings,
     pub tracing: TracingSettings,
     pub nri: NriSettings,
 }
 
-/// Where CNI finds its files.
+/// The directories of CNI's configurations, plugins and results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CniSettings {
-    /// Network configurations; the first valid one by file name is used.
+    /// The directory of network configurations; the first valid configuration by file name is used.
     pub conf_dir: PathBuf,
-    /// Plugins, searched in this order.
     pub bin_dirs: Vec<PathBuf>,
-    /// Results, in libcni's layout.
     pub cache_dir: PathBuf,
 }
 
-/// The log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     pub format: Format,
     pub level: LevelFilter,
 }
 
-/// NRI plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NriSettings {
     pub enabled: bool,
     pub socket: PathBuf,
-    /// Directory of plugins to start, `NN-name`; it need not exist.
+    /// The directory of NRI plugins to start, files named `NN-name`; the directory need not exist.
     pub plugin_dir: PathBuf,
-    /// Directory of their configurations, `NN-name.conf` or `name.conf`.
+    /// The directory of the NRI plugins' configurations, files named `NN-name.conf` or `name.conf`.
     pub config_dir: PathBuf,
-    /// How long a plugin may take to register, and to process the existing pods.
+    /// How long an NRI plugin may take to register, and to process the existing pods.
     pub registration_timeout: Duration,
     pub request_timeout: Duration,
-    /// Plugins by name, or by index and name. Unless they are connected, no pod or container is created and
-    /// no container is started.
+    /// NRI plugins by name, or by index and name, without which dockbridge starts no pod or container.
     pub required: Vec<String>,
 }
 
-/// Traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracingSettings {
-    /// The collector, as `http://host:port`; none turns traces off.
+    /// The trace collector, as `http://host:port`; None turns traces off.
     pub endpoint: Option<String>,
-    /// How many of a million calls are traced, if the caller does not decide.
+    /// How many of a million CRI calls are traced, if the caller does not decide.
     pub per_million: u32,
 }
 
 impl Settings {
-    /// Parses one text for each setting.
+    /// Parses the settings. `values` has one text for each setting.
     ///
     /// # Errors
     /// The first malformed value, with its source.

@@ -1,4 +1,4 @@
-//! Where the settings come from, kept so that they can be resolved again while the program runs.
+//! The sources of the settings, kept so that dockbridge can resolve its settings again while it runs.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -11,7 +11,7 @@ use super::{
     resolve::{CONFIG_VARIABLE, Resolved, resolve},
 };
 
-/// The variables that settings can be given in, with their values. In JSON an object of strings.
+/// The environment variables from which settings are read. Their JSON is an object of strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variables(BTreeMap<String, String>);
 
@@ -24,7 +24,7 @@ impl Variables {
     }
 }
 
-/// Command line, file and environment.
+/// The sources of settings: command line, configuration file and environment.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigSource {
     pub flags: Vec<RawValue>,
@@ -33,26 +33,26 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// The configuration file, from its flag or its variable.
+    /// The path of the configuration file, from the flag `--config` or its variable.
     pub fn file(&self) -> Option<PathBuf> {
         let named = self.variables.0.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
         self.config.clone().or_else(|| named.map(PathBuf::from))
     }
 
-    /// The same sources without the file.
+    /// A copy of these sources without the configuration file.
     pub fn without_file(&self) -> Self {
         let mut source = Self { config: None, ..self.clone() };
         source.variables.0.remove(CONFIG_VARIABLE);
         source
     }
 
-    /// Reads the file, and resolves the settings. Blocks on the disk.
+    /// Reads the configuration file, and resolves the settings. Blocks the thread while it reads the file.
     pub fn resolve(&self) -> Result<Resolved, ConfigError> {
         let variable = |name: &str| self.variables.0.get(name).cloned();
         resolve(self.flags.clone(), self.config.clone(), &variable)
     }
 }
 
-/// Variables that are read in addition to those of the settings: the one that names the file, and those of
-/// Docker's clients.
+/// Variables that dockbridge reads in addition to the settings' own variables: the variable that names the
+/// configuration file, and the variables of Docker's clients.
 const OTHERS: [&str; 4] = [CONFIG_VARIABLE, "DOCKER_HOST", "DOCKER_CONFIG", "HOME"];

@@ -1,4 +1,4 @@
-//! Precedence, sources, and the error messages.
+//! The precedence and the sources of settings, and the error messages.
 
 use std::{collections::BTreeMap, io::Write as _, path::PathBuf, time::Duration};
 

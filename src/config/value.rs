@@ -1,4 +1,4 @@
-//! Parses the text of each setting. Uses no file system and no name resolution.
+//! Parses the text of each setting. Parsing uses no file system and no name resolution.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -20,10 +20,10 @@ use crate::{
     telemetry::log::Format,
 };
 
-/// Why a text is not valid for its setting, and what is valid.
+/// Why a text is not valid for its setting, and which texts are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    /// A password is never sent, so none has to be kept secret.
+    /// dockbridge never sends a password to the trace collector, so it refuses an address with a password.
     #[error("give an address without user name and password: dockbridge sends no password")]
     CollectorCredentials,
     #[error("{0}")]
@@ -39,7 +39,7 @@ pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     }
 }
 
-/// `unix:///path` or `/path`.
+/// A path of a Unix socket, as `unix:///path` or `/path`.
 pub(super) fn engine_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, ENGINE_SCHEME)
 }
@@ -48,7 +48,7 @@ pub(super) fn directory(text: &str) -> Result<PathBuf, Invalid> {
     if text.starts_with('/') { Ok(PathBuf::from(text)) } else { wrong("give an absolute path") }
 }
 
-/// The absolute path of a file; empty means none.
+/// The absolute path of a file; an empty text means no file.
 pub(super) fn file(text: &str) -> Result<Option<PathBuf>, Invalid> {
     if text.is_empty() { Ok(None) } else { directory(text).map(Some) }
 }
@@ -74,7 +74,7 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
     each(text, range, "give address ranges such as 10.88.0.0/16, separated by commas")
 }
 
-/// An image name; empty means none.
+/// An image name; an empty text means no image.
 pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
     if text.is_empty() {
         return Ok(None);
@@ -100,7 +100,7 @@ pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     chosen(text, &words, "choose all or pulled")
 }
 
-/// `address`, `address:port` or `:port`. Without an address it is loopback, without a port a free one.
+/// `address`, `address:port` or `:port`. The default address is loopback, the default port any free one.
 pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -118,7 +118,7 @@ pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     Ok(SocketAddr::new(loopback, port))
 }
 
-/// An address as for streaming; empty for none.
+/// An address in the form of the streaming address; an empty text means no address.
 pub(super) fn metrics_address(text: &str) -> Result<Option<SocketAddr>, Invalid> {
     if text.is_empty() { Ok(None) } else { streaming_address(text).map(Some) }
 }
@@ -128,7 +128,7 @@ pub(super) fn optional_duration(text: &str) -> Result<Option<Duration>, Invalid>
     Ok(Some(duration(text)?).filter(|duration| !duration.is_zero()))
 }
 
-/// A duration; zero means the default (cri-dockerd's flag has 0 as its default).
+/// A duration; zero means dockbridge's default, because cri-dockerd's flag has 0 as its default.
 pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
     Ok(optional_duration(text)?.unwrap_or(REQUEST_TIMEOUT))
 }
@@ -142,7 +142,7 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     chosen(text, &[("text", Format::Text), ("json", Format::Json)], "choose text or json")
 }
 
-/// Our five levels, and cri-dockerd's names for them.
+/// dockbridge's five log levels, and cri-dockerd's names for them.
 pub fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
@@ -179,7 +179,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
     chosen(text, &words, "choose on or off")
 }
 
-/// `unix:///path` or `/path`.
+/// A path of a Unix socket, as `unix:///path` or `/path`.
 pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, "give a unix socket: NRI plugins run on this node")
 }
@@ -191,10 +191,10 @@ pub(super) fn plugins(text: &str) -> Result<Vec<String>, Invalid> {
     each(text, name, "give names such as logger or 10-logger, separated by commas")
 }
 
-/// The timeout of a plugin. It has limits because other calls wait for a call to a plugin.
+/// Parses the timeout of an NRI plugin.
 pub(super) fn plugin_timeout(text: &str) -> Result<Duration, Invalid> {
     let limit = duration(text)?;
-    // With a shorter one every call fails, and with a longer one other calls wait too long.
+    // A shorter timeout fails every call to a plugin. A longer timeout delays other calls.
     let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
     if bounds.contains(&limit) { Ok(limit) } else { wrong("give a duration from 100ms to 1m") }
 }
@@ -205,7 +205,7 @@ pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
     number.ok_or(Invalid::Other("give a number from 0 to 1000000"))
 }
 
-/// Go's notation, as in kubelet's flags: numbers with `h`, `m`, `s`, `ms`, or `0` without a unit.
+/// A duration in Go's notation: numbers with `h`, `m`, `s`, `ms`, or `0` without a unit.
 pub(super) fn duration(text: &str) -> Result<Duration, Invalid> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -268,13 +268,13 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// `sun_path` holds 108 bytes, the last of which is zero (unix(7)).
+/// The field `sun_path` of a socket address has 108 bytes, and the last byte is zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 pub(super) const LONG_SOCKET_PATH: &str = "a socket path can have at most 107 bytes";
 pub(super) const IMAGE: &str =
     "give an image reference, such as registry.k8s.io/pause:3.10, or an image id";
 
-/// Less than the two minutes that kubelet waits by default, so that the answer can state the cause.
+/// Less than kubelet's default of two minutes, so that kubelet still receives dockbridge's error.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);
 
 const LISTEN_SCHEME: &str =

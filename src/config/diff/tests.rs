@@ -1,4 +1,4 @@
-//! What counts as a change, what a reload applies, and what is printed.
+//! Which settings count as changed, which of them a reload applies, and how a difference is printed.
 
 use super::{
     super::{raw::Source, resolve::resolve},
