@@ -1,4 +1,4 @@
-//! CreateContainer: gathers facts, plans, creates. A repeated call returns the first container.
+//! CreateContainer: gathers facts, plans, creates. A repeated call returns the container of the first call.
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
@@ -29,13 +29,13 @@ use crate::{
 };
 
 impl Containers {
-    /// Creates a container in a ready sandbox and returns its id. A repeated call with the same
-    /// specification returns the same container if it was not started. `dns` is the pod's DNS settings in
-    /// the request, for pods whose own are unknown.
+    /// Creates a container in a ready sandbox and returns its id. A repeated call with the same specification
+    /// returns the same container if it was not started. `dns` are the pod's DNS settings in this request,
+    /// used only if dockbridge does not know the pod's own DNS settings.
     ///
     /// # Errors
-    /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be fulfilled, a
-    /// running container has the name, or the engine fails.
+    /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be fulfilled, a running
+    /// container has the name, or the engine fails.
     pub async fn create(
         &self,
         sandbox: &str,
@@ -89,7 +89,8 @@ impl Containers {
             tokio::join!(make_mount_sources(&plan), self.node.logs.prepare(&plan.document.spec));
         made?;
         if let Err(error) = prepared {
-            // Docker's own files keep the log until the disk has space again.
+            // If the disk is full, the container is created nevertheless: Docker's own log files keep the log
+            // until the disk has space again.
             if !error.is_full() {
                 return Err(error.into());
             }
@@ -102,8 +103,8 @@ impl Containers {
         let resolve = |observed: &Observed| match observed {
             Observed::Container(holder) if is_of_pod(holder, sandbox, snapshot) => {
                 match resolution(&plan.document, holder) {
-                    // dockbridge ended before plugins had accepted this container. They are asked about a new
-                    // one.
+                    // dockbridge ended before NRI plugins had accepted this container. dockbridge replaces
+                    // the container with a new one, about which it asks the plugins.
                     Resolution::Adopt(id) if self.awaits_adjustment(observed) => {
                         Resolution::Replace(id)
                     }
@@ -131,7 +132,7 @@ impl Containers {
         Ok(id)
     }
 
-    /// Removes a container that was created but is not wanted.
+    /// Removes a container that was created but that nobody needs any more.
     pub(super) async fn discard(&self, id: &str) {
         let removed = async {
             self.node.engine.remove_container(id).await?;
@@ -148,8 +149,7 @@ impl Containers {
     }
 }
 
-/// Creates a container with a blocking log. If the engine refuses this, but accepts the same request with
-/// the daemon's log mode, the container gets that mode.
+/// Creates a container with the log mode `blocking`, or if the engine refuses, with Docker's own mode.
 async fn create_logged(
     engine: &Engine,
     name: &str,
@@ -181,7 +181,7 @@ fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Fa
         .ok_or_else(|| Failure::missing(format_args!("sandbox {id}")))
 }
 
-/// Creates missing bind sources, as dockershim did. Engines before API 1.42 have no option for this.
+/// Creates missing sources of bind mounts, as dockershim did. Before API 1.42, the engine cannot create them.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), Failure> {
     let directories = plan.directories.clone();
     within_deadline(|check| {
@@ -202,8 +202,8 @@ fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-/// Whether a container belongs to the pod, perhaps to an earlier sandbox of it. `docker rename` may have
-/// given this name to a container of another pod.
+/// Whether `holder`, which has the wanted name, belongs to this pod or to an earlier sandbox of this pod.
+/// `docker rename` may have given the name to a container of another pod.
 fn is_of_pod(holder: &ContainerRecord, sandbox: &SandboxRecord, snapshot: &Snapshot) -> bool {
     let of = &sandbox.document.spec.metadata;
     snapshot.sandbox(holder.document.sandbox.as_str()).is_none_or(|pod| {
@@ -212,7 +212,7 @@ fn is_of_pod(holder: &ContainerRecord, sandbox: &SandboxRecord, snapshot: &Snaps
     })
 }
 
-/// What to do with the container of this pod that already has the name.
+/// What to do with `holder`, a container of this pod that already has the wanted name.
 fn resolution(wanted: &ContainerDocument, holder: &ContainerRecord) -> Resolution {
     let id = holder.id.to_string();
     match &holder.process {

@@ -1,4 +1,4 @@
-//! The output of commands that ExecSync keeps, and the memory that all commands share for it.
+//! The output of commands that ExecSync keeps, and the memory that all commands share for their output.
 
 use std::sync::{
     Arc,
@@ -10,15 +10,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{exec::follow::Sink, model::stream::Source};
 
-/// Memory for the output of all commands. Clones share it.
+/// The memory for the output of all commands, shared by all clones of this value.
 ///
-/// If no memory is free, the command waits, and its process is blocked. A command with a place never waits
-/// again, so commands cannot block each other in a cycle.
+/// If no memory is free, dockbridge does not read a command's output, which blocks the command's process. A
+/// command that has one of the `places` never waits again, so commands cannot block each other in a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct OutputMemory {
-    /// Bytes for commands of up to [`LARGE`].
+    /// The free bytes for commands with up to [`LARGE`] bytes of output.
     shared: Arc<Semaphore>,
-    /// Permits for [`MOST_OUTPUT`] bytes each.
+    /// One permit for each command with more than [`LARGE`] bytes of output.
     places: Arc<Semaphore>,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct OutputMemory {
 pub(super) struct CollectedOutput {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
-    /// Bytes that were not kept.
+    /// How many bytes of output were not kept.
     pub(super) dropped: usize,
     memory: OutputMemory,
-    /// Set while the command waits for memory.
+    /// True while the command waits for memory.
     waits: Arc<AtomicBool>,
     share: Option<OwnedSemaphorePermit>,
     place: Option<OwnedSemaphorePermit>,
@@ -63,7 +63,7 @@ impl CollectedOutput {
         }
     }
 
-    /// Waits until there is memory for this many more bytes. The first [`UNCOUNTED`] bytes need none.
+    /// Waits until memory for `length` more bytes is free. The first [`UNCOUNTED`] bytes need no free memory.
     async fn make_room(&mut self, length: usize) {
         let total = self.stdout.len() + self.stderr.len() + length;
         let share = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -109,26 +109,24 @@ impl Sink for CollectedOutput {
     }
 }
 
-/// Maximum number of kept bytes of both outputs together. kubelet accepts answers of 16 MiB, which
-/// also have other fields.
+/// How many bytes of stdout and stderr are kept at most. kubelet accepts answers of 16 MiB.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
-/// How many bytes of each output are always kept, so that much output on one does not hide the other.
+/// How many bytes of stdout and of stderr are always kept, however much output the other stream has.
 const LEAST_OUTPUT: usize = 1024 * 1024;
 
-/// How many commands may keep [`MOST_OUTPUT`] bytes.
 const PLACES: usize = 2;
 
 /// How many bytes all other commands may keep together.
 const SHARED: usize = 16 * 1024 * 1024;
 
-/// A command with more bytes needs a place.
+/// A command with more than this many bytes of output needs one of the [`PLACES`].
 const LARGE: usize = 1024 * 1024;
 
-/// How many bytes of each command are not counted. Few probes print more.
+/// How many bytes of each command's output are not counted. Few probes print more than that.
 const UNCOUNTED: usize = 32 * 1024;
 
-/// How many bytes a command reserves at a time.
+/// How many bytes of memory a command reserves at a time.
 const STEP: usize = 64 * 1024;
 
 #[cfg(test)]

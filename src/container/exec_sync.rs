@@ -1,9 +1,8 @@
 //! ExecSync: runs a command in a container and returns its output and exit code, within a timeout.
 //!
-//! The command runs in its own task, so that it is killed with all its child processes if its caller has
-//! disconnected or its timeout has expired. Processes that a command intentionally leaves after its own end
-//! are not killed. A child that keeps the output open delays the answer. Engines from 26 on wait two
-//! seconds for the output before they report the exit code.
+//! Each command runs in its own task, which kills the command and its child processes if the caller
+//! disconnects or the timeout expires. Processes that a command leaves behind are not killed, but delay the
+//! answer if they keep the output open: Docker 26 and newer waits two seconds for that.
 
 use std::{
     path::Path,
@@ -42,21 +41,20 @@ use crate::{
     store::settings::SYNC_TIMEOUT,
 };
 
-/// The commands of ExecSync. Clones share everything.
+/// Runs the commands of ExecSync. All clones of `Commands` share their state.
 #[derive(Clone, Debug)]
 pub struct Commands {
     node: Arc<Node>,
-    /// Owns the commands, so that dockbridge waits for their end before it exits.
+    /// Owns the tasks of commands, so that dockbridge waits for their end before it exits.
     tracker: TaskTracker,
-    /// Cancelled when dockbridge stops. Commands are then ended.
     shutdown: CancellationToken,
-    /// Records which commands run, for the next server.
+    /// Records which commands run, for the next dockbridge process.
     command_records: CommandRecords,
     pub metrics: ContainerMetrics,
 }
 
 impl Commands {
-    /// Records of commands are stored below `state_dir`. Commands end soon after the token is cancelled.
+    /// Stores records below `state_dir`. Commands end soon after the token in `work` is cancelled.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -76,10 +74,9 @@ impl Commands {
     /// future kills the command.
     ///
     /// # Errors
-    /// The container is unknown or does not run, the engine fails, or the timeout has expired. In the last
-    /// case the command was killed with its child processes. Only this case is a deadline error: kubelet
-    /// counts it as a failed probe and restarts the container. An engine that does not answer, or has not
-    /// started the command in time, must not cause a restart.
+    /// The container is unknown or does not run, the engine fails, or the timeout has expired. Only a timeout
+    /// has the kind `DeadlineExceeded`: kubelet counts that as a failed probe and restarts the container,
+    /// which a slow engine must not cause.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
         let store = &self.node.store;
         let now = store.synced(SYNC_TIMEOUT).await.map_err(not_the_commands)?;
@@ -96,7 +93,7 @@ impl Commands {
         let caller = Caller { begun, reply, gone, since: Instant::now(), metrics };
         self.tracker.spawn(
             async move {
-                // The command itself may contain secrets.
+                // Shows the container's id and not the command, which may contain secrets.
                 let _in_progress = run.commands.metrics.in_progress.begin("exec", run.id());
                 run.through(caller).await;
             }
@@ -104,14 +101,14 @@ impl Commands {
         );
         tokio::select! {
             biased;
-            // An error drops the sender. The answer has the error.
+            // If the start fails, the sender of `begins` is dropped, and `outcome` has the error.
             _ = begins => outcome.await.map_err(|_| Lost)?,
             () = deadline.expired() => Err(late(&id, limit)),
         }
     }
 
-    /// Ends commands that a killed dockbridge left. The store must be synced. If a container cannot be
-    /// inspected, its commands do not delay those of others.
+    /// Ends commands that a killed dockbridge has left running. Must be called after the store was synced.
+    /// Handles all commands at the same time, so that one container cannot delay the others.
     pub async fn end_left_commands(&self) {
         let left = self.command_records.left().into_iter();
         let ended = left.map(async |one| {
@@ -122,13 +119,12 @@ impl Commands {
         join_all(ended).await;
     }
 
-    /// Returns whether the command has ended. Otherwise its record stays for the next start of dockbridge.
+    /// Ends one command. Returns whether it has ended; if not, the next start of dockbridge tries again.
     async fn end_left(&self, one: &AbandonedCommand) -> bool {
         let id = &one.record.container;
-        // If the container cannot be inspected, its state from the list is used.
         let now =
             self.node.store.inspected(id).await.unwrap_or_else(|_| self.node.store.snapshot());
-        // If the container is gone or does not run, the command has ended with it.
+        // If the container does not exist or does not run, the command has also ended.
         let running = now.container(id).filter(|container| container.process.is_running());
         let Some(container) = running else { return true };
         let exec = one.exec(&self.node.engine, container);
@@ -137,14 +133,12 @@ impl Commands {
     }
 }
 
-/// Whether the container has ended, and all its commands with it. This is also known if a search for a command
-/// was given up.
+/// Whether the container has ended, which ends also commands whose processes dockbridge did not find.
 fn has_ended(node: &Node, container: &str) -> bool {
     !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
 }
 
-/// When the timeout of a command expires. The time in which its container was frozen does not count: the
-/// command could do nothing.
+/// When the timeout of a command expires. The time in which a checkpoint froze the container does not count.
 #[derive(Clone)]
 struct Deadline {
     until: Option<Instant>,
@@ -167,7 +161,7 @@ impl Deadline {
             let lost = self.standstills.lost(&self.container);
             until.checked_add(lost.saturating_sub(self.lost_before)).unwrap_or(until)
         };
-        // During a standstill, this time moves.
+        // While the container is frozen, the time that `latest` returns moves.
         while Instant::now() < latest() {
             sleep_until(latest()).await;
         }
@@ -181,11 +175,10 @@ struct Run {
     deadline: Deadline,
 }
 
-/// How a command ended for its caller.
 enum CommandEnd {
-    /// The engine reported the end, or failed to.
+    /// The engine reported the end of the command, or reading the output failed.
     Reported(Result<ExecOutcome, ExecError>),
-    /// The engine has not reported the end in time, or has not started the command in time.
+    /// The engine has not reported the command's end in time, or has not started the command in time.
     Unreported(Leftover),
     Killed(Interruption),
 }
@@ -193,7 +186,6 @@ enum CommandEnd {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     DeadlineExceeded,
-    /// The output of other commands uses all the memory.
     NoMemory,
     Cancelled,
     Stopping,
@@ -209,10 +201,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Sends the result. It is dropped if the caller has disconnected.
     fn answer(&mut self, outcome: Result<ExecOutcome, Failure>) {
         self.metrics.ran(self.since.elapsed(), outcome.as_ref().err());
-        // Nobody waits for the start any more.
         self.begun = None;
         let _ = self.reply.take().map(|reply| reply.send(outcome));
     }
@@ -231,14 +221,13 @@ impl Run {
             Err(error) => return caller.answer(Err(not_the_commands(error))),
         };
         command_record.write(exec.id()).await;
-        // This is never interrupted, because everything that the engine may have started must be known to
-        // have ended. The exec is started even if the caller has disconnected, because the engine keeps an
-        // unstarted exec as long as its container.
+        // The start is never interrupted: dockbridge must know whether everything that it started has ended.
+        // Without a start, the engine would keep the exec as long as the container exists.
         let is_clear = match exec.start().await {
             Ok((output, input)) => {
                 let _ = caller.begun.take().map(|begun| begun.send(()));
-                // Only the output half of the connection is kept, and it is read. If it were open and not
-                // read, the engine could not deliver the output and would not report the end.
+                // dockbridge closes the input and reads the output at once: if it did not read an open
+                // connection, the engine could not deliver the output and would not report the end.
                 drop(input);
                 self.read_and_answer(&exec, output, caller).await
             }
@@ -255,7 +244,7 @@ impl Run {
         }
     }
 
-    /// Waits for the command's end and answers. Returns whether no process is left that should have ended.
+    /// Waits for the command's end and answers the caller. Returns whether all processes have ended.
     async fn read_and_answer(
         &self,
         exec: &Exec,
@@ -314,7 +303,6 @@ impl Run {
         exec.clear(left, &self.commands.shutdown).await
     }
 
-    /// Reads the output until the end is known. The connection is then closed.
     async fn end(&self, exec: &Exec, output: Output, caller: &Caller) -> CommandEnd {
         let waits = Arc::<AtomicBool>::default();
         let collected = CollectedOutput::new(caller.metrics.output.clone(), Arc::clone(&waits));
@@ -332,7 +320,7 @@ impl Run {
         if reason != Interruption::DeadlineExceeded || exec.runs().await {
             return CommandEnd::Killed(reason);
         }
-        // The command has ended, or the engine has not started it. Only the engine is late.
+        // The engine is late: the command has ended without a report, or the engine has not started it.
         tokio::select! {
             biased;
             outcome = &mut collecting => CommandEnd::Reported(outcome),
@@ -345,7 +333,7 @@ impl Run {
         self.spec.timeout.unwrap_or_default()
     }
 
-    /// Resolves some time after dockbridge begins to stop. Most commands have ended by then.
+    /// Resolves [`STOP_TIMEOUT`] after dockbridge begins to stop. Most commands end before that time.
     async fn stopped(&self) {
         self.commands.shutdown.cancelled().await;
         sleep(STOP_TIMEOUT).await;
@@ -356,7 +344,6 @@ impl Run {
     }
 }
 
-/// Reads the whole output and returns the result of the command.
 async fn collect(
     exec: &Exec,
     output: Output,
@@ -369,7 +356,7 @@ async fn collect(
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }
 
-/// The error if the engine has not started the command, or has not reported its end, in time.
+/// The error if the engine has not reported the command's start or end in time.
 fn late(id: &str, limit: Duration) -> Failure {
     let text = format!(
         "command in container {id} timed out after {}s: the docker engine has not started the command in \
@@ -379,7 +366,7 @@ fn late(id: &str, limit: Duration) -> Failure {
     Failure::new(Kind::Unavailable, text)
 }
 
-/// The engine took too long, not the command.
+/// Replaces an engine's `DeadlineExceeded`, which kubelet would take for a timeout of the command.
 fn not_the_commands(error: impl Into<Failure>) -> Failure {
     let failure = error.into();
     match failure.kind() {
@@ -388,10 +375,9 @@ fn not_the_commands(error: impl Into<Failure>) -> Failure {
     }
 }
 
-/// How long a command may continue when dockbridge stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the answer waits until the command is killed.
+/// How long the error after a timeout waits until dockbridge has killed the command.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// How long the engine may take to report the end of a command that ended in time.

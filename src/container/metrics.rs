@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The metrics of container calls. Clones share the counts.
+/// The metrics of ExecSync's commands. All clones of `ContainerMetrics` share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerMetrics {
     execs: Family<Histogram, 1>,
@@ -21,7 +21,7 @@ pub struct ContainerMetrics {
 }
 
 impl ContainerMetrics {
-    /// A command has ended, with or without success.
+    /// Counts a command that has ended, with or without success.
     pub(super) fn ran(&self, took: Duration, error: Option<&Failure>) {
         let outcome = match error {
             None => "ok",

@@ -1,8 +1,7 @@
-//! Creates a container whose name may be in use.
+//! Creates a container whose name may already be in use.
 //!
-//! After a crash, a name may be in use by a container whose create was not answered, by a container from a
-//! failed attempt, or by an entry in the engine's name index without a container. Each case is resolved
-//! here, so that no operator has to do it.
+//! After a crash, a name may be in use by a container whose create was not answered or failed, or by an entry
+//! in the engine's name index without a container. dockbridge resolves each of these cases.
 
 use rand::Rng;
 use tracing::warn;
@@ -14,22 +13,21 @@ use crate::{
     store::handle::Store,
 };
 
-/// What to do about the container that has the name.
+/// What to do about the container that already has the requested name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// It is the requested container: use this id.
+    /// The container with the name is the requested one: use its id.
     Adopt(String),
-    /// It is left over from an earlier attempt: remove the container with this id and try again.
+    /// The container with the name is left over from an earlier attempt: remove it (by its id) and try again.
     Replace(String),
-    /// It is another pod's, or not dockbridge's: keep it and use another name.
+    /// The container with the name belongs to another pod, or not to dockbridge: use another name.
     UseOtherName,
-    /// It runs and is dockbridge's: fail the call. The container with this id keeps the name.
+    /// The container with the name (this is its id) runs and belongs to dockbridge: the call fails.
     Refuse(String),
 }
 
-/// Creates a container with `name` by calling `create`, and returns its id. `resolve` decides what to do
-/// about a container that already has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`],
-/// otherwise with the engine's error.
+/// Creates a container with `name` by calling `create`, and returns its id. `resolve` handles a container
+/// that has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`].
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,
@@ -51,7 +49,7 @@ where
             Resolution::Adopt(id) => return Ok(id),
             Resolution::Replace(id) => {
                 engine.remove_container(&id).await?;
-                // Lists had this container. The caller's next list must be without it.
+                // Earlier answers may have listed the container. The next answer must be without it.
                 store.refresh_container(&id).await?;
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
@@ -64,7 +62,7 @@ where
     }
 }
 
-/// If a name is in use but has no container, it is only in the engine's name index.
+/// If no container has the name, only the engine's name index has it, and another name must be used.
 async fn resolution(
     engine: &Engine,
     name: &str,

@@ -1,4 +1,4 @@
-//! State and services that pods and containers of this node share.
+//! The state and the services that the code for pods and for containers shares.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
-/// The parts of this node that pods and containers use.
+/// The services that the code for pods and for containers uses.
 #[derive(Debug)]
 pub struct Node {
     pub engine: Engine,
@@ -35,25 +35,23 @@ pub struct Node {
     pub logs: Logs,
     pub image_files: ImageFiles,
     pub live: LiveSettings,
-    /// The cgroup files, which contain limits.
+    /// Finds the cgroups of containers, whose files contain limits.
     pub cgroups: Cgroups,
-    /// A pod (by sandbox id) is read-locked while a container is created in it, and write-locked while it
-    /// changes. A container (by id) is write-locked while it changes. A pod being created is locked by name.
+    /// The locks of pods (by sandbox id) and containers (by id). Creating a container read-locks its pod;
+    /// changing a pod or a container write-locks it. Creating a pod locks the pod's name.
     pub locks: KeyedLocks,
-    /// By sandbox id. Cancelled by a caller that waits for a pod's lock to stop the pod.
+    /// Tokens by sandbox id. A stop cancels the token, to end the operation that holds the pod's lock.
     pub cancellations: Named<CancellationToken>,
-    /// The files of a pod that the engine does not create.
+    /// The files `hostname`, `hosts` and `resolv.conf` of pods, if the engine does not create them.
     pub pod_files: PodFilesRoot,
-    /// The files that our OCI runtime reads.
     pub oci_runtime_files: OciRuntimeFiles,
-    /// Changes to pods and containers after their creation.
     pub saved_changes: SavedChanges,
-    /// NRI plugins, which receive pods and containers and may change them.
+    /// The NRI plugins, which are notified of pods and containers and may change them.
     pub nri: Nri,
     pub oom_floor: Mutex<Option<EngineFloor>>,
 }
 
-/// The lowest score that an engine may set.
+/// The lowest `oom_score_adj` that an engine may set.
 #[derive(Debug)]
 pub struct EngineFloor {
     engine: Arc<EngineInfo>,
@@ -61,14 +59,14 @@ pub struct EngineFloor {
 }
 
 impl Node {
-    /// The record of the container with this id. Fails with kind `NotFound` if there is none.
+    /// The record of the container with this id. Fails with kind `NotFound` if no container has this id.
     pub(super) async fn container(&self, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
         let now = self.store.inspected(id).await?;
         now.container(id).map(Arc::clone).ok_or_else(|| unknown_container(id))
     }
 
-    /// The record of the container with this id, if it exists. Before its inspect it has only the data of
-    /// the engine's list.
+    /// The record of the container with this id, if it exists. Before Docker has answered the inspect of the
+    /// container, the record has only the data of the engine's list.
     pub(super) async fn find_container(
         &self,
         id: &str,
@@ -76,15 +74,15 @@ impl Node {
         Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
-    /// The id of the container in the request, if it exists.
+    /// The full id of the container that a request names, if the container exists.
     pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, Failure> {
         Ok(self.find_container(id).await?.map(|record| record.id.clone()))
     }
 
-    /// Waits until no checkpoint of a container is being made. While the guard exists, none begins.
+    /// Waits until no checkpoint of a container is being made, and prevents one while the guard exists.
     ///
     /// # Errors
-    /// This takes longer than `limit`. CRIU is never interrupted, because its code runs in the container's processes.
+    /// A checkpoint takes longer than `limit`. dockbridge never interrupts CRIU, which runs in the container.
     pub(super) async fn moving(
         &self,
         id: &ContainerId,
@@ -112,8 +110,8 @@ impl Node {
         })
     }
 
-    /// The image with this name, if it exists. A tag may have moved without the store knowing yet, so the engine is
-    /// asked, except for an id or a digest that the store has.
+    /// The image with this name, if it exists. Asks the engine, because the store might not know yet that a
+    /// tag has moved. An id or a digest that the store knows needs no call.
     pub(super) async fn image(
         &self,
         snapshot: &Snapshot,
@@ -127,9 +125,9 @@ impl Node {
         Ok(self.store.snapshot().image(name).map(Arc::clone))
     }
 
-    /// The lowest `oom_score_adj` that the engine may set on this host. Lower values are raised to it,
-    /// because nested and CI hosts lack CAP_SYS_RESOURCE and runc would fail. The value is read again after
-    /// each new answer of the engine to `info`. An engine that accepts no connection counts as restricted.
+    /// The lowest `oom_score_adj` that the engine may set. dockbridge raises lower values to this value,
+    /// because runc would fail on hosts without CAP_SYS_RESOURCE. Read again after each `info` of the engine.
+    /// 0 if the engine's socket does not accept a connection in time.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
         let held = || self.oom_floor.lock();
@@ -146,27 +144,27 @@ impl Node {
     }
 }
 
-/// The failure if no container has this id.
+/// The error if no container has this id.
 pub(super) fn unknown_container(id: &str) -> Failure {
     Failure::missing(format_args!("container {id}"))
 }
 
-/// The failure if a container does not run.
+/// The error if the container does not run.
 pub(super) fn not_running(id: &str) -> Failure {
     Failure::unmet(format!("container {id} is not running"))
 }
 
-/// The failure if the pod's sandbox has ended.
+/// The error if the pod's sandbox has ended.
 pub(super) fn sandbox_not_ready(id: &SandboxId) -> Failure {
     Failure::unmet(format!("sandbox {id} is not ready: start a new sandbox for this pod"))
 }
 
-/// The failure on a file that the caller chose.
+/// The error if a file that the request names cannot be used.
 pub(super) fn refused_file(action: &'static str, path: &Path, cause: std::io::Error) -> Failure {
     Failure::invalid(chain(&HostError::new(action, path, cause)))
 }
 
 /// How long the engine's socket may take to accept the connection that identifies its process.
 const FLOOR_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a call waits at least for the end of a checkpoint.
+/// How long a call waits for the end of a checkpoint, even if its own limit is shorter.
 const STANDSTILL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,6 +1,5 @@
-//! The files for our OCI runtime, which contain the changes of a container. They are written before its
-//! start and removed with it. Also the paths at which the user namespaces of pods are pinned, which
-//! containers join.
+//! The files for dockbridge's OCI runtime, with the edits of a container. dockbridge writes a file before the
+//! container starts, and removes it with the container. Also the pins of pods' user namespaces.
 
 use std::{
     fs,
@@ -22,7 +21,7 @@ use crate::{
     oci_runtime::directory::EditsDirectory,
 };
 
-/// The directories of the edits and of the pins. Clones use the same ones.
+/// The directories of the edits, of the pinned user namespaces, and of unpacked checkpoints.
 #[derive(Clone, Debug)]
 pub struct OciRuntimeFiles {
     directory: EditsDirectory,
@@ -31,19 +30,18 @@ pub struct OciRuntimeFiles {
 }
 
 impl OciRuntimeFiles {
-    /// User namespaces are pinned below `run_dir`. Unpacked checkpoints are below `state_dir`, because they have the
-    /// memory of processes.
+    /// Pins are below `run_dir`. Unpacked checkpoints, which are large and secret, are below `state_dir`.
     pub fn new(directory: EditsDirectory, run_dir: &Path, state_dir: &Path) -> Self {
         let (user_pins, restores) = (run_dir.join(USER_PINS), state_dir.join("restores"));
         Self { directory, user_pins, restores }
     }
 
-    /// The directory of the checkpoint with which a container begins, once it is complete.
+    /// The directory of a container's checkpoint. The directory exists once it is complete.
     pub(super) fn restore(&self, id: &str) -> PathBuf {
         self.restores.join(id).join("complete")
     }
 
-    /// Removes all that was unpacked for the start of a container. A failure is logged.
+    /// Removes the unpacked checkpoint of a container. A failure is only logged.
     pub(super) async fn remove_restore(&self, id: &str) {
         let unpacked = self.restores.join(id);
         if let Err(error) = blocking(move || remove_directory(&unpacked)).await {
@@ -73,7 +71,7 @@ impl OciRuntimeFiles {
         self.work(id, move |directory, id| directory.write(id, &edits)).await
     }
 
-    /// Removes all files of a container that is gone. A failure is logged, and the next sweep tries again.
+    /// Removes all files of a removed container. A failure is logged, and the next sweep tries again.
     pub async fn remove(&self, id: &str) {
         self.remove_restore(id).await;
         let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
@@ -83,8 +81,8 @@ impl OciRuntimeFiles {
         }
     }
 
-    /// The containers of this engine that have a directory. Also old directories without edits, which belong
-    /// to no engine: a server ended after it had created the directory.
+    /// The containers of this engine that have a directory. Also returns old directories without edits, which
+    /// belong to no engine: a dockbridge that ended after it had created the directory has left them.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let restores = self.restores.clone();
@@ -103,7 +101,6 @@ impl OciRuntimeFiles {
         self.work("", list).await
     }
 
-    /// Mounts and files may block, so the work is done on another thread.
     async fn work<T: Send + 'static>(
         &self,
         id: &str,
@@ -116,17 +113,17 @@ impl OciRuntimeFiles {
     }
 }
 
-/// A running server writes the file much sooner after creating the directory.
+/// Whether the directory is old enough that no running dockbridge will still write a file into it.
 fn is_abandoned(directory: &Path) -> bool {
     let age = directory.metadata().and_then(|facts| facts.modified());
     age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))
 }
 
-/// Removes a directory with everything in it. Succeeds if there is none.
+/// Removes a directory with everything in it. Succeeds if the directory does not exist.
 pub(super) fn remove_directory(directory: &Path) -> Result<(), HostError> {
     if_there(fs::remove_dir_all(directory)).or_cannot("remove", directory).map(drop)
 }
 
-/// Subdirectory of the run directory.
+/// The subdirectory of the run directory for pinned user namespaces.
 const USER_PINS: &str = "userns";
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);

@@ -1,5 +1,4 @@
-//! Asks NRI plugins about a new container, applies their adjustment, and applies updates of containers that
-//! they request later.
+//! Asks NRI plugins about a new container, and applies their adjustments and later updates.
 
 use std::sync::Arc;
 
@@ -27,8 +26,8 @@ impl NriHooks for Containers {
     }
 
     fn kill(&self, id: String) -> BoxFuture<'_, Result<(), String>> {
-        // Plugins are notified when the end is seen, not here, because a plugin may request this while it
-        // is asked about something.
+        // Plugins are notified later, when dockbridge sees the container's end: at the time of the kill, the
+        // plugin that requests it may itself be busy with a call.
         let killed = async move {
             match self.node.find_id(&id).await? {
                 Some(id) => self.kill(&id).await,
@@ -48,7 +47,7 @@ impl NriHooks for Containers {
 }
 
 impl Containers {
-    /// Asks plugins about a new container. If they refuse it, it is removed.
+    /// Asks NRI plugins about a new container. Removes the container if a plugin refuses it.
     pub(super) async fn ask_plugins(
         &self,
         creation: Option<Creation>,
@@ -86,7 +85,7 @@ impl Containers {
         if limits != Resources::default() {
             self.limits.change(&record.id, limits).await?;
         }
-        // The container is shown from here on.
+        // Dropping `creation` makes the container visible in answers.
         drop(creation);
         if was_asked {
             let now = self.node.store.snapshot();
@@ -96,7 +95,7 @@ impl Containers {
         Ok(())
     }
 
-    /// Whether plugins may adjust the container, and their answer was not saved.
+    /// Whether NRI plugins may adjust the container but no answer of theirs was saved.
     pub(super) fn awaits_adjustment(&self, observed: &Observed) -> bool {
         let Observed::Container(record) = observed else { return false };
         record.document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none()

@@ -1,8 +1,8 @@
-//! `resolv.conf`, `hosts` and `hostname` of a pod, which containers bind-mount.
+//! The files `resolv.conf`, `hosts` and `hostname` of a pod, which its containers bind-mount.
 //!
-//! Some engines do not create them for a sandbox without an engine network, so dockbridge does. They are
-//! complete before a container starts. They depend only on the specification and the pod's addresses. If
-//! the state directory is lost, the next create writes them again.
+//! Some versions of Docker do not create `hostname`, `hosts` and `resolv.conf` for a pause container without
+//! a Docker network, so dockbridge creates them before a container starts. The files depend only on the pod's
+//! specification and addresses: if the state directory is lost, the next CreateContainer writes them again.
 
 use std::{
     fs, io,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// The directory with one directory per pod.
+/// The directory that contains one directory for each pod.
 #[derive(Clone, Debug)]
 pub struct PodFilesRoot {
     root: PathBuf,
@@ -35,21 +35,21 @@ impl PodFilesRoot {
         Self { root }
     }
 
-    /// Creates missing files and returns the mounts of containers of this pod.
+    /// Creates missing files of the pod, and returns the paths that its containers mount.
     pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, Failure> {
         let document = &sandbox.document;
         let spec = &document.spec;
         let own_network = document.network == NetworkMode::Cni;
         let resolv_conf = match &spec.dns {
             Some(dns) => Some(resolv_conf(dns)),
-            // The DNS settings are unknown. The engine mounts the file of the pause container, as for the
-            // pod's other containers.
+            // dockbridge does not know the DNS settings of a pod that it has adopted. The engine then mounts
+            // the pause container's `resolv.conf`, as for the pod's other containers.
             None if document.is_adopted => None,
             None if own_network => Some(self.host_resolv_conf(&sandbox.id).await),
             None => None,
         };
         let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
-        // Engines before 28 create this file for any network.
+        // Docker before 28 creates `hostname` itself for any network.
         let hostname = own_network.then(|| hostname(spec, &sandbox.id));
         let (resolv_conf, hosts, hostname) = tokio::try_join!(
             self.write(&sandbox.id, RESOLV_CONF, resolv_conf),
@@ -59,7 +59,8 @@ impl PodFilesRoot {
         Ok(PodFiles { resolv_conf, hosts, hostname })
     }
 
-    /// For a pod without DNS settings: the host's file at the time of its first container, or an empty text.
+    /// The `resolv.conf` of a pod without DNS settings: a copy of the host's file when the pod's first
+    /// container was created, or an empty text.
     async fn host_resolv_conf(&self, id: &SandboxId) -> String {
         let first = self.root.join(id.as_str()).join(RESOLV_CONF);
         match tokio::fs::read_to_string(first).await {
@@ -81,8 +82,9 @@ impl PodFilesRoot {
         Ok(())
     }
 
-    /// Writes one file, unless it already has this text. Containers bind-mount the inode, so another text
-    /// is written to a new file. Earlier builds gave adopted pods the host's `resolv.conf`.
+    /// Writes one file, if it does not already have this text. Writes a different text to a new inode,
+    /// because running containers have mounted the old one. An existing text can differ because earlier
+    /// dockbridge versions gave adopted pods the host's `resolv.conf`.
     async fn write(
         &self,
         id: &SandboxId,
@@ -99,7 +101,7 @@ impl PodFilesRoot {
     }
 }
 
-/// The pods whose ids are names in a directory.
+/// The pods whose ids are names of entries in `directory`.
 pub async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
     let mut pods = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(directory).await else { return pods };
@@ -148,7 +150,8 @@ mod tests {
         })
     }
 
-    /// (adopted, the pod's own servers, the servers in the container's request, the expected servers).
+    /// Each row has: whether the pod is adopted, the pod's own DNS servers, the servers in the container's
+    /// request, and the expected servers.
     #[tokio::test]
     async fn unknown_dns_is_not_the_hosts() {
         let dns = |server: &str| {
@@ -172,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Earlier builds wrote the host's file for adopted pods.
+    /// Earlier dockbridge versions wrote the host's `resolv.conf` for adopted pods.
     #[tokio::test]
     async fn a_wrong_file_is_replaced_and_a_right_one_is_kept() {
         use std::os::unix::fs::MetadataExt as _;

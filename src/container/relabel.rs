@@ -1,4 +1,4 @@
-//! SELinux labels for the sources of mounts that request them.
+//! Gives the sources of mounts an SELinux label, if the request demands that.
 
 use std::{
     collections::BTreeSet, fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc,
@@ -17,12 +17,12 @@ use crate::{
 };
 
 impl Node {
-    /// Gives the sources of mounts that request it, and everything below them, the label that the engine
-    /// chose for this container's files. Called before the container can start, under the lock of its pod.
-    /// A caller that waits for this lock to stop the pod interrupts it.
+    /// Gives the sources of mounts with `selinux_relabel`, and everything below them, the label that the
+    /// engine chose for this container's files. Must be called before the container can start, with the lock
+    /// of its pod. A call that wants to stop the pod interrupts the relabelling.
     ///
     /// # Errors
-    /// A source must not be relabelled, is too large, or relabelling fails, or the pod should be stopped.
+    /// The source is a system directory or too large, relabelling fails, or the pod is being stopped.
     pub(super) async fn relabel_mounts(
         &self,
         engine: &EngineInfo,
@@ -55,7 +55,7 @@ async fn relabel_source(
     let (place, stopping) = (source.clone(), Arc::clone(&cancellation));
     let relabelling = blocking(move || {
         let place = Path::new(&place);
-        // Some engines have not created it yet.
+        // Before API 1.42, the engine has not created the source of a mount yet.
         DirBuilder::new().recursive(true).mode(0o755).create(place).or_else(present)?;
         let resolved = place.canonicalize()?;
         if is_the_hosts(&resolved) {
@@ -80,13 +80,13 @@ async fn relabel_source(
     })
 }
 
-/// Work on a file system that does not answer cannot be interrupted. The thread is abandoned.
+/// Ends the wait soon after it was cancelled. A thread that hangs on a file system is abandoned.
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;
 }
 
-/// A file is also accepted.
+/// Accepts a source that exists, even if it is not a directory.
 fn present(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
@@ -99,15 +99,14 @@ fn is_the_hosts(path: &Path) -> bool {
         || ROOTS.contains(&path.to_str().unwrap_or("/"))
 }
 
-/// Longer than a working disk needs for one file.
 const BETWEEN_FILES: Duration = Duration::from_secs(5);
-/// These directories and everything below them.
+/// Directories that dockbridge does not relabel, and neither anything below them.
 const OF_THE_HOST: [&str; 12] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",
     "/usr",
 ];
-/// Only these directories themselves, because their content may belong to a pod. The same applies to
-/// everything directly below the root.
+/// Directories that dockbridge does not relabel, as also every directory directly below `/`. Directories
+/// below them may be relabelled, because they may belong to a pod.
 const ROOTS: [&str; 5] = ["/var/lib", "/var/log", "/var/run", "/var/tmp", "/var/cache"];
 
 #[cfg(test)]

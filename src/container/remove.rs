@@ -1,4 +1,4 @@
-//! RemoveContainer: kills and removes a container with all its data. Also succeeds for an unknown id.
+//! RemoveContainer: kills and removes a container with all its data.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use super::service::Containers;
 use crate::{error::Failure, model::id::ContainerId};
 
 impl Containers {
-    /// Removes a container, and kills it before if necessary. Unknown ids are accepted. Returns when the
-    /// store no longer shows the container.
+    /// Removes a container, if it exists, running or not. Returns when the store no longer shows it.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.node.find_id(id).await? else { return Ok(()) };
         let service = self.clone();

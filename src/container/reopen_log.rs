@@ -1,4 +1,4 @@
-//! ReopenContainerLog: kubelet has renamed a log to rotate it and requests a new file.
+//! ReopenContainerLog: kubelet has renamed a log file to rotate it, and requests a new file.
 
 use tracing::info;
 
@@ -9,11 +9,11 @@ use crate::{
 };
 
 impl Containers {
-    /// Starts a new log file for a running container. The file exists on return.
+    /// Starts a new log file for a running container. The new file exists when the call returns.
     ///
     /// # Errors
     /// The container is unknown or does not run (no file is then created), or the file cannot be created.
-    /// kubelet then gives the old file its name back.
+    /// After an error, kubelet gives the old file its name back.
     pub async fn reopen_log(&self, id: &str) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         let (service, id) = (self.clone(), container.id.clone());

@@ -1,7 +1,7 @@
-//! Containers that start from a checkpoint: the request names an archive or an image that has one.
+//! Containers that start from a checkpoint: the request names an archive or an image with one.
 //!
-//! At the create, only the documents are read: they name the image of the container. Before the start, the rest is
-//! unpacked: [`super::unpack`].
+//! When dockbridge creates the container, it reads only the JSON documents of the checkpoint, which name the
+//! container's image. Before it starts the container, it unpacks the whole checkpoint: [`super::unpack`].
 
 use std::{
     collections::BTreeMap,
@@ -30,17 +30,17 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// The checkpoint that a request names as its image.
+/// A checkpoint, and the properties of the checkpointed container that a create needs.
 pub(super) struct Restored {
     pub(super) restore: Restore,
     /// The image of the checkpointed container.
     pub(super) image: Arc<ImageRecord>,
-    /// Its command line.
+    /// The command line of the checkpointed container.
     pub(super) command: Vec<String>,
 }
 
 impl Node {
-    /// The checkpoint that the request names as its image. None for other images.
+    /// Reads the checkpoint that the request names as its image. None if the image has no checkpoint.
     pub(super) async fn restored(
         &self,
         snapshot: &Snapshot,
@@ -87,10 +87,10 @@ impl Node {
         Err(refused(Kind::NotFound, reason))
     }
 
-    /// The names of the containers in the directory that CheckpointPod wrote.
+    /// The names of the containers whose checkpoints are in `directory`, which CheckpointPod wrote.
     ///
     /// # Errors
-    /// The directory is not allowed, or has no valid index.
+    /// The setting `restore-dir` does not allow the directory, or the directory has no valid index.
     pub async fn checkpointed_containers(&self, directory: &Path) -> Result<Vec<String>, Failure> {
         let named = directory.display().to_string();
         let read = |index: File| {
@@ -108,7 +108,7 @@ impl Node {
         self.read_allowed(&named, &directory.join(POD_INDEX), read).await
     }
 
-    /// Reads a file in the directory of the setting, or in a directory of it. No link below that directory is followed.
+    /// Reads a file below the directory `restore-dir`, without following symbolic links.
     pub(super) async fn read_allowed<T: Send + 'static>(
         &self,
         named: &str,
@@ -123,7 +123,7 @@ impl Node {
             return Err(refused(named, Kind::InvalidArgument, reason));
         }
         let (named, path) = (named.to_owned(), path.to_owned());
-        // The caller holds the lock of the pod.
+        // A file system that hangs must not block forever, because the caller holds the lock of the pod.
         within_deadline(|check| {
             blocking(move || {
                 check.at(&path)?;
@@ -136,7 +136,6 @@ impl Node {
         .await
     }
 
-    /// The setting, if it allows restores.
     fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
         self.live.current().restore_dir.clone().ok_or_else(|| {
             let reason = "the setting restore-dir is not set";
@@ -144,7 +143,7 @@ impl Node {
         })
     }
 
-    /// Refuses images that the setting does not allow.
+    /// Refuses images that the setting `restore-images` does not allow.
     pub(super) fn ensure_restorable(
         &self,
         named: &str,
@@ -158,16 +157,16 @@ impl Node {
     }
 }
 
-/// Identifies what an archive says about its container. Valid JSON has no NUL.
+/// A digest of the documents `config` and `spec`, with a NUL in between, which JSON does not have.
 pub(super) fn digest([config, spec]: &[Vec<u8>; 2]) -> String {
     hex::encode(Sha256::new().chain_update(config).chain_update([0]).chain_update(spec).finalize())
 }
 
-/// What the request says about the process and the checkpoint does not. None if they agree.
+/// The property of the process (such as its command) in which the request differs from the checkpoint.
 fn mismatch(spec: &ContainerSpec, checkpoint: &Described) -> Option<&'static str> {
     let words = [&spec.command[..], &spec.args].concat();
     let is_command = match spec.command.is_empty() {
-        // The image's entrypoint comes first.
+        // Without a command in the request, the checkpoint's command line begins with the image's entrypoint.
         true => checkpoint.command.ends_with(&words),
         false => checkpoint.command == words,
     };
@@ -210,7 +209,6 @@ pub(super) fn kind(error: &io::Error) -> Kind {
     }
 }
 
-/// Labels of an image that has the files of an archive. Other programs read annotations of these names, which Docker
-/// does not keep.
+/// Labels of images with a checkpoint. CRI-O uses annotations with these names, which Docker does not keep.
 const MARKS: [&str; 2] =
     ["io.kubernetes.cri-o.annotations.checkpoint.name", "org.criu.checkpoint.container.name"];

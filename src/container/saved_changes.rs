@@ -1,5 +1,5 @@
-//! What was changed of pods and containers after their create: limits, and what NRI plugins asked for.
-//! A label cannot be changed, so it is saved in the state directory.
+//! Changes of pods and containers after their creation: limits, and edits that NRI plugins want. dockbridge
+//! saves them in the state directory, because Docker cannot change the labels of a container.
 
 use std::sync::Arc;
 
@@ -19,38 +19,38 @@ use crate::{
     store::handle::Store,
 };
 
-/// The changes of all pods and containers. Clones share them.
+/// The saved changes of all pods and containers, shared by all clones of this value.
 #[derive(Clone, Debug)]
 pub struct SavedChanges {
     known: Arc<Mutex<ChangesSinceCreate>>,
     checkpoints: Checkpoints,
-    /// One write at a time, each of the latest.
+    /// Held during a write, so that writes run one after another.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl SavedChanges {
-    /// What earlier runs changed.
+    /// Loads the changes that earlier dockbridge processes have saved.
     pub async fn load(checkpoints: Checkpoints) -> Self {
         let known = Arc::new(Mutex::new(checkpoints.load_file().await));
         Self { known, checkpoints, saving: Arc::default() }
     }
 
-    /// The limits of a container that were asked for last; none if they are as at its creation.
+    /// The limits of a container after its last update. None if the limits were never updated.
     pub(super) fn limits(&self, id: &ContainerId) -> Option<Resources> {
         self.known.lock().containers.get(id).cloned()
     }
 
-    /// The limits that were asked for last: the engine knows some, we know others.
+    /// The limits that were requested last. Docker stores some limits, dockbridge stores the others.
     pub fn requested(&self, record: &ContainerRecord) -> Resources {
         let (engine, created) = (&record.limits, &record.document.spec.resources);
         match self.limits(&record.id) {
             Some(changed) => changed.beside(engine),
-            // The engine may have raised the score.
+            // Takes the OOM score from the engine, because the engine may have raised it.
             None => Resources { oom_score_adj: engine.oom_score_adj, ..created.beside(engine) },
         }
     }
 
-    /// The limits of a pod that kubelet sent last.
+    /// The limits that kubelet sent last for a pod.
     pub fn pod_limits(&self, record: &SandboxRecord) -> PodResources {
         let (updated, spec) = (self.pod(&record.id), &record.document.spec);
         PodResources {
@@ -59,12 +59,12 @@ impl SavedChanges {
         }
     }
 
-    /// The last update of a pod; empty if there was none since its creation.
+    /// The last update of a pod's limits; empty if the pod was not updated since its creation.
     pub(super) fn pod(&self, id: &SandboxId) -> PodResources {
         self.known.lock().pods.get(id).cloned().unwrap_or_default()
     }
 
-    /// Saves the limits of a container. If they cannot be saved, the previous limits stay in effect.
+    /// Saves the limits of a container. If saving fails, the previous limits stay recorded.
     pub(super) async fn put_limits(
         &self,
         id: &ContainerId,
@@ -73,12 +73,12 @@ impl SavedChanges {
         self.change(|known| drop(known.containers.insert(id.clone(), limits.clone()))).await
     }
 
-    /// What plugins wanted of a container; none if it was not saved.
+    /// The edits that NRI plugins want of a container; None if none were saved.
     pub(super) fn edits(&self, id: &ContainerId) -> Option<Vec<SpecEdit>> {
         self.known.lock().edits.get(id).cloned()
     }
 
-    /// Saves what plugins want of a new container.
+    /// Saves the edits that NRI plugins want of a new container.
     pub(super) async fn put_edits(
         &self,
         id: &ContainerId,
@@ -87,7 +87,7 @@ impl SavedChanges {
         self.change(|known| drop(known.edits.insert(id.clone(), wanted))).await
     }
 
-    /// Records an update of a pod; fields that are not set stay.
+    /// Saves an update of a pod's limits. Fields that are not set in `newer` keep their value.
     pub async fn put_pod_limits(
         &self,
         id: &SandboxId,
@@ -104,10 +104,10 @@ impl SavedChanges {
         .await
     }
 
-    /// Removes the changes of pods and containers that are gone, once everything was inspected.
+    /// Removes changes of removed pods and containers. Does nothing before Docker has answered all inspects.
     pub async fn remove_gone(&self, store: &Store) {
         let removed = self.change(|known| {
-            // This snapshot has everything whose changes were saved before.
+            // The snapshot is newer than the last save, so it has every pod and container with saved changes.
             let now = store.snapshot();
             if now.is_complete() {
                 known.containers.retain(|id, _| now.container(id.as_str()).is_some());
@@ -123,7 +123,7 @@ impl SavedChanges {
         }
     }
 
-    /// Makes and saves a change. If it cannot be saved, what was known before counts.
+    /// Makes and saves a change. If saving fails, restores the previous state in memory.
     async fn change(&self, edit: impl FnOnce(&mut ChangesSinceCreate)) -> Result<(), HostError> {
         let _saving = self.saving.lock().await;
         let before = self.known.lock().clone();

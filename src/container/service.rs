@@ -1,4 +1,4 @@
-//! State that CreateContainer, StartContainer and the other calls share.
+//! The state that CreateContainer, StartContainer, StopContainer and similar calls share.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,26 +12,26 @@ use tokio_util::task::TaskTracker;
 use super::{limits::service::Limits, node::Node};
 use crate::{concurrency::single_flight::SingleFlight, error::Failure, model::id::ContainerId};
 
-/// Create, start, stop and remove of this node's containers. Clones share everything.
+/// Creates, starts, stops and removes this node's containers. All clones of `Containers` share their state.
 #[derive(Clone, Debug)]
 pub struct Containers {
     pub(super) node: Arc<Node>,
     pub(super) limits: Limits,
     pub(super) creating: SingleFlight<String, Result<ContainerId, Failure>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), Failure>>,
-    /// Containers that the engine was asked to start, until the store shows the result. Their records may be
-    /// older than the start.
+    /// Containers that dockbridge has asked the engine to start, until the store shows the result. Until the
+    /// store shows the result, the container's record may be older than the start.
     pub(super) unseen_starts: Arc<Mutex<HashSet<ContainerId>>>,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) removing: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), Failure>>,
-    /// When a running stop will kill, so that a later caller can make this earlier. An entry is unused
-    /// after no caller waits for that stop.
+    /// For each container that is being stopped, the time of its SIGKILL, which a later StopContainer call
+    /// can make earlier. The entry expires when no caller waits for the stop.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
 }
 
 impl Containers {
-    /// The tracker owns the tasks.
+    /// `tracker` owns the tasks of calls.
     pub fn new(node: &Arc<Node>, limits: &Limits, tracker: &TaskTracker) -> Self {
         Self {
             node: node.clone(),

@@ -17,8 +17,7 @@ use crate::{
 };
 
 impl Containers {
-    /// Starts a container that was never started, in a ready pod. If a start is in progress, waits for its
-    /// result.
+    /// Starts a container that was never started, in a ready pod. Concurrent calls share one start.
     ///
     /// # Errors
     /// The container is unknown, was started before, or its process cannot be started (the engine's error).
@@ -38,13 +37,13 @@ impl Containers {
             self.node.store.refresh_container(id).await?;
         }
         let container = &*self.node.container(id).await?;
-        // If the answer to a start was lost, the start is not repeated, but its caller gets the result.
+        // If the answer to an earlier start was lost, the call succeeds without another start.
         let is_done = is_unseen && was_started(&self.node.store.snapshot(), id);
         let started = if is_done { Ok(()) } else { self.start_created(container).await };
         if container.document.restore.is_some()
             && (started.is_ok() || !self.unseen_starts.lock().contains(&container.id))
         {
-            // The next start after a failed one unpacks it again.
+            // Removes the unpacked checkpoint. After a failure, the next start unpacks the checkpoint again.
             self.node.oci_runtime_files.remove_restore(id).await;
         }
         started?;
@@ -91,7 +90,7 @@ impl Containers {
 
     async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), Failure> {
         match &container.process {
-            // After a failed start, the command has never run.
+            // After a failed start, the container may be started again, because its command has never run.
             Process::Created | Process::Exited { reason: ExitReason::CannotRun, .. } => {}
             process => {
                 return Err(Failure::unmet(format!(

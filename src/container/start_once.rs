@@ -1,4 +1,4 @@
-//! Starts a container exactly once, if it was never started. Used for pause and other containers.
+//! Starts a container, perhaps a pause container, exactly once, if it was never started.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::{
 /// The result of a start.
 #[derive(Debug)]
 pub struct Start {
-    /// Whether the engine started the container. If the engine's answer is lost, this is from its inspect.
+    /// Whether the engine started the container. If the engine's answer was lost, an inspect decides this.
     pub started: Result<(), EngineError>,
-    /// Whether the store shows the state after the call.
+    /// Whether the store shows the container's state after the start.
     pub seen: Result<(), Failure>,
 }
 
@@ -30,11 +30,11 @@ impl Start {
 }
 
 /// Starts a container that was never started. The engine itself would also start a container that has ended.
-/// `extra` is added to the usual deadline.
+/// `extra` is added to the deadline of the engine call.
 pub async fn start_once(engine: &Engine, store: &Store, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
     let answer = engine.start_container(id, extra).await;
-    // Also after a failure. The record then has the reason and counts as exited.
+    // Refreshes the record even after a failure: it then has the reason, and the container counts as exited.
     let seen = match answer {
         Ok(()) => store.refresh_after(starting, id).await,
         Err(_) => store.refresh_container(id).await,

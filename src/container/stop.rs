@@ -1,7 +1,7 @@
-//! StopContainer: sends the stop signal, waits, kills. A later call with a shorter grace period makes the
-//! kill earlier. Pause containers end in the same way.
+//! StopContainer: sends the stop signal, waits for the grace period, then sends SIGKILL. A later call with a
+//! shorter grace period makes the SIGKILL earlier. Pause containers are stopped like other containers.
 //!
-//! The engine's answer does not prove the end, so calls return only when the store shows it.
+//! The engine's answer does not prove the end, so a call returns only when the store shows the end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,9 +23,9 @@ use crate::{
 };
 
 impl Containers {
-    /// Stops a container: its stop signal, then SIGKILL after `grace`. Unknown and ended containers are
-    /// accepted. Returns when the store shows the container as ended. Fails if a checkpoint does not end, or the
-    /// process survives SIGKILL.
+    /// Stops a container: sends its stop signal, then SIGKILL after `grace`. Returns when the store shows the
+    /// end. Fails if a checkpoint does not end, or the process survives SIGKILL. Succeeds if the container
+    /// does not exist or has ended.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
@@ -42,7 +42,7 @@ impl Containers {
         let id = container.id.clone();
         if !container.process.is_running() {
             self.node.end_unpacking(&id).await?;
-            // The store might not show a recent start yet, so the engine is asked.
+            // The store might not show a recent start yet, so this inspects the container.
             self.node.store.refresh_container(id.as_str()).await?;
             match self.node.store.snapshot().container(id.as_str()).map(|now| &now.process) {
                 None | Some(Process::Created | Process::Exited { .. }) => return Ok(()),
@@ -53,15 +53,15 @@ impl Containers {
     }
 
     async fn stop_within(&self, id: ContainerId, grace: Duration) -> Result<(), Failure> {
-        // Kept until the call returns. While any caller keeps it, later calls find it.
+        // Each caller keeps `deadline` until its call returns, so that later calls find it.
         let deadline = self.deadline(&id, Instant::now() + grace);
         let (service, shared, held) = (self.clone(), Arc::clone(&deadline), id.clone());
         let stop = async move { service.stop_known(&held, grace, &shared).await };
         self.stopping.run(id, stop).await?
     }
 
-    /// Kills a container at once, whatever its shown state is, and waits until the store does not show it
-    /// as running. Fails if the process survives SIGKILL.
+    /// Kills a container at once, even if the store does not show it as running, and waits until the store
+    /// shows its end. Fails if the process survives SIGKILL.
     pub async fn kill(&self, id: &ContainerId) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id.as_str()).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await
@@ -73,7 +73,7 @@ impl Containers {
         grace: Duration,
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), Failure> {
-        // A frozen container does not react to the signal.
+        // Waits for the end of a checkpoint, because a frozen container does not react to signals.
         let _moving = self.node.moving(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;
@@ -97,7 +97,8 @@ impl Containers {
             let kill_at = *deadline.borrow_and_update();
             tokio::select! {
                 answer = &mut asking, if !is_answer_lost => match answer {
-                    // The engine may have sent the signal, so it is not sent again.
+                    // The engine's answer was lost, but it may have sent the signal, so dockbridge does not
+                    // send the signal again.
                     Err(error) if error.leaves_outcome_open() => {
                         self.node.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
                         is_answer_lost = true;
@@ -118,8 +119,7 @@ impl Containers {
         kill(&self.node.engine, id.as_str()).await
     }
 
-    /// The time at which the stop of this container kills it: `at`, or the time of a running stop if that is
-    /// earlier. A later time of a running stop is changed to `at`.
+    /// The time of the container's SIGKILL, shared by all its stop calls: `at`, if that is earlier.
     fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
         let mut deadlines = self.deadlines.lock();
         if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {
@@ -172,7 +172,7 @@ pub async fn await_end(
     Err(Failure::new(Kind::DeadlineExceeded, text))
 }
 
-/// A container that does not exist or does not run has already ended.
+/// Treats the errors for a container that does not exist or run as success.
 pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), Failure> {
     match answer {
         Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) | Ok(()) => Ok(()),
@@ -180,11 +180,11 @@ pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), Failu
     }
 }
 
-/// Longest grace period, so that time calculations do not overflow.
+/// The longest grace period. This limit prevents an overflow in time calculations.
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);
-/// How long the exit event may take after the answer to a stop or kill. After that the engine is asked.
+/// How long Docker's exit event may take after a stop or kill, before dockbridge inspects the container.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a process may take to disappear after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the engine is asked.
+/// How often dockbridge inspects a container that should have ended.
 const POLL_EVERY: Duration = Duration::from_millis(200);

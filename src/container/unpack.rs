@@ -1,9 +1,9 @@
-//! Unpacks the checkpoint of a container that is about to start, for our OCI runtime: `oci_runtime::restore`.
+//! Unpacks a checkpoint before a start, for dockbridge's OCI runtime: `oci_runtime::restore`.
 //!
 //! ```text
-//! restores/<container id>/new       it is being unpacked
-//!                         complete  the runtime renames it before it reads it
-//!                         taken-N   a runtime uses it
+//! restores/<container id>/new       the checkpoint is being unpacked
+//!                         complete  all files are there; the OCI runtime renames the directory and reads it
+//!                         taken-N   an OCI runtime uses the files
 //! ```
 
 use std::{
@@ -35,13 +35,13 @@ use crate::{
     oci_runtime::restore::{archive::Contents, run::time_limit},
 };
 
-/// Cancelled when the pod or the container is stopped.
+/// The tokens that are cancelled when a call stops the pod or the container.
 #[derive(Clone)]
 struct Stops([Arc<CancellationToken>; 2]);
 
 impl Node {
-    /// Unpacks the checkpoint with which a container begins. A stop of the container interrupts it. Returns how long the
-    /// restore may take, which is zero for other containers.
+    /// Unpacks the checkpoint from which a container starts. A stop interrupts the unpacking. Returns how
+    /// long the OCI runtime may take to restore the processes; zero without a checkpoint.
     pub(super) async fn unpack_restore(
         &self,
         container: &ContainerRecord,
@@ -81,7 +81,7 @@ impl Node {
         if let Err(error) = made.await {
             return Ok(Err(error.source));
         }
-        // The settings may have changed after the create.
+        // Checks the settings again, because they may have changed since the container was created.
         let (archive, documents) = match restore {
             Restore::Archive { path, documents } => {
                 (Ok(self.read_allowed(named, path, Ok).await?), Some(documents.clone()))
@@ -100,12 +100,12 @@ impl Node {
         };
         tokio::select! {
             unpacked = unpacking => Ok(unpacked),
-            // The archive is on a disk that does not answer. A stop must not wait for it.
+            // A disk that does not answer must not delay a stop, so the unpacking is abandoned.
             () = abandoned => Ok(Err(io::ErrorKind::TimedOut.into())),
         }
     }
 
-    /// Writes the files of an image into an archive, which has no name in the directory.
+    /// Writes the files of an image into a temporary archive in `directory`, a file without a name.
     async fn export(
         &self,
         image: &ImageId,
@@ -118,7 +118,7 @@ impl Node {
         written
     }
 
-    /// Interrupts the unpacking for a container that is stopped or removed. Returns when nothing of it is left.
+    /// Interrupts the unpacking for a container, and returns when its files are removed.
     ///
     /// # Errors
     /// The file system does not answer.
@@ -151,7 +151,7 @@ impl Stops {
     }
 }
 
-/// `documents` is the digest of what the create has read.
+/// Unpacks `archive`. `documents` is the digest of the documents that were read at the creation.
 fn unpack(
     mut archive: File,
     documents: Option<String>,
@@ -190,7 +190,7 @@ async fn write(
         Err(error) => return Ok(Err(error)),
         Ok(opened) => opened,
     };
-    // Its files are then unpacked next to it.
+    // The archive may use half of the free space, because its files are unpacked on the same disk.
     let mut left = free / 2;
     loop {
         let piece = tokio::select! {
@@ -225,9 +225,8 @@ fn full(path: &Path, needed: &str) -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, text)
 }
 
-/// Only this user may read the memory of containers.
+/// Only dockbridge's own user may read the saved memory of containers.
 const MODE: u32 = 0o700;
-/// How long the unpacking of a piece may take after it was interrupted.
 const PIECE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for an unpacking that it has interrupted.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,5 +1,5 @@
-//! Images mounted into a container. They are prepared before its create, and locked until the store shows
-//! the container. From then on, its document says that they are in use.
+//! Images that are mounted into a container as volumes. dockbridge locks them until the store shows the
+//! container. From then on, the document in the container's label says that the images are in use.
 
 use std::collections::BTreeSet;
 
@@ -22,14 +22,14 @@ use crate::{
 /// The image volumes of a container that is being created.
 #[derive(Debug)]
 pub(super) struct Volumes {
-    /// In the order of the specification.
+    /// The volumes, in the order of the container's specification.
     pub(super) ready: Vec<ImageVolume>,
     locks: ImageLocks,
 }
 
 impl Node {
-    /// Prepares the image volumes of a container. If the caller then fails to create the container, it must
-    /// [release them](Self::release_volumes).
+    /// Prepares the image volumes of a container. If the caller cannot create the container, it must [release
+    /// the volumes](Self::release_volumes).
     pub(super) async fn volumes(
         &self,
         snapshot: &Snapshot,
@@ -57,18 +57,18 @@ impl Node {
         Ok(volumes)
     }
 
-    /// Releases images that only a container needed whose creation failed.
+    /// Releases the images of a container that could not be created, if no other container needs them.
     pub(super) async fn release_volumes(&self, volumes: Volumes) {
         self.release_images(volumes.locks.unlock()).await;
     }
 
-    /// Releases images that only a removed container needed.
+    /// Releases the images of a removed container, if no other container needs them.
     pub(super) async fn release_mounted(&self, mounted: &[MountedImage]) {
         self.release_images(unpacked(mounted)).await;
     }
 
-    /// Mounts the image directories of a container again if they are gone, for example after a reboot. They
-    /// stay mounted until the returned locks are dropped.
+    /// Mounts missing image directories of a container again, for example after a reboot. The directories
+    /// stay mounted at least until the returned locks are dropped.
     pub(super) async fn ensure_mounted(
         &self,
         document: &ContainerDocument,
@@ -85,7 +85,7 @@ impl Node {
         Ok(locks)
     }
 
-    /// If something cannot be released now, the next sweep releases it.
+    /// If an image cannot be released now, the next sweep releases it.
     async fn release_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
             if let Err(error) = self.image_files.release(&image).await {
@@ -95,7 +95,7 @@ impl Node {
     }
 }
 
-/// The image mounts, each with the image's name in the request.
+/// The mounts of images in the container's specification, each with the name of its image.
 fn image_mounts(spec: &ContainerSpec) -> impl Iterator<Item = (&Mount, &str)> {
     spec.mounts.iter().filter_map(|mount| Some((mount, mount.image.as_deref()?)))
 }
@@ -104,7 +104,7 @@ fn unpacked(mounted: &[MountedImage]) -> BTreeSet<ImageId> {
     mounted.iter().filter(|one| one.unpacked).map(|one| one.image.clone()).collect()
 }
 
-/// An image cannot be mounted into a container. kubelet reads the prefix.
+/// The error if an image cannot be mounted. kubelet reads the prefix `ImageVolumeMountFailed`.
 fn refused(image: &str, mount: &Mount, cause: Failure) -> Failure {
     let (image, target) = (printable(image), &mount.container_path);
     cause.within(format_args!(

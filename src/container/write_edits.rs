@@ -1,4 +1,4 @@
-//! Writes and sweeps the files of our OCI runtime.
+//! Writes the files for dockbridge's OCI runtime, and removes those of containers that no longer exist.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::{
 };
 
 impl Node {
-    /// Writes the edits of a container that is about to start, if it has any.
+    /// Writes the edits of a container that is about to start, if the container has edits.
     pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let wanted = self.wanted(record)?;
         let snapshot = self.store.snapshot();
         let engine = snapshot.described()?;
         let document = &record.document;
         let pod = snapshot.sandbox(document.sandbox.as_str());
-        // Without its file, a container that was created with our runtime is refused by it.
+        // dockbridge's OCI runtime refuses a container that was created with it but has no file of edits.
         let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
             return Ok(());
         };
@@ -33,8 +33,8 @@ impl Node {
         let restore = edits.restore.map(|_| self.oci_runtime_files.restore(record.id.as_str()));
         let mut edits = OciEdits { runtime, restore, ..edits };
         if has_host_network && edits.users.is_some() {
-            // The engine writes the path of the pause container's namespace, which is the host's. The pod's
-            // root cannot join it.
+            // The engine adds the path of the pause container's network namespace to `config.json`. With host
+            // network that is the host's, which root of the pod's user namespace cannot join.
             edits.edits.push(SpecEdit::remove(&["linux", "namespaces", "network"]));
         }
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
@@ -52,16 +52,16 @@ impl Node {
         }
     }
 
-    /// Removes the files of containers that are gone, except those in `keep`. Must be called after
-    /// everything was inspected.
+    /// Removes the files of containers that no longer exist, except the pods' in `keep`. Removes no files
+    /// before Docker has answered all inspects.
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
         for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {
-            // The call that holds the lock will itself write or remove the file.
+            // Skips a locked container: the call that has the lock will itself write or remove the file.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.container(&id).is_some_and(|it| it.process.is_running()) {
-                // An earlier dockbridge ended right after the start.
+                // An earlier dockbridge process ended before it removed the unpacked checkpoint.
                 self.oci_runtime_files.remove_restore(&id).await;
             }
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// The ids of the sandboxes that have such files. Some of these sandboxes may no longer exist.
+    /// The ids of the sandboxes, perhaps removed ones, that have files for the OCI runtime.
     pub async fn edited_sandboxes(&self) -> Vec<SandboxId> {
         let ids = self.edited().await;
         ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()

@@ -24,7 +24,7 @@ use crate::{
     model::restore::{DELETED_FILES, IMAGES, PodIndex, ROOTFS_DIFF},
 };
 
-/// What goes into the archive, apart from the files that the detached program wrote.
+/// What an archive contains in addition to the files that the detached program wrote.
 pub(super) struct Content {
     pub(super) documents: [(&'static str, Value); 4],
     /// The container's CRI log.
@@ -39,8 +39,9 @@ fn take_back(place: &Place) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Ends a checkpoint that was interrupted. If its last file has its final name, the files stay. Otherwise they are
-/// removed, but no file of somebody else.
+/// Ends a checkpoint that was interrupted. If the last of `places` already has its final name, the checkpoint
+/// is complete and its files stay. Otherwise removes the checkpoint's files, but never a file that another
+/// process wrote.
 pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     let last = places.last();
     if !last.map_or(Ok(true), |last| file::is_linked(&last.draft, &last.location))? {
@@ -59,7 +60,8 @@ fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
 /// size of the archives.
 ///
 /// # Errors
-/// A file cannot be written, one of the names is taken, or the caller no longer waits. No file is left then.
+/// A file cannot be written, one of the names is taken, or the caller no longer waits. After an error no file
+/// of the checkpoint is left.
 pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,
@@ -96,7 +98,8 @@ pub(super) fn write(
     written
 }
 
-/// Creates a file that only root may read. It may be there because a dockbridge was killed.
+/// Creates a file that only root may read. Removes a draft that a killed dockbridge has left under the same
+/// name.
 fn create(draft: &Path) -> io::Result<File> {
     file::remove_if_present(draft, Durability::Written).map_err(|error| error.source)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)
@@ -219,7 +222,7 @@ mod tests {
     fn nothing_is_left_of_an_archive_that_is_not_complete() {
         let place = tempfile::tempdir().unwrap();
         let token = CancellationToken::new();
-        // CRIU wrote no images.
+        // Without CRIU's images, writing the archive fails.
         write_to(place.path(), false, &token).unwrap_err();
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         work(place.path());
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), before);
     }
 
-    /// Somebody else may have written it since the checkpoint began.
+    /// Another process may have written a file with the archive's name since the checkpoint began.
     #[test]
     fn a_file_of_another_is_neither_replaced_nor_removed() {
         for other in ["out.tar", "pod.json"] {

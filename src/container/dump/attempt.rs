@@ -1,4 +1,5 @@
-//! A checkpoint from the facts about the running containers to their archives.
+//! Makes one checkpoint: reads facts about the running containers, runs the detached program, and writes the
+//! archives.
 
 use std::{
     collections::BTreeSet,
@@ -47,17 +48,17 @@ pub(super) struct Attempt {
     /// See `Dumps`.
     pub(super) place: PathBuf,
     pub(super) program: PathBuf,
-    /// Set if the containers are those of a pod.
+    /// The pod, if the checkpoint is one of a whole pod.
     pub(super) pod: Option<Arc<SandboxRecord>>,
     pub(super) containers: Vec<Arc<ContainerRecord>>,
     pub(super) spec: DumpSpec,
     pub(super) documents: fn(&DumpedContainer) -> [(&'static str, Value); 4],
-    /// Cancelled when no caller waits.
+    /// Cancelled when no caller waits for the checkpoint any more.
     pub(super) gone: CancellationToken,
 }
 
 impl Attempt {
-    /// The id of the pod or the container.
+    /// The id of the pod, or of the container if the checkpoint is not one of a pod.
     pub(super) fn id(&self) -> &str {
         let container = || self.containers.first().map_or("", |container| container.id.as_str());
         self.pod.as_ref().map_or_else(container, |pod| pod.id.as_str())
@@ -76,7 +77,7 @@ impl Attempt {
         self.containers.iter().map(of).map(|path| Place::new(path, self.id())).collect()
     }
 
-    /// The place of a pod's index.
+    /// Where the index of a pod's checkpoint is written.
     fn index(&self) -> Option<Place> {
         self.pod.as_ref().map(|pod| Place::new(self.spec.location.join(POD_INDEX), pod.id.as_str()))
     }
@@ -247,7 +248,7 @@ impl Attempt {
                 () = self.gone.cancelled() => return Err(self.abandoned()),
             });
         }
-        // They may have ended while other calls used them.
+        // While this code waited for other calls, the containers may have ended.
         let now = self.node.store.snapshot();
         for container in &self.containers {
             let id = container.id.as_str();
@@ -257,7 +258,7 @@ impl Attempt {
             }
         }
         self.still_wanted()?;
-        // From here on, nothing interrupts the work until the program has ended.
+        // From here on, nothing interrupts the checkpoint until the detached program has ended.
         let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
         let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
         let started = detached::start(&self.program, &arguments, &directory, &name);
@@ -266,11 +267,11 @@ impl Attempt {
         let unwanted = directory.join(UNWANTED);
         let tell = async {
             self.gone.cancelled().await;
-            // Without the file, the program only works longer.
+            // The file only tells the detached program to stop early, so an error is ignored.
             let _ = blocking(move || fs::write(unwanted, "")).await;
             std::future::pending::<()>().await;
         };
-        // The report says whether it succeeded.
+        // The exit status is ignored, because the program's report says whether the checkpoint succeeded.
         tokio::select! {
             _ = child.wait() => {}
             () = tell => {}
@@ -323,7 +324,7 @@ impl Attempt {
             let log = log.and_then(|log| beneath::open(log.root(), log.name()).ok());
             (mounts.into_iter().map(bind_mount).collect::<Vec<_>>(), log)
         });
-        // A source may be on a file system that does not answer.
+        // The source of a mount may be on a file system that does not answer.
         let (mounts, log) = timeout(READ_TIMEOUT, read).await.unwrap_or_default();
         let runtime = Path::new(&facts.runtime).file_name().unwrap_or_default().to_string_lossy();
         let document = &container.document;
@@ -348,8 +349,9 @@ impl Attempt {
     }
 }
 
-/// Thaws the containers, except those that somebody has paused. The program may have been killed. Nothing else knows
-/// which containers are frozen, so this does not give up. None waits for another.
+/// Thaws the containers, except those that somebody has paused. The program that froze them may have been
+/// killed. Retries forever, because no other code knows which containers are frozen. All containers are
+/// thawed at the same time.
 pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
     join_all(parts.into_iter().map(|part| let_one_continue(node, part))).await;
 }
@@ -363,12 +365,13 @@ async fn let_one_continue(node: &Node, part: Part) {
         warn!(container, error, "cannot thaw a container after its checkpoint; retrying");
         sleep(THAW_RETRY).await;
     }
-    // Somebody may have paused it in the moment in which it was frozen. Otherwise the engine could never unpause it.
+    // If somebody ran `docker pause` while the container was frozen, the container is frozen again: otherwise
+    // the engine could never unpause it.
     let is_paused = timeout(READ_TIMEOUT, node.engine.is_paused(&container)).await;
     if !matches!(is_paused, Ok(Ok(true))) {
         return;
     }
-    // If this fails, it may be frozen in part.
+    // A freeze that fails may have frozen some processes of the container, so they are thawed.
     let freeze = move || freezer.freeze(FREEZE_LIMIT).inspect_err(|_| drop(freezer.thaw()));
     if let Err(error) = blocking(freeze).await {
         let error = chain(&error);
@@ -395,7 +398,8 @@ fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
     images.try_for_each(|images| file::ensure_directory(&images, MODE))
 }
 
-/// The program's files and the archive exist at the same time, perhaps on one file system.
+/// Whether the disk has enough space. The files of the detached program and the archive exist at the same
+/// time, perhaps on the same file system.
 fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), DumpError> {
     use std::os::unix::fs::MetadataExt as _;
     let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());
@@ -418,12 +422,13 @@ fn bind_mount((source, destination): (String, String)) -> BindMount {
     BindMount { source, destination, is_directory, permissions }
 }
 
-/// Only this user may read the memory of containers.
+/// Only dockbridge's own user may read the saved memory of containers.
 const MODE: u32 = 0o700;
-/// How long a stop of the container, or the start of a command, may delay the checkpoint.
+/// How long a checkpoint waits for other calls, such as a stop of the container or the start of a command in
+/// it.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const LARGEST_LOG: u64 = 64 << 20;
-/// The kernel's text, which CRIU and the runtime repeat.
+/// The kernel's text for a full disk, which CRIU and the OCI runtime repeat in their messages.
 const DISK_FULL: &str = "No space left on device";

@@ -1,5 +1,5 @@
-//! What a dump needs to know about a running container, read from its process, its shim and its bundle. The
-//! engine's API has none of it.
+//! The facts about a running container that a checkpoint needs. The Engine API does not return them, so
+//! dockbridge reads them from the container's process, its shim and its OCI bundle.
 
 use std::{
     fs, io,
@@ -20,23 +20,23 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// A container that can be dumped.
+/// The facts about a container of which a checkpoint can be made.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// The OCI runtime: a path, or a name in `PATH`.
+    /// The container's OCI runtime: a path, or the name of a program in `PATH`.
     pub(super) runtime: String,
     /// The runtime's state directory.
     pub(super) root: PathBuf,
-    /// `config.json` of the bundle.
+    /// `config.json` of the OCI bundle.
     pub(super) config: Value,
     pub(super) freezer: Freezer,
     pub(super) layer: PathBuf,
-    /// How much space CRIU's images and the changed files need at most.
+    /// How many bytes CRIU's images and the changed files need at most.
     pub(super) size: u64,
 }
 
 impl Facts {
-    /// Reads everything. Fails with the reason why the container cannot be dumped.
+    /// Reads the facts. Fails with the reason why no checkpoint of the container can be made.
     pub(super) fn read(
         container: &ContainerRecord,
         engine_root: &Path,
@@ -47,8 +47,8 @@ impl Facts {
         let group = cgroups.find_uncached(pid, id).map_err(|_| HIDDEN)?;
         let processes = Processes::new(PROC);
         let shim = processes.get(pid).ok_or(HIDDEN)?.parent;
-        // A shim of several containers has the bundle of the first one as its directory. The path is also
-        // correct if the shim has other mounts.
+        // If a shim serves several containers, its working directory is the bundle of the first container.
+        // The path through `/proc` is correct even if the shim has other mounts than dockbridge.
         let shim = Path::new(PROC).join(shim.to_string());
         let bundle = shim.join("cwd/..").join(id);
         let config = json(&bundle.join("config.json"))
@@ -79,7 +79,7 @@ impl Facts {
     }
 }
 
-/// The part of the shim's options that is needed.
+/// The options of the containerd shim that dockbridge needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Options {
@@ -87,7 +87,8 @@ struct Options {
     root: String,
 }
 
-/// CRIU could dump it, but the owners of its files would be wrong in the archive.
+/// Refuses a container with a user namespace: CRIU could save such a container, but the archive would have
+/// wrong owners of files.
 fn has_own_users(pid: u32) -> Result<(), String> {
     let map =
         |process: &str| fs::read_to_string(Path::new(PROC).join(process).join("uid_map")).ok();
@@ -97,7 +98,7 @@ fn has_own_users(pid: u32) -> Result<(), String> {
     }
 }
 
-/// The memory that CRIU saves: that of processes, and of files in a tmpfs.
+/// How many bytes of memory CRIU saves: the memory of processes and of files in a tmpfs.
 fn memory(group: &Cgroup) -> u64 {
     let Some((hierarchy, directory)) = group.directory("memory") else { return 0 };
     let names = match hierarchy {
@@ -119,5 +120,5 @@ const HIDDEN: &str = "dockbridge cannot see the container's process";
 const RUNC: &str = "runc";
 /// The shim's default.
 const RUNC_ROOT: &str = "/run/containerd/runc";
-/// Space for the small images and the logs.
+/// Space for CRIU's small images and the logs, in bytes.
 const MARGIN: u64 = 16 << 20;

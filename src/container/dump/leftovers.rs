@@ -1,4 +1,5 @@
-//! Checkpoints that an ended dockbridge left unfinished. Their program may still run.
+//! Checkpoints that a previous dockbridge process left unfinished. The detached program of such a checkpoint
+//! may still run.
 
 use std::{
     collections::BTreeSet,
@@ -24,18 +25,18 @@ use crate::{
     },
 };
 
-/// Unfinished checkpoints that have something in common.
+/// Unfinished checkpoints that have a container or a path in common.
 struct Leftovers {
     directories: Vec<PathBuf>,
     containers: BTreeSet<String>,
-    /// The names of all that no new checkpoint may use, as `Attempt::in_use` has them.
+    /// The ids and paths that no new checkpoint may use, as in `Attempt::in_use`.
     in_use: BTreeSet<String>,
 }
 
 impl Dumps {
-    /// Takes over unfinished checkpoints: waits for the end of their programs in the background, then thaws the
-    /// containers and removes the files. Until then, other calls treat the containers as frozen. Must be called
-    /// before the first request.
+    /// Takes over unfinished checkpoints: waits in the background until their detached programs have ended,
+    /// then thaws the containers and removes the files. Until the containers are thawed, other calls treat
+    /// them as frozen. Must be called before the first request.
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
         for Leftovers { directories, containers, in_use } in blocking(move || find(&place)).await {
@@ -57,8 +58,8 @@ impl Dumps {
     }
 }
 
-/// All unfinished checkpoints. An earlier dockbridge may have left two of one container, if it could not remove the files
-/// of the first one.
+/// Finds all unfinished checkpoints in `place`. An earlier dockbridge that could not remove the files of a
+/// checkpoint may have left two checkpoints of one container.
 fn find(place: &Path) -> Vec<Leftovers> {
     let mut all: Vec<Leftovers> = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -74,7 +75,8 @@ fn find(place: &Path) -> Vec<Leftovers> {
     all
 }
 
-/// Thaws the containers when the programs of all of them have ended. Returns the orders of the directories.
+/// Waits until the detached programs of all directories have ended, then thaws the containers. Returns the
+/// order in each directory.
 async fn let_all_continue(
     node: &Node,
     directories: Vec<PathBuf>,
@@ -84,7 +86,7 @@ async fn let_all_continue(
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
-        // It may have been started just before that, and have read its order.
+        // A program that was started just before may have read its order before the order was renamed.
         detached::ended(&directory).await;
         parts.extend(order.iter().flat_map(|order| order.parts.clone()));
         orders.push((order, directory));
@@ -93,7 +95,8 @@ async fn let_all_continue(
     orders
 }
 
-/// Removes the files. The containers run, because a file may be on a disk that does not answer.
+/// Removes the files of the checkpoints. The containers already run again, because removing a file can hang
+/// if its disk does not answer.
 async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
     for (order, directory) in orders {
         let place = directory.clone();
@@ -118,7 +121,7 @@ fn remove(order: &Order, directory: &Path) -> Result<(), HostError> {
 }
 
 impl Leftovers {
-    /// Without an order, nothing was started.
+    /// Without an order in the directory, no container was frozen.
     fn of(directory: PathBuf) -> Self {
         let read = |name| order::read::<Order>(&directory, name).ok().flatten();
         let order = read(ORDER).or_else(|| read(TAKEN)).unwrap_or_default();
@@ -131,7 +134,8 @@ impl Leftovers {
     }
 }
 
-/// Reads the order. Renames it first, so that a program that starts now does nothing.
+/// Reads the order. Renames the order first, so that a detached program that starts now finds no order and
+/// does nothing.
 fn take_order(directory: &Path) -> Result<Order, HostError> {
     let (from, to) = (directory.join(ORDER), directory.join(TAKEN));
     match fs::rename(&from, &to) {

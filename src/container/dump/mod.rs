@@ -6,9 +6,10 @@
 //!                                           └─ ended ─▶ attempt: thaw ─▶ archives ─▶ final names
 //! ```
 //!
-//! The program is never killed, because CRIU's code runs inside the containers' processes: see
-//! `docs/decisions/0046`. A deadline only ends the wait for it. If dockbridge ends, the next one waits for the
-//! program, thaws the containers, and removes the rest ([`leftovers`]).
+//! dockbridge never kills the detached program, because CRIU's code runs inside the containers' processes:
+//! see `docs/decisions/0046`. At its deadline, a caller only stops waiting for the program. If dockbridge
+//! ends, the next dockbridge process waits for the program, thaws the containers, and removes the files
+//! ([`leftovers`]).
 
 mod archive;
 mod attempt;

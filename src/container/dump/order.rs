@@ -1,4 +1,5 @@
-//! What the detached program is to do, and what it reports: files in its directory.
+//! The files in the detached program's directory: the order, which says what the program has to do, and its
+//! report.
 
 use std::{
     fs, io,
@@ -16,12 +17,12 @@ use crate::{
     model::restore::IMAGES,
 };
 
-/// The order to the program.
+/// The order to the detached program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The containers, which are frozen at the same time.
+    /// The containers, which the program freezes at the same time.
     pub(super) parts: Vec<Part>,
-    /// The files of the checkpoint. The last one makes the others valid.
+    /// The files of the checkpoint. Without the last file, the other files are not valid.
     pub(super) places: Vec<Place>,
 }
 
@@ -33,7 +34,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The temporary name has a part of the id of the container or pod, of which only one checkpoint is made at a time.
+    /// The temporary name contains a part of `id`, the id of the container or pod. The temporary names of
+    /// different checkpoints differ, because dockbridge makes only one checkpoint of a container or pod at a
+    /// time.
     pub(super) fn new(location: PathBuf, id: &str) -> Self {
         let name = location.file_name().unwrap_or_default().to_string_lossy();
         let short = id.get(..SHORT).unwrap_or(id);
@@ -46,9 +49,9 @@ impl Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) container: String,
-    /// A subdirectory for its files.
+    /// The subdirectory for the files of this container.
     pub(super) directory: PathBuf,
-    /// The runtime's command line.
+    /// The command line with which the OCI runtime saves the container.
     pub(super) command: Vec<String>,
     pub(super) freezer: Freezer,
     /// The writable layer.
@@ -56,46 +59,46 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Thaws the container, if the program has frozen it.
+    /// Thaws the container, if the detached program has frozen it.
     pub(super) fn thaw(&self) -> Result<(), HostError> {
         let mark = self.directory.join(FROZEN);
         if mark.try_exists().unwrap_or(true) {
             self.freezer.thaw()?;
-            // With the mark, a later thaw only asks for the same again.
+            // If removing the mark fails, the only effect is that the container is thawed once more later.
             let _ = fs::remove_file(mark);
         }
         Ok(())
     }
 }
 
-/// The report of the program.
+/// The report of the detached program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) frozen_ms: u64,
     pub(super) failure: Option<Failure>,
 }
 
-/// The container whose part failed.
+/// The container that could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) container: String,
     pub(super) cause: Cause,
 }
 
-/// Why the program failed.
+/// Why the container could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cause {
-    /// No caller waits.
+    /// No caller waits for the checkpoint any more.
     Unwanted,
     /// Somebody has paused the container.
     Paused,
-    /// The runtime or CRIU failed. CRIU's log has the reason.
+    /// The OCI runtime or CRIU failed. CRIU's log has the reason.
     Runtime,
     /// The freeze or the copy of the layer failed, or somebody has thawed the container.
     Other { reason: String, is_disk_full: bool },
 }
 
-/// Writes a file into the program's directory.
+/// Writes a file into the detached program's directory.
 pub(super) fn write<T: Serialize>(directory: &Path, name: &str, body: &T) -> Result<(), HostError> {
     let path = directory.join(name);
     let bytes =
@@ -103,7 +106,7 @@ pub(super) fn write<T: Serialize>(directory: &Path, name: &str, body: &T) -> Res
     file::replace(&path, &bytes, Durability::Written)
 }
 
-/// Reads such a file. None if it does not exist.
+/// Reads a file in the detached program's directory. None if the file does not exist.
 pub(super) fn read<T: DeserializeOwned>(
     directory: &Path,
     name: &str,
@@ -135,15 +138,16 @@ pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) ->
 }
 
 pub(super) const ORDER: &str = "order.json";
-/// The order after the next dockbridge has taken it.
+/// The name of the order after the next dockbridge process has renamed it.
 pub(super) const TAKEN: &str = "order.taken.json";
-/// Exists if no caller waits for the checkpoint.
+/// This file exists if no caller waits for the checkpoint any more.
 pub(super) const UNWANTED: &str = "unwanted";
-/// Digits of a container's id in the temporary name.
+/// How many digits of the id a temporary name contains.
 const SHORT: usize = 12;
-/// Exists in a container's directory if the program has frozen the container. Otherwise, somebody else may have paused it.
+/// This file exists in a container's directory if the detached program has frozen the container. Without the
+/// file, a frozen container was paused by somebody else.
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const REPORT: &str = "report.json";
-/// CRIU's log, also in the archive.
+/// CRIU's log, which the archive also contains.
 pub(super) const LOG: &str = "dump.log";
 const LARGEST: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! The changed files of a container: `rootfs-diff.tar` in the format of an image layer, and `deleted.files`.
 //!
-//! containerd applies the archive as a layer and reads deletions from its `.wh.` entries. CRI-O unpacks it and
-//! reads deletions from the list.
+//! containerd applies the archive as a layer and reads deletions from its `.wh.` entries. CRI-O unpacks the
+//! archive and reads deletions from `deleted.files`.
 
 use std::{
     collections::HashMap,
@@ -19,10 +19,10 @@ use crate::{
     model::restore::{DELETED_FILES, ROOTFS_DIFF},
 };
 
-/// Writes both files into the directory.
+/// Writes the archive and the list of deleted files into the directory.
 ///
 /// # Errors
-/// Names the path that cannot be read or saved.
+/// A path cannot be read or saved; the error names the path.
 pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     let file = BufWriter::new(File::create_new(directory.join(ROOTFS_DIFF))?);
     let mut diff =
@@ -32,7 +32,7 @@ pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     order::write(directory, DELETED_FILES, &diff.deleted).map_err(|error| error.source)
 }
 
-/// How much space the files need. Fails as [`write()`] does.
+/// How many bytes the archive of the changed files needs at most. Fails as [`write()`] does.
 pub(super) fn size(layer: &Path) -> io::Result<u64> {
     let mut total = 0_u64;
     walk(layer, &mut |entry| {
@@ -45,7 +45,8 @@ pub(super) fn size(layer: &Path) -> io::Result<u64> {
 struct Diff<W: Write> {
     archive: Builder<W>,
     deleted: Vec<PathBuf>,
-    /// The first name of each file with several names, by inode. A layer is one file system.
+    /// The first name of each file with several names, by inode. Inode numbers are unique, because a layer is
+    /// on one file system.
     linked: HashMap<u64, PathBuf>,
 }
 
@@ -107,7 +108,8 @@ impl<W: Write> Diff<W> {
     }
 }
 
-/// Reads exactly this many bytes, because the archive already has the size. More are ignored, fewer are an error.
+/// Reads exactly `left` bytes, because the archive's header already states the size. Ignores further bytes;
+/// fails if `inner` has fewer bytes.
 pub(super) struct Exactly<R> {
     inner: R,
     left: u64,
@@ -134,7 +136,7 @@ impl<R: Read> Read for Exactly<R> {
     }
 }
 
-/// An upper limit for the headers and the padding of one entry, except long names.
+/// An upper limit for the bytes of the headers and the padding of one archive entry, except long names.
 const HEADERS: u64 = 2048;
 
 #[cfg(test)]

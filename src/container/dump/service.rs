@@ -1,5 +1,5 @@
-//! The requests of CheckpointContainer and CheckpointPod: at most one checkpoint of a container at a time, and the
-//! deadline of its caller.
+//! The requests of CheckpointContainer and CheckpointPod. dockbridge makes at most one checkpoint of a
+//! container at a time, and a caller waits only until its deadline.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,13 +24,14 @@ use crate::{
     },
 };
 
-/// Makes checkpoints of containers. Clones share everything.
+/// Makes checkpoints of containers. All clones of `Dumps` share their state.
 #[derive(Clone, Debug)]
 pub struct Dumps {
     pub(super) node: Arc<Node>,
-    /// Has a directory for each unfinished checkpoint, named after the container or pod.
+    /// This directory has a subdirectory for each unfinished checkpoint, named after the id of the container
+    /// or pod.
     pub(super) place: PathBuf,
-    /// This program, which also is the detached program.
+    /// The path of the dockbridge program, which is also the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
     /// See [`Attempt::in_use`].
@@ -38,7 +39,7 @@ pub struct Dumps {
 }
 
 impl Dumps {
-    /// `program` is this program. The tracker owns the tasks.
+    /// `program` is the path of the dockbridge program. `tracker` owns the tasks of checkpoints.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -58,11 +59,11 @@ impl Dumps {
     /// Writes archives of running containers, which are all frozen at the same moment. `documents` renders the
     /// files that describe a container.
     ///
-    /// After the timeout, or if the caller disconnects, the work continues in the background until CRIU has
-    /// ended, and is discarded.
+    /// After the timeout, or if the caller disconnects, the checkpoint continues in the background until CRIU
+    /// has ended, and is then discarded.
     ///
     /// # Errors
-    /// See [`DumpError`]. The containers keep running, and nothing is written.
+    /// See [`DumpError`]. The containers keep running, and no archive is written.
     pub async fn checkpoint(
         &self,
         mut spec: DumpSpec,
@@ -96,7 +97,8 @@ impl Dumps {
             if reply.is_closed() {
                 return attempt.discard(made).await;
             }
-            // The receiver drops the locks. Nothing is discarded without them.
+            // The locks are sent with the result, so that a checkpoint without a receiver is discarded while
+            // they are held.
             if let Err((unheard, _in_progress)) = reply.send((made, in_progress)) {
                 attempt.discard(unheard).await;
             }
@@ -111,7 +113,7 @@ impl Dumps {
         answered.map_err(|_| Lost)?.0
     }
 
-    /// The pod, if the request names one, and the containers.
+    /// Finds the pod, if the request names a pod, and the containers.
     async fn find(
         &self,
         spec: &DumpSpec,

@@ -1,5 +1,6 @@
-//! The detached program: freezes the containers, lets the runtime and CRIU save the processes of each, copies the
-//! changed files, and thaws all. Nobody kills this program, and it has no deadline after the freeze.
+//! The detached program: freezes the containers, lets the OCI runtime and CRIU save the processes of each
+//! container, copies the changed files, and thaws all containers. Nobody kills this program, and it has no
+//! deadline after the freeze.
 
 use std::{
     ffi::OsString,
@@ -23,7 +24,7 @@ use crate::{
     model::restore::IMAGES,
 };
 
-/// The program's directory, if these words start it.
+/// The directory of the detached program, if `words` is the command line that starts it.
 pub fn directory(words: &[OsString]) -> Option<PathBuf> {
     match words {
         [_, command, directory] if command == COMMAND => Some(directory.into()),
@@ -31,19 +32,19 @@ pub fn directory(words: &[OsString]) -> Option<PathBuf> {
     }
 }
 
-/// Carries out the order in the directory, and writes the report.
+/// Carries out the order in `directory`, and writes the report.
 pub fn run(directory: &Path) -> ExitCode {
     detached::ignore_requests_to_end();
-    // Without an order, the server that wanted the checkpoint has ended.
+    // Without an order, the dockbridge that wanted the checkpoint has ended.
     let Ok(Some(order)) = order::read::<Order>(directory, ORDER) else { return ExitCode::FAILURE };
     let begun = Instant::now();
     let failure = dump(&order, directory).err();
     for part in &order.parts {
-        // If this fails, the server thaws the container.
+        // If the container cannot be thawed here, dockbridge thaws it.
         let _ = part.thaw();
     }
     if failure.is_some() {
-        // On a full disk, the report needs their space.
+        // Removes CRIU's images, because on a full disk the report needs their space.
         for part in &order.parts {
             let _ = fs::remove_dir_all(part.directory.join(IMAGES));
         }
@@ -99,9 +100,10 @@ fn other(error: &HostError) -> Cause {
     Cause::Other { reason: chain(error), is_disk_full }
 }
 
-/// The command that starts this program. It is not for people, so the command line does not list it.
+/// The command that starts this program. Only dockbridge uses this command, so `--help` does not list it.
 pub(super) const COMMAND: &str = "dump-container";
-/// How long the processes may take to freeze. A process that waits for a dead disk does not freeze.
+/// How long the processes of a container may take to freeze. A process that waits for a dead disk does not
+/// freeze.
 pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -112,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// Docker need not run for this.
+    /// A test with files instead of a cgroup; Docker need not run.
     #[test]
     fn a_container_that_somebody_has_paused_stays_paused() {
         let place = tempfile::tempdir().unwrap();

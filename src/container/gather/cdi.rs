@@ -1,4 +1,4 @@
-//! CDI devices: their edits, or whether the engine supports them.
+//! Finds the edits for the requested CDI devices, or leaves the devices to the engine.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Node {
-    /// The edits for the CDI devices. None if the engine reads CDI specifications itself.
+    /// The edits for the CDI devices of a container. None if the engine reads CDI specifications itself.
     pub(super) async fn cdi_edits(
         &self,
         engine: &EngineInfo,

@@ -1,5 +1,5 @@
-//! Checks that the requested devices exist. The engine checks only at the start, when other parts of the
-//! pod are running, and does not refuse files that are not devices.
+//! Checks that the requested devices exist. The engine looks for a device only when the container starts, and
+//! does not refuse a file that is not a device.
 
 use std::{
     fs, io,
@@ -32,8 +32,8 @@ pub(super) fn check(
     })
 }
 
-/// Links inside a directory are not followed, because the engine does not follow them. Only a limited
-/// number of entries is checked. Directories with more are accepted.
+/// Links inside a directory are not followed, because the engine does not follow them. Checks only the first
+/// entries of a directory. A directory with more entries is accepted.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;

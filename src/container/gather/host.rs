@@ -33,7 +33,8 @@ pub(super) async fn check_host(
     .await
 }
 
-/// The same for a pause container. Fails if the kernel does not know the profile or label.
+/// Checks the AppArmor profile and the SELinux label of a pause container. Fails if the kernel does not know
+/// them.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     check(move |_| {
@@ -43,16 +44,16 @@ pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> R
     .await
 }
 
-/// Runs a check outside the async threads. The check announces each path with its argument, which refuses a
-/// path that hangs.
+/// Runs a check outside the async threads. Before `work` reads a path, it must call its argument with the
+/// path; the call fails if the path hangs.
 async fn check(
     work: impl FnOnce(&dyn Fn(&Path) -> Result<(), Failure>) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
     within_deadline(|check| blocking(move || work(&|path| check.at(path)))).await
 }
 
-/// The engine notices only at the start that a profile is not loaded. If the engine has no AppArmor, the
-/// plan refuses the profile.
+/// Without this check, the engine would notice only when the container starts that an AppArmor profile is not
+/// loaded. If the engine does not use AppArmor, the container's plan refuses the profile.
 fn check_apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<(), Failure> {
     let Some(Profile::Localhost(name)) = profile else { return Ok(()) };
     if !engine.has_apparmor() {

@@ -1,8 +1,8 @@
-//! Checks paths of this host that a request names. A path may be on a file system that never answers. The
-//! caller then gets an answer within a deadline, and the hanging thread is abandoned.
+//! Checks paths of this host that a request names. A path may be on a file system that never answers. If a
+//! path does not answer, the caller gets an error at a deadline, and dockbridge abandons the hanging thread.
 //!
-//! While a path hangs, it is not checked again. Otherwise each retry of kubelet would block one more
-//! thread, until no threads are left for other pods.
+//! While a path hangs, dockbridge does not check it again: each retry of kubelet would block one more thread,
+//! until no threads are left for other pods.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use crate::{
     host::error::HostError,
 };
 
-/// A running check of one path after another. Clones refer to the same check.
+/// A running check, which reads one path after another. Clones refer to the same check.
 #[derive(Clone, Debug)]
 pub(in crate::container) struct HostCheck(Arc<Slot>);
 
@@ -36,14 +36,15 @@ struct Slot {
 }
 
 impl HostCheck {
-    /// None if too many checks hang.
+    /// Begins a check. None if too many checks hang.
     fn begin() -> Option<Self> {
         let permit = SLOTS.try_acquire().ok()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Some(Self(Arc::new(Slot { number, _permit: permit })))
     }
 
-    /// Starts with the next path. Fails with kind `DeadlineExceeded` if another check hangs there.
+    /// Records that the check reads `path` next. Fails with kind `DeadlineExceeded` if another check hangs on
+    /// the same path.
     pub(in crate::container) fn at(&self, path: &Path) -> Result<(), Failure> {
         let mut running = running();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
@@ -56,7 +57,7 @@ impl HostCheck {
         Ok(())
     }
 
-    /// The path that is being checked.
+    /// The path that the check is reading now.
     fn path(&self) -> PathBuf {
         running().get(&self.0.number).map(|(path, _)| path.clone()).unwrap_or_default()
     }
@@ -68,8 +69,9 @@ impl Drop for Slot {
     }
 }
 
-/// Runs a check, which announces every path with [`HostCheck::at`]. The check continues after the caller
-/// has stopped waiting. Fails like the check, or with `DeadlineExceeded` if a path does not answer.
+/// Runs a check, which calls [`HostCheck::at`] before it reads a path. The check continues after the caller
+/// has stopped waiting. Fails with the error of the check, or with `DeadlineExceeded` if a path does not
+/// answer.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, Failure>
@@ -94,14 +96,16 @@ fn running() -> MutexGuard<'static, BTreeMap<u64, (PathBuf, Instant)>> {
     RUNNING.lock()
 }
 
-/// The path of each check, and the time when it began.
+/// For each check, the path that it is reading, and the time when it began to read that path.
 static RUNNING: Mutex<BTreeMap<u64, (PathBuf, Instant)>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
-/// A part of the runtime's threads for blocking work.
+/// Each check that hangs blocks one thread, so checks may use only some of the tokio runtime's blocking
+/// threads.
 static SLOTS: Semaphore = Semaphore::const_new(256);
-/// The likely cause, for the operator.
+/// The likely cause of a check that hangs, for the operator.
 const HANGS: &str = "a file system of this host does not answer (a dead network mount?)";
-/// Longer than any working disk needs.
+/// How long a check may take. A working disk needs less time.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Shorter than [`TIMEOUT`], because a caller may retry as soon as it gets the error.
+/// After this time, other checks treat a path as hanging. Shorter than [`TIMEOUT`], because a caller may
+/// retry as soon as it gets the error.
 const HANGS_AFTER: Duration = Duration::from_secs(10);

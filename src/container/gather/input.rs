@@ -1,4 +1,4 @@
-//! Gathers the input of a plan. Fast steps come first.
+//! Gathers the input of a container's plan, fast steps first.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Node {
     }
 }
 
-/// The container whose processes are shared, with [`PidMode::Target`] (ephemeral containers).
+/// The container whose process namespace an ephemeral container shares, with [`PidMode::Target`].
 fn pid_target(
     snapshot: &Snapshot,
     sandbox: &SandboxRecord,
@@ -93,8 +93,8 @@ fn pid_target(
         })
 }
 
-/// The accounts of the image. If they cannot be read, only a container whose groups depend on them fails.
-/// For others, the user in the status stays unknown.
+/// The accounts (`/etc/passwd`, `/etc/group`) of the image. If they cannot be read, only a container whose
+/// groups depend on them fails. The status of other containers then does not show their user.
 async fn accounts(
     files: &ImageFiles,
     image: &ImageRecord,
@@ -102,7 +102,8 @@ async fn accounts(
 ) -> Result<Option<Arc<Accounts>>, Failure> {
     match files.accounts(&image.id).await {
         Ok(accounts) => Ok(Some(accounts)),
-        // The engine also opens it at the start, and would hang with the container.
+        // Refuses a file that is not regular: when the container starts, the engine also opens the file, and
+        // would hang.
         Err(error @ UnreadableFile::NotRegular { .. }) => Err(unreadable(error)),
         Err(error) if needs_accounts(&spec.security.identity, &image.user) => {
             Err(unreadable(error))

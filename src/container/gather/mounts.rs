@@ -1,5 +1,5 @@
-//! Finds mounts that this host cannot make, before anything is created. The engine and the OCI runtime find
-//! them only at the start, with less clear errors.
+//! Finds mounts that this host cannot make, before anything is created. The engine and the OCI runtime would
+//! fail only when the container starts, with less clear errors.
 
 use std::{
     cell::LazyCell,
@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// Refuses the first impossible mount, without image mounts, which are checked elsewhere. Calls `go` with
-/// each path before its check. `go` refuses paths that hang. `shared` reads the propagation of the machine's mounts
+/// Refuses the first mount that this host cannot make. Skips image mounts, which other code checks. Before
+/// each path, calls `go`, which fails if the path hangs. `shared` reads the propagation of the host's mounts
 /// and is called at most once.
 pub(super) fn check(
     mounts: &[Mount],
@@ -46,14 +46,14 @@ pub(super) fn check(
     Ok(())
 }
 
-/// A missing source will be created as a directory. Refuses a source if this is impossible.
+/// Returns the reason if `source` does not exist and cannot be created as a directory.
 fn refuse_source(source: &Path) -> Option<String> {
     let error = fs::metadata(source).err()?;
     match error.kind() {
         io::ErrorKind::NotFound if fs::symlink_metadata(source).is_err() => None,
         io::ErrorKind::NotFound => Some(format!("{source:?} is a symbolic link to a missing path")),
         io::ErrorKind::NotADirectory => Some(format!("a parent of {source:?} is not a directory")),
-        // If the file system is broken, the engine reports it.
+        // Other errors, for example of a broken file system, are left to the engine.
         _ => None,
     }
 }
@@ -99,7 +99,8 @@ fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
     found
 }
 
-/// A mount inside another one needs an existing path there, or permission to create it.
+/// Checks a mount inside another mount: its path must exist in the outer mount, or the outer mount must be
+/// writable.
 fn refuse_place(
     mount: &Mount,
     around: Option<&Mount>,
@@ -169,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Comparing each with all others would take many minutes.
+    /// The test would take many minutes if the code compared each mount with all others.
     #[test]
     fn many_mounts_are_placed() {
         let at = |target: &str| Mount {
@@ -188,7 +189,8 @@ mod tests {
 
     #[test]
     fn propagation_is_what_the_mount_can() {
-        // Its propagation is shared on most machines and private in most containers. Both are correct.
+        // The propagation of `/proc` is shared on most hosts and private in most containers. The test accepts
+        // both propagations.
         let private = Path::new("/proc/self/fdinfo");
         let now = MountTable::of_engine(Path::new("/nonexistent.sock")).unwrap();
         let held = now.propagation(private).unwrap();
@@ -208,7 +210,7 @@ mod tests {
             assert_eq!(checked.is_ok(), fine, "{propagation:?} {held:?}");
         }
     }
-    // A machine may have tens of thousands of mounts.
+    // A host may have tens of thousands of mounts.
     #[test]
     fn the_table_of_mounts_is_read_once_for_all_and_only_if_needed() {
         let mount = |propagation| Mount {

@@ -8,8 +8,9 @@ use crate::{
     host::file::read_text, model::security::Profile,
 };
 
-/// The text of a localhost seccomp profile. None for any other profile, and for privileged containers,
-/// which never have one. The caller must provide the file, so a missing file is an error of the request.
+/// The text of a localhost seccomp profile. None for any other profile, and for privileged containers, which
+/// never have a profile. The author of the pod must provide the file, so a missing file is an error of the
+/// request.
 ///
 /// # Errors
 /// The file is missing, unreadable, not UTF-8, or larger than 1 MiB.
@@ -38,7 +39,8 @@ pub async fn seccomp_profile(
     .await
 }
 
-/// Much larger than a profile. The engine has no limit.
+/// In bytes, much larger than any profile. The engine has no limit of its size.
 const LONGEST_PROFILE: u64 = 1 << 20;
-/// kubelet passes only the file's name. Authors of pods often assume that the file exists on every node.
+/// kubelet passes only the name of the profile's file, but authors of pods often assume that the file exists
+/// on every node.
 const MISSING: &str = "no such file; every node that may run the pod needs the profile";

@@ -8,8 +8,8 @@ use crate::{
     model::{engine::EngineInfo, security::SelinuxLabel},
 };
 
-/// Refuses options that the loaded policy does not know. If the engine runs without SELinux, they are
-/// ignored, because charts set them without regard to the node.
+/// Refuses options that the loaded policy does not know. If the engine runs without SELinux, the options are
+/// ignored, because Helm charts set them without regard to the node.
 pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result<(), Failure> {
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
@@ -32,7 +32,7 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
     Ok(())
 }
 
-/// Options that are not set get the usual values of containers.
+/// SELinux options that are not set get the usual values of containers.
 fn context(label: &SelinuxLabel) -> String {
     let SelinuxLabel { user, role, kind, level } = label;
     let usual = [(user, "system_u"), (role, "system_r"), (kind, "container_t"), (level, "s0")];

@@ -1,5 +1,4 @@
-//! Reads and sets limits in the cgroup of a running container. Everything here blocks, except the calls to
-//! systemd.
+//! Reads and sets limits in a running container's cgroup. All calls except those to systemd block.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -24,18 +23,18 @@ use crate::{
 pub(super) struct ContainerCgroup {
     group: Arc<Cgroup>,
     pid: u32,
-    /// For errors, and to find the cgroup again.
+    /// The container's id, for errors, and to find the cgroup again.
     id: String,
     cgroups: Cgroups,
 }
 
 impl ContainerCgroup {
-    /// The cgroup of a container. None if the container does not run, or if its processes are not visible here.
+    /// The cgroup of a container. None if the container does not run, or if its processes are hidden.
     pub(super) fn find(cgroups: &Cgroups, record: &ContainerRecord) -> Option<Self> {
         Self::of(cgroups, record.process.pid()?, record.id.as_str())
     }
 
-    /// The cgroup in which process `pid` of container `id` runs. None as for [`Self::of`].
+    /// The cgroup in which process `pid` of container `id` runs. None if dockbridge cannot see the process.
     pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         match cgroups.find(pid, id) {
             Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
@@ -46,7 +45,7 @@ impl ContainerCgroup {
         }
     }
 
-    /// The cgroup that was found before for this process, without I/O. It may no longer exist.
+    /// The cgroup that an earlier call has found for this process. The cgroup may no longer exist.
     pub(super) fn cached(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         let group = cgroups.cached(pid, id)?;
         Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() })
@@ -69,17 +68,17 @@ impl ContainerCgroup {
         is_there.then(|| shown(requested, &now, settings, |setting| self.current(setting)))
     }
 
-    /// Memory in use that the kernel cannot reclaim. A lower limit would end processes.
+    /// Memory in use that the kernel cannot reclaim. A memory limit below this value would end processes.
     pub(super) fn working_set(&self) -> Option<i64> {
         self.group.working_set()
     }
 
-    /// The content of a file. None if there is no such file.
+    /// The content of a cgroup file. None if the file does not exist.
     pub(super) fn current(&self, setting: &CgroupFile) -> Option<String> {
         self.group.text(&setting.controller, &setting.file)
     }
 
-    /// The files in which the kernel has another value than the one it makes of the requested value. Blocks.
+    /// The `settings` whose cgroup file differs from the requested value as the kernel rounds it.
     pub(super) fn differing(&self, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
         let holds = |setting: &CgroupFile| {
             self.current(setting).is_some_and(|now| text(setting, now) == setting.value)
@@ -87,8 +86,8 @@ impl ContainerCgroup {
         settings.into_iter().filter(|setting| !holds(setting)).collect()
     }
 
-    /// Sets a file. [`CgroupFile::if_missing`] says what to do if there is no such file. If the container has
-    /// ended, there is nothing to limit.
+    /// Writes a cgroup file. [`CgroupFile::if_missing`] says what to do if the file does not exist. Succeeds
+    /// if the container has ended, because nothing is left to limit.
     pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), Failure> {
         let Some((_, directory)) = self.group.directory(&setting.controller) else {
             return self.handle_missing(setting, no_group(setting));
@@ -104,7 +103,7 @@ impl ContainerCgroup {
         if is_absent { self.handle_missing(setting, refused) } else { Err(refused) }
     }
 
-    /// Writes the files that have another value, and adds their fields to `set`.
+    /// Writes the files whose value differs, and adds the names of their limits to `set`.
     pub(super) async fn write(
         &self,
         settings: &[CgroupFile],
@@ -143,8 +142,7 @@ impl ContainerCgroup {
         Ok(())
     }
 
-    /// Sets the OOM score of the main process. If that is not permitted, the score stays, as at a start:
-    /// scores are clamped to what the host allows.
+    /// Sets the OOM score of the main process, unless the kernel does not permit the score.
     pub(super) fn set_score(&self, score: i64) -> Result<(), Failure> {
         if self.group.oom_score_adj(self.pid) == Some(score) || !self.is_alive() {
             return Ok(());
@@ -164,11 +162,12 @@ impl ContainerCgroup {
         }
     }
 
-    /// If systemd manages the cgroup, sets the properties that it would otherwise reset on a reload. The files
-    /// are written as well, so a refusal by systemd is a warning and not an error.
+    /// If systemd manages the cgroup, sets properties of its unit, because a reload of systemd would reset
+    /// the files. dockbridge also writes the files, so a refusal by systemd is only a warning.
     async fn set_systemd_properties(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
-        // One at a time: systemd applies all properties of a call or none, and older versions know fewer names.
+        // One call for each setting: systemd applies either all properties of a call or none, and older
+        // versions do not know all names.
         for setting in settings.iter().filter(|setting| !setting.properties.is_empty()) {
             let before = self.read(setting).await;
             if set_property(scope, &setting.properties).await {
@@ -177,8 +176,8 @@ impl ContainerCgroup {
         }
     }
 
-    /// A moment after its answer systemd sets the properties, and resets other files to its own defaults. What
-    /// dockbridge writes before that is lost.
+    /// systemd sets the properties a moment after its answer, and then also resets other files to its
+    /// defaults. If dockbridge wrote a file earlier, the value would be lost.
     async fn wait_until_set(&self, setting: &CgroupFile, before: Option<String>) {
         let deadline = Instant::now() + SETTLE_TIMEOUT;
         while Instant::now() < deadline {
@@ -196,13 +195,12 @@ impl ContainerCgroup {
     }
 }
 
-/// The container's processes are not visible here.
+/// The error if dockbridge cannot see the container's processes.
 pub(super) fn no_group(setting: &CgroupFile) -> Failure {
     let field = setting.field();
     Failure::unmet(format!("{field}: the cgroup of the container cannot be found on this node"))
 }
 
-/// The kernel refuses the value, or has no such file.
 fn not_set(field: &str, value: &str, cause: &HostError) -> Failure {
     let is_invalid = cause.source.raw_os_error() == Some(OUT_OF_RANGE)
         || cause.source.kind() == std::io::ErrorKind::InvalidInput;
@@ -210,7 +208,6 @@ fn not_set(field: &str, value: &str, cause: &HostError) -> Failure {
     Failure::new(kind, chain(cause)).within(format_args!("cannot set {field} to {value}"))
 }
 
-/// Calls systemctl once. Returns whether systemd accepted the property.
 async fn set_property(scope: &str, properties: &[String]) -> bool {
     let properties: Vec<&str> = properties.iter().map(String::as_str).collect();
     let arguments = [&["set-property", "--runtime", scope], properties.as_slice()].concat();
@@ -230,10 +227,10 @@ async fn set_property(scope: &str, properties: &[String]) -> bool {
     false
 }
 
-/// ERANGE, for which the standard library has no kind.
+/// The error number ERANGE, for which Rust's `io::ErrorKind` has no variant.
 const OUT_OF_RANGE: i32 = 34;
 /// How long systemd may take for one call.
 const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long systemd may take to apply a property, and how often that is checked.
+/// How long systemd may take to apply a property, and how often dockbridge checks whether it has.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -8,7 +8,8 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
-/// Texts separated by NULs: six requested numbers, the kernel's six, then lists of CPUs and values of files.
+/// `bytes` are texts separated by NULs: six requested numbers, six numbers of the kernel, then lists of CPUs
+/// and values of files.
 pub(crate) fn shown_limits(bytes: &[u8]) {
     let mut words = texts(bytes);
     let mut word = || words.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Whether this node can limit huge pages. This is checked before anything is created.
+//! Checks before a container is created whether this node can limit huge pages.
 
 use crate::{
     concurrency::blocking::blocking,
@@ -7,8 +7,7 @@ use crate::{
     model::{engine::EngineInfo, resources::Resources},
 };
 
-/// Refuses limits of huge pages that the kernel cannot enforce. If the kernel has no huge pages, a limit of
-/// zero is fulfilled.
+/// Refuses limits of huge pages that the kernel cannot enforce, except a limit of zero.
 pub(in crate::container) async fn check_hugepages(
     cgroups: &Cgroups,
     limits: &Resources,

@@ -1,5 +1,4 @@
-//! Limits of a container after its create: setting those that the engine cannot set, updates, and the current
-//! values.
+//! Limits of a container after its create: those that the engine cannot set, updates, and current values.
 
 mod cgroup;
 #[cfg(any(test, feature = "fuzz"))]

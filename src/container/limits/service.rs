@@ -1,4 +1,4 @@
-//! What the calls for limits of containers share.
+//! The state that all calls about limits of containers share.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     model::id::ContainerId,
 };
 
-/// The limits of this node's containers. Clones share everything.
+/// Sets and reads limits of this node's containers. All clones of `Limits` share their state.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub(super) node: Arc<Node>,
@@ -17,7 +17,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The tracker owns the tasks.
+    /// `tracker` owns the tasks of updates.
     pub fn new(node: &Arc<Node>, tracker: &TaskTracker) -> Self {
         Self { node: node.clone(), updating: SingleFlight::new(tracker.clone()) }
     }

@@ -1,8 +1,8 @@
 //! The limits of a running container, in the form in which kubelet requested them.
 //!
-//! The kernel rounds: memory to pages, CPU shares to weights, lists of CPUs to ranges. For kubelet a resize is
-//! complete only when it reads the numbers that it sent. So if the kernel's value follows from the request, the
-//! request is shown, otherwise the kernel's value.
+//! The kernel rounds: memory to pages, CPU shares to weights, lists of CPUs to ranges. For kubelet a resize
+//! is complete only when the status has the numbers that kubelet requested. So if the kernel's value results
+//! from rounding the requested value, the status shows the requested value, otherwise the kernel's value.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
-/// The current limits. `current` reads a file of the cgroup.
+/// The current limits. `current` reads a cgroup file.
 pub(super) fn shown(
     requested: &Resources,
     kernel: &Limits,
@@ -45,8 +45,8 @@ pub(super) fn shown(
     shown
 }
 
-/// The kernel's number, or the requested number if the difference is less than `rounding`. "Unlimited" is
-/// shown only if a limit was requested.
+/// The kernel's number, or the requested number if the difference is less than `rounding`. Returns
+/// `UNLIMITED` only if a limit was requested.
 fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     match kernel {
         None => requested,
@@ -63,7 +63,7 @@ fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     }
 }
 
-/// The kernel has a period even without a quota.
+/// Ignores the kernel's period, which always exists, if neither a period nor a quota is requested.
 fn period(requested: &Resources, kernel: &Limits) -> i64 {
     match kernel.cpu_period {
         Some(period) if requested.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,
@@ -71,7 +71,7 @@ fn period(requested: &Resources, kernel: &Limits) -> i64 {
     }
 }
 
-/// A requested list. Without a request, a list of all CPUs or nodes is not a limit.
+/// The list of CPUs or memory nodes; empty if none was requested, because all CPUs are not a limit.
 fn list(requested: &str, kernel: Option<&str>) -> String {
     match kernel {
         Some(kernel) if !requested.is_empty() && members(kernel) != members(requested) => {
@@ -81,7 +81,6 @@ fn list(requested: &str, kernel: Option<&str>) -> String {
     }
 }
 
-/// The members of a list like `0-3,8`.
 fn members(list: &str) -> BTreeSet<u32> {
     list.split(',')
         .filter_map(|range| {
@@ -92,7 +91,7 @@ fn members(list: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Huge pages in bytes. None if they are not limited although they should be.
+/// The limit of huge pages in bytes. None if a limit was requested but the kernel has none.
 fn pages(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
     let requested: u64 = setting.value.parse().ok()?;
     let Some(now) = now else { return (requested == 0).then_some(0) };
@@ -110,12 +109,11 @@ fn page_bytes(size: &str) -> u64 {
     units.into_iter().find_map(read).unwrap_or(0)
 }
 
-/// The text of a file, or the requested value if the kernel rounded it to this text: the kernel rounds bytes of
-/// memory down to pages.
+/// The requested value, if rounding it down to pages results in `now`. Otherwise returns `now`.
 pub(super) fn text(setting: &CgroupFile, now: String) -> String {
     let is_of_memory = setting.file.starts_with("memory.");
     match (setting.value.parse(), now.parse()) {
-        // Some memory files are switches, where 0 is not a rounded 1.
+        // Some memory files are switches with the values 0 and 1, where 0 does not result from rounding 1.
         (Ok(number), Ok(held))
             if is_of_memory && held > 0 && bounded(number, Some(held), LARGEST_PAGE) == number =>
         {
@@ -125,9 +123,9 @@ pub(super) fn text(setting: &CgroupFile, now: String) -> String {
     }
 }
 
-/// Memory and swap are each rounded down to pages.
+/// The kernel rounds memory and swap separately down to pages, so their sum can lose two pages.
 const ROUNDING: i64 = 2 * LARGEST_PAGE;
-/// The smallest page there is.
+/// The smallest memory page of all supported machines, in bytes.
 const PAGE: i64 = 4096;
 const LARGEST_PAGE: i64 = 64 << 10;
 /// More CPUs than any kernel supports.

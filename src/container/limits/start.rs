@@ -1,9 +1,8 @@
-//! Limits that the engine cannot set. dockbridge sets them right after a container has started, and again after
-//! a crash in between.
+//! Limits that the engine cannot set. dockbridge sets them after a start, or after a crash at its own start.
 //!
-//! For a few milliseconds the process runs without these limits. If a limit cannot be set, the start fails and
-//! the container is ended. A limit that kubelet always sends, even if the kernel does not have it, only causes a
-//! warning.
+//! For a few milliseconds the process runs without these limits. If a limit cannot be set, the start fails
+//! and the container is ended. A limit that kubelet always sends, even if the kernel does not have it, only
+//! causes a warning.
 
 use tracing::warn;
 
@@ -19,7 +18,7 @@ use crate::{
 };
 
 impl Limits {
-    /// Sets the limits that the engine does not set, for a running container.
+    /// Sets the limits of a running container that the engine does not set.
     pub(in crate::container) async fn apply(
         &self,
         record: &ContainerRecord,
@@ -49,8 +48,8 @@ impl Limits {
         requested.beside(&unset) != Resources { oom_score_adj: score, ..unset }
     }
 
-    /// Sets the limits of all running containers again that are missing after a crash, or that a reload of
-    /// systemd has reset.
+    /// Sets missing limits of all running containers: limits that dockbridge did not set because of a crash,
+    /// and limits that a reload of systemd has reset.
     pub async fn restore(&self) {
         for record in self.node.store.snapshot().containers() {
             if record.process.is_running()
@@ -63,7 +62,7 @@ impl Limits {
         }
     }
 
-    /// Reads without the lock, because a stop may hold it for its whole grace period.
+    /// Reads the files without the container's lock, which a stop may hold for its whole grace period.
     async fn are_missing(&self, record: &ContainerRecord) -> bool {
         let Some(engine) = self.node.store.snapshot().engine.clone() else { return false };
         let Ok(settings) = cgroup_files(&self.node.saved_changes.requested(record), &engine) else {
@@ -81,13 +80,13 @@ impl Limits {
         }
     }
 
-    /// The cgroup of a container. None if it does not run, or if its processes are not visible here.
+    /// The cgroup of a container. None if the container does not run, or if its processes are hidden.
     pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
         let (cgroups, record) = (self.node.cgroups.clone(), record.clone());
         blocking(move || ContainerCgroup::find(&cgroups, &record)).await
     }
 
-    /// No cgroup was found: the container has ended, or its processes are not visible here.
+    /// Called if no cgroup was found. Fails only if the container still runs and a limit is required.
     pub(super) async fn without_cgroup(
         &self,
         record: &ContainerRecord,

@@ -1,4 +1,4 @@
-//! The limits in a container's status. For a running container they are the kernel's values.
+//! The limits in a container's status. For a running container, the status shows the kernel's values.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Limits {
-    /// The current limits. For a container that does not run, the limits it would start with. None if no limit
-    /// was ever requested. Never asks the engine.
+    /// The current limits of a running container; for another container, the limits with which it would
+    /// start. None if no limit was ever requested. Reads the limits without a call to the engine.
     pub async fn shown(&self, record: &ContainerRecord) -> Option<Resources> {
         let requested = self.node.saved_changes.requested(record);
         let has_limits =
@@ -25,7 +25,7 @@ impl Limits {
         else {
             return Some(requested);
         };
-        // Keys that are not supported were refused when they were requested.
+        // `cgroup_files` cannot fail here, because unsupported keys were refused when they were requested.
         let settings = cgroup_files(&requested, engine).unwrap_or_default();
         let known = ContainerCgroup::cached(&self.node.cgroups, pid, record.id.as_str());
         if let Some(shown) = known.and_then(|cgroup| cgroup.shown(&requested, &settings)) {
@@ -40,5 +40,5 @@ impl Limits {
     }
 }
 
-/// The kernel answers at once unless it is creating or removing many cgroups. kubelet does not wait longer.
+/// Reading cgroup files takes longer than this only while the kernel creates or removes many cgroups.
 const TIMEOUT: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Which limits result from requested ones, and how they are shown.
+//! Which values the status shows for requested limits and for values of the kernel.
 
 use std::{collections::BTreeMap, fs};
 
@@ -86,7 +86,8 @@ fn no_limit_is_reported_without_a_request() {
     assert_eq!((told.cpu_quota, told.memory_limit, told.memory_swap_limit), (-1, 0, -1));
 }
 
-/// (requested shares, weight in the kernel, shares in the status): both formulas of runtimes.
+/// Each row has the requested shares, the weight in the kernel, and the shares in the status, for both
+/// formulas with which OCI runtimes compute a weight.
 #[test]
 fn shares_are_read_back_from_the_weights_made_of_them() {
     for (asked, weight, told) in [
@@ -146,20 +147,21 @@ fn extra_metrics_come_from_their_files() {
     let told = shown(&requested, &Limits::default(), &settings, |setting| {
         files.get(setting.file.as_str()).map(|text| (*text).to_owned())
     });
-    // A limit that the kernel lacks is left out, unless it was requested as 0.
+    // The status leaves out a limit of huge pages that the kernel does not have, except a requested limit of
+    // 0.
     assert_eq!(told.hugepage_limits, [pages("2MB", 5_000_000), pages("1GB", 0), pages("64KB", 0)]);
     let expected = [
         ("io.weight", "default 50"),
         ("memory.high", "1000000"),
         ("memory.low", "4096"),
-        // The engine's affair.
+        // The engine sets `memory.swap.max`, not dockbridge.
         ("memory.swap.max", "asked"),
     ];
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(told.unified, BTreeMap::from(expected));
 }
 
-/// (file, requested value, value in the kernel, value in the status).
+/// Each row has the cgroup file, the requested value, the kernel's value, and the value in the status.
 #[test]
 fn only_bytes_of_memory_are_rounded() {
     for (file, asked, held, told) in [
@@ -175,7 +177,8 @@ fn only_bytes_of_memory_are_rounded() {
     }
 }
 
-/// If the disk refuses, the caller repeats the call, which must not succeed as if it were done.
+/// If saving a change fails, the caller repeats the call. The repeated call must not succeed as if the change
+/// were saved.
 #[tokio::test]
 async fn a_change_that_cannot_be_saved_does_not_count() {
     let state = tempfile::tempdir().unwrap();
@@ -194,7 +197,7 @@ async fn a_change_that_cannot_be_saved_does_not_count() {
     assert_eq!(saved.pod(&pod), key);
 }
 
-/// The cache holds the place of a group, never a limit.
+/// The cache stores the path of a cgroup, but never the value of a limit.
 #[test]
 fn a_cached_cgroup_has_current_values() {
     let root = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! UpdateContainerResources.
 //!
-//! dockbridge calls the engine first and then sets what the engine cannot set. After a failure or a crash, limits
-//! that were set before stay: the error names them, the status shows them, and kubelet repeats the call.
+//! dockbridge calls the engine first and then sets what the engine cannot set. After a failure or a crash,
+//! the limits that are already set stay. The error names these limits, the status shows them, and kubelet
+//! repeats the call.
 
 use serde_json::Value;
 use tracing::info;
@@ -19,12 +20,11 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes limits of a container. Limits that are not set in `asked` stay. If the container does not run,
-    /// they apply from its next start.
+    /// Changes the limits that are set in `asked`; for a stopped container, from its next start.
     ///
     /// # Errors
     /// The container is unknown, the limits contradict each other, the memory limit is below the memory in
-    /// use, or a limit was refused. In the last case the error names the limits that were set before.
+    /// use, or a limit was refused. If a limit was refused, the error names the limits that are already set.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {
@@ -45,7 +45,7 @@ impl Limits {
         Ok(())
     }
 
-    /// [`Self::update`] without plugins.
+    /// [`Self::update`] without NRI plugins.
     pub(in crate::container) async fn change(
         &self,
         id: &ContainerId,
@@ -67,7 +67,7 @@ impl Limits {
         let outcome = self.set(record, &plan, &after, &mut set).await;
         let refreshed = self.node.store.refresh_container(id.as_str()).await;
         outcome.map_err(|cause| {
-            // The limits that this call had already set, by Docker's names or CRI's fields.
+            // `set` has the limits that this call had already set: Docker's names or CRI's fields.
             let set = set.join(", ");
             let set = if set.is_empty() { set } else { format!("; already set: {set}") };
             let text = format!("cannot change the limits of container {id}: {cause}{set}");
@@ -78,7 +78,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limits of `plan` until one is refused. Adds to `set` the names of these limits.
+    /// Sets the limits of `plan` until one is refused. Adds the names of the limits that it has set to `set`.
     async fn set(
         &self,
         record: &ContainerRecord,
