@@ -1,7 +1,7 @@
-//! Paths and queries of engine calls, built so that no name can turn one call into another.
+//! Paths and queries of calls to the engine. An object's name cannot turn a call into another call.
 //!
-//! The engine's router decodes a path and then cleans it, so an image named `../../containers/x` would
-//! become another call. Such names are refused here, and all other bytes are percent-encoded.
+//! The engine's router decodes a path and then resolves `..`, so an image named `../../containers/x` would
+//! become another call. This module refuses names with `..`, and percent-encodes special characters.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
@@ -9,30 +9,30 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::model::reference::printable;
 
-/// The authority with which the connector finds the socket: its path in hexadecimal.
+/// The URL authority from which the connector reads the path of the engine's socket: the path in hexadecimal.
 pub(super) fn authority(socket: &Path) -> String {
     hex::encode(socket.as_os_str().as_bytes())
 }
 
-/// `/containers/<id><tail>`. None if no object can have this id.
+/// Returns `/containers/<id><tail>`. None if no container can have this id or name.
 pub(super) fn container(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/containers/{id}{tail}"))
 }
 
-/// `/exec/<id><tail>`. None if no object can have this id.
+/// Returns `/exec/<id><tail>`. None if no exec can have this id.
 pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
     plain(id).then(|| format!("/exec/{id}{tail}"))
 }
 
-/// `/images/<name><tail>`. None if the name is impossible. The engine repeats names in its errors, so a
-/// name that contains a password is not sent.
+/// Returns `/images/<name><tail>`. None if no image can have this name, or if it contains a password: the
+/// engine would repeat the name in its errors.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let known =
         name.len() <= LONGEST_NAME && name.split('/').all(is_step) && printable(name) == name;
     known.then(|| format!("/images/{}{tail}", utf8_percent_encode(name, IMAGE)))
 }
 
-/// `path?key=value&…`.
+/// Appends a query to a path: `path?key=value&…`.
 pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     let mut text = path.to_owned();
     for (index, (key, value)) in pairs.iter().enumerate() {
@@ -44,7 +44,6 @@ pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     text
 }
 
-/// Whether a container or exec can have this id or name.
 fn plain(id: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
     id.len() <= LONGEST_NAME && id.bytes().all(plain) && is_step(id)
@@ -55,10 +54,10 @@ fn is_step(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
 
-/// Bytes that are escaped in the value of a query.
+/// Bytes that are percent-encoded in the value of a query.
 pub(super) const QUERY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Bytes that are escaped in an image's name.
+/// Bytes that are percent-encoded in an image's name.
 const IMAGE: &AsciiSet = &QUERY.remove(b'/').remove(b':').remove(b'@');
-/// Longer than a reference with a long registry, repository, tag and digest.
+/// The size limit of an image's name in bytes, above any registry, repository, tag and digest.
 const LONGEST_NAME: usize = 1024;

@@ -1,7 +1,7 @@
 //! Properties and content of single paths inside a container, running or not (Docker's archive API).
 //!
-//! The engine follows symbolic links in the directories of a path, inside the container. It does not follow
-//! a link at the end of the path, but reports its target.
+//! The engine follows symbolic links in the directories of a path, as seen inside the container. If the last
+//! part of the path is a link, the engine does not follow the link but reports its target.
 
 use std::io::{self, Read as _};
 
@@ -27,8 +27,7 @@ pub enum PathKind {
     /// A regular file with this size in bytes.
     File(u64),
     Directory,
-    /// A link, and the path to which it leads after all further links inside the container. This path might not
-    /// exist.
+    /// A symbolic link, with the path to which it leads inside the container, which might not exist.
     Link(String),
     /// A device, a pipe or a socket.
     Other,
@@ -38,11 +37,11 @@ pub enum PathKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathContent {
     File(Vec<u8>),
-    /// The path has no content, or more than the limit.
+    /// The path is not a regular file, or the file is larger than the limit.
     Unread(PathKind),
 }
 
-/// The files of a container, as an archive that arrives in pieces.
+/// All files of a container, as an archive that arrives from the engine in pieces.
 #[derive(Debug)]
 pub struct Export {
     request: ApiRequest,
@@ -50,7 +49,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// The next piece; none at the end. Fails if the engine closes the connection, or sends nothing for long.
+    /// The next piece of the archive; None at its end. Fails if the engine closes the connection, or sends
+    /// nothing for a long time.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         let (call, limit) = (&self.request.call, self.request.timeout);
         match timeout(limit, self.body.frame()).await {
@@ -63,22 +63,22 @@ impl Export {
 }
 
 impl Engine {
-    /// All files of a container. Fails with [`EngineError::NotFound`] if there is no such container.
+    /// Exports all files of a container. [`EngineError::NotFound`] if the container does not exist.
     pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
         let request = self.request(Method::GET, "export", Subject::container(id), "/export")?;
         let body = self.begin(&request).await?;
         Ok(Export { request, body })
     }
 
-    /// The type of an absolute path in a container. None if it does not exist.
+    /// The type of an absolute path in a container. None if the path does not exist.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such container, [`EngineError::Failed`] if links form a loop.
+    /// [`EngineError::NotFound`] if the container is missing, [`EngineError::Failed`] if links form a loop.
     pub async fn path_kind(&self, id: &str, path: &str) -> Result<Option<PathKind>, EngineError> {
         let request = self.archive(Method::HEAD, id, path)?;
         match self.beginning(&request).await {
             Ok(answer) => kind(&request.call, answer.headers()).map(Some),
-            // Such an answer has no body, so it does not say whether the path or the container is missing.
+            // A failed HEAD has no body, so it does not say whether the path or the container is missing.
             Err(EngineError::NotFound { .. } | EngineError::Failed { .. }) => {
                 let request = self.archive(Method::GET, id, path)?;
                 let answer = present(self.beginning(&request).await)?;
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// The content of a regular file at an absolute path in a container, if it has at most `limit` bytes.
-    /// None if it does not exist.
+    /// None if the path does not exist.
     pub async fn read_path(
         &self,
         id: &str,
@@ -118,9 +118,8 @@ impl Engine {
     }
 }
 
-/// An answer, or none if the path does not exist or a part of it is not a directory. The engine has no
-/// status for the second case and returns the kernel's text (ENOTDIR), which is the same in all versions.
-/// If another failure has that text, the path also counts as missing.
+/// None if the path does not exist or leads through a file. For a path through a file, the engine has no
+/// status code, but returns the kernel's text for ENOTDIR, in all versions.
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),
@@ -130,7 +129,7 @@ fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError>
     }
 }
 
-/// The archive of a file of at most `limit` bytes.
+/// Reads the archive that contains one file of at most `limit` bytes.
 async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
     let largest = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(AROUND_A_FILE);
     let collecting = timeout(read.timeout, Limited::new(body, largest).collect());
@@ -160,21 +159,20 @@ pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineE
     })
 }
 
-/// The header's JSON.
+/// The JSON in the header with the properties of a path.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Stat {
     #[serde(deserialize_with = "nullable")]
     size: i64,
-    /// Go's `FileMode`, whose upper bits differ from Unix.
+    /// A Go `FileMode`, whose upper bits differ from the mode bits of Unix.
     #[serde(deserialize_with = "nullable")]
     mode: u32,
     #[serde(deserialize_with = "nullable")]
     link_target: String,
 }
 
-/// The bytes of the first file in an archive. Skips entries that only describe the next one (long
-/// names, times, attributes).
+/// The first file in an archive. Skips entries that describe the next entry (long names, times, attributes).
 pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
@@ -193,15 +191,13 @@ pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 pub(super) const STAT: &str = "x-docker-container-path-stat";
-/// The end of the engine's error text for a path below a file.
+/// The end of the engine's error text for a path that leads through a file.
 const NO_FOLDER: &str = "not a directory";
 
-/// Go's bit for a directory.
 const DIRECTORY: u32 = 1 << 31;
-/// Go's bit for a symbolic link.
 const LINK: u32 = 1 << 27;
-/// The bits that Go sets unless a file is regular: these two, and pipes, sockets, devices and unknown types.
+/// The bits for files that are not regular: directories, links, pipes, sockets, devices, unknown types.
 const KINDS: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
 
-/// Size of the headers, extended attributes and padding of an archive with one file.
+/// How many bytes the headers, extended attributes and padding of an archive with one file have at most.
 const AROUND_A_FILE: usize = 256 * 1024;

@@ -1,10 +1,8 @@
-//! The client for the Docker Engine: pooled connections to its socket, timeouts, and the negotiated API
-//! version.
+//! The client for the Docker Engine: pooled connections, timeouts, and the negotiated API version.
 //!
 //! Every call has one deadline for connecting, negotiating, headers and body. If a call used a dead
-//! connection, it is repeated once on a new one, provided that a repetition is harmless. If a call was
-//! refused because of its API version, it is repeated once with the new version, because the engine did
-//! nothing.
+//! connection and repeating it is harmless, the client repeats the call once. If the engine refuses an API
+//! version, it has done nothing, so the client repeats the call once with a newly negotiated version.
 
 use std::{
     io,
@@ -43,7 +41,7 @@ use crate::{
     wire::docker,
 };
 
-/// A Docker Engine. Clones share the connections.
+/// A client of one Docker Engine. All clones of `Engine` share the connections.
 #[derive(Clone, Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -54,7 +52,7 @@ struct Shared {
     socket: PathBuf,
     authority: String,
     http: Client<UnixConnector, Full<Bytes>>,
-    /// Keeps no connections.
+    /// An HTTP client that uses a new connection for each call.
     unpooled: Client<UnixConnector, Full<Bytes>>,
     version: NegotiatedVersion,
     negotiating: SingleFlight<(), Result<ApiVersion, EngineError>>,
@@ -63,18 +61,17 @@ struct Shared {
     standstills: Standstills,
 }
 
-/// How long an answer may take.
+/// How long the engine's answers may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a ping, which a running engine answers at once.
+    /// The limit for a ping, which a running engine answers at once.
     pub ping: Duration,
-    /// For every other call with a single answer, from the first byte sent to the last byte read. Less than
-    /// kubelet's 2 min, so that the error says what was slow.
+    /// The limit for every other call with a single answer, from the first byte sent to the last byte read.
+    /// Shorter than kubelet's 2 minutes, so that kubelet still receives an error that names the slow call.
     pub short: Duration,
-    /// Added to the grace period of a stop, for the kill and the cleanup after it.
+    /// Added to the grace period of a stop, for the kill and the engine's cleanup.
     pub stop_margin: Duration,
-    /// Until a pull, load or event stream begins. The engine answers a pull only after it has reached the
-    /// registry.
+    /// How long a pull, load or event stream may take to begin. Pulls begin after the registry has answered.
     pub stream: Duration,
 }
 
@@ -90,7 +87,7 @@ impl Default for Timeouts {
 }
 
 impl Engine {
-    /// A client for the engine behind `socket`. It connects with the first call.
+    /// A client for the engine behind `socket`. The first call connects to the socket.
     pub fn new(socket: PathBuf, timeouts: Timeouts) -> Self {
         let client = |connections| {
             Client::builder(TokioExecutor::new())
@@ -115,22 +112,20 @@ impl Engine {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The path of the engine's socket.
     pub fn socket(&self) -> &Path {
         &self.shared.socket
     }
 
-    /// The current API version: the one negotiated last, or the oldest if none was negotiated.
+    /// The API version that was negotiated last, or the oldest supported one before the first negotiation.
     pub fn api(&self) -> ApiVersion {
         self.shared.version.last()
     }
 
-    /// The metrics of calls to the engine.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.shared.metrics
     }
 
-    /// The containers that are frozen for a checkpoint. The engine cannot start a command in them.
+    /// The containers that are frozen for a checkpoint, in which the engine cannot start a command.
     pub fn standstills(&self) -> &Standstills {
         &self.shared.standstills
     }
@@ -139,12 +134,12 @@ impl Engine {
         self.shared.timeouts
     }
 
-    /// The next request may reach another engine, so its version must be requested again.
+    /// Makes the next request negotiate the API version again, because it may reach another engine.
     pub(super) fn invalidate_version(&self) {
         self.shared.version.invalidate();
     }
 
-    /// Pings the engine and selects the newest API version that both support.
+    /// Pings the engine and selects the newest API version that the engine and dockbridge support.
     ///
     /// # Errors
     /// [`EngineError::Incompatible`] if the engine is older than [`ApiVersion::OLDEST`],
@@ -172,8 +167,8 @@ impl Engine {
         if let Some(version) = self.shared.version.settled() {
             return Ok(version);
         }
-        // Concurrent calls cause only one ping. It runs in a separate task, because the future of one call
-        // may no longer be polled while others wait for the version.
+        // Concurrent calls cause only one ping. The ping runs in a separate task, because the call that
+        // caused it may be dropped while other calls wait for the version.
         let engine = self.clone();
         let version = self.shared.negotiating.run((), async move {
             match engine.shared.version.settled() {
@@ -184,8 +179,8 @@ impl Engine {
         version.await.unwrap_or_else(|lost| Err(PING.broken(lost)))
     }
 
-    /// A call with one answer about a subject, or about the engine. `tail` is what follows the subject's
-    /// own path. Fails if nothing can have the subject's name.
+    /// A request about an object (`subject`) or about the engine itself. `tail` is the part of the URL path
+    /// after the object's own path. Fails if no object can have the subject's name.
     pub(super) fn request(
         &self,
         method: Method,
@@ -206,7 +201,7 @@ impl Engine {
         ApiRequest::new(Call { verb, subject }, method, target, self.timeouts().short)
     }
 
-    /// Makes a call whose answer is the id of what it created.
+    /// Makes a call that creates an object, and returns the answer, which has the object's id.
     pub(super) async fn created(
         &self,
         request: ApiRequest,
@@ -231,8 +226,8 @@ impl Engine {
         .await
     }
 
-    /// Makes a call whose answer is a list. `read` gets each entry when it arrives. An entry that is unreadable
-    /// or larger than `largest` bytes does not hide the others.
+    /// Makes a call whose answer is a list. `read` receives each entry as soon as it arrives. An entry that
+    /// is unreadable or larger than `largest` bytes is skipped, and the other entries are still returned.
     pub(super) async fn list<T: DeserializeOwned, U>(
         &self,
         request: ApiRequest,
@@ -264,7 +259,7 @@ impl Engine {
         .await
     }
 
-    /// Makes a call and ignores the content of its answer.
+    /// Makes a call, and ignores the content of a successful answer.
     pub(super) async fn done(&self, request: ApiRequest) -> Result<(), EngineError> {
         self.within(&request, async {
             let answer = self.answer(&request).await?;
@@ -273,12 +268,12 @@ impl Engine {
         .await
     }
 
-    /// Makes a call with an endless answer. Returns when the answer has begun.
+    /// Makes a call with an endless answer. Returns when the engine has begun to answer.
     pub(super) async fn begin(&self, request: &ApiRequest) -> Result<Incoming, EngineError> {
         Ok(self.beginning(request).await?.into_body())
     }
 
-    /// The same with the head of the answer.
+    /// Makes a call with an endless answer. Returns the head of the answer, with its body still to be read.
     pub(super) async fn beginning(
         &self,
         request: &ApiRequest,
@@ -325,7 +320,7 @@ impl Engine {
         outcome
     }
 
-    /// The head of a successful answer. Repeats the call if that is safe.
+    /// Makes the call and returns its successful answer. Repeats a failed call if that is safe.
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
         let http = &self.shared.http;
         let mut first = self.attempt(http, request, Some(self.version().await?)).await;
@@ -344,7 +339,7 @@ impl Engine {
             return first;
         }
         self.shared.version.invalidate();
-        // After a restart of the engine, the pool has many dead connections.
+        // Uses a new connection: after a restart of the engine, the pool has many dead connections.
         self.attempt(&self.shared.unpooled, request, Some(self.version().await?)).await
     }
 
@@ -361,7 +356,7 @@ impl Engine {
             false => request.call.broken(error),
         })?;
         let status = answer.status();
-        // 304 means that it was already started or stopped.
+        // Status 304 means that the container was already started or stopped.
         let upgraded = request.upgrade && status == hyper::StatusCode::SWITCHING_PROTOCOLS;
         if status.is_success() || status == hyper::StatusCode::NOT_MODIFIED || upgraded {
             return Ok(answer);
@@ -391,14 +386,12 @@ impl Engine {
     }
 }
 
-/// The span of a call, as trace collectors see it.
 fn span(call: &Call) -> Span {
     let name = format_args!("docker {}", call.verb);
     info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
-/// The single object in an answer. Fails with [`EngineError::TooLarge`] above [`LARGEST`] or
-/// [`LARGEST_IMAGE`].
+/// Reads the JSON object in an answer. [`EngineError::TooLarge`] above [`LARGEST`] or [`LARGEST_IMAGE`].
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
     let limit = match call.subject {
         Subject::Image(_) => LARGEST_IMAGE,
@@ -412,7 +405,7 @@ async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T,
     object(&read.to_bytes()).map_err(|reason| call.garbled(reason))
 }
 
-/// Reads an object. serde alone would also read a list, as the values of the fields.
+/// Reads a JSON object. serde itself would also accept a JSON list, as the values of the fields.
 pub(super) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return Err("the text is not a JSON object".to_owned());
@@ -420,7 +413,7 @@ pub(super) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|reason| reason.to_string())
 }
 
-/// Reads and ignores the rest, because only then the connection can be used for another call.
+/// Reads and ignores the rest of the answer, because only then another call can use the connection.
 async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError> {
     while let Some(frame) = body.frame().await {
         frame.map_err(|error| call.broken(error))?;
@@ -430,22 +423,20 @@ async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError>
 
 const PING: Call = Call { verb: "ping", subject: Subject::Engine };
 
-/// How often a call is repeated if the engine requests it. The engine reads its store again each time.
+/// How often a call is repeated if the engine's error says that the engine's store changed during the call.
 const RETRIES: usize = 4;
 /// How long an unused connection is kept: longer than kubelet's relist interval, and shorter than any
 /// engine's own limit.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// How many unused connections are kept. A pod start uses a few in parallel.
+/// How many unused connections to the engine are kept. Starting a pod uses a few connections in parallel.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// More of an error's text is not used.
 const LARGEST_REFUSAL: usize = 256 * 1024;
 
-/// The largest object in an answer, in bytes. A container that dockbridge creates stays below it. Its request
-/// has at most 48 MiB of JSON ([`super::request`]), an inspect repeats some of that, and its image adds at
-/// most [`LARGEST_IMAGE`].
+/// The largest object in an answer, in bytes. Inspects of dockbridge's containers are smaller: a create
+/// request has at most 48 MiB of JSON ([`super::request`]), and its image adds at most [`LARGEST_IMAGE`].
 pub(super) const LARGEST: usize = 256 << 20;
 
-/// The largest image in an answer, in bytes. The engine has no limit for what a registry may send.
+/// The largest inspect of an image, in bytes. The engine does not limit the data of a registry.
 pub(super) const LARGEST_IMAGE: usize = 64 << 20;

@@ -25,8 +25,8 @@ use crate::{
 impl Engine {
     /// Creates a container and returns its id.
     ///
-    /// Never repeated automatically. After a broken connection the container may exist, and the next
-    /// attempt finds its name in use.
+    /// The client never repeats this call automatically. If the connection breaks, the container may exist,
+    /// and the caller's next attempt then finds the name in use.
     ///
     /// # Errors
     /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image is
@@ -46,26 +46,26 @@ impl Engine {
         Ok(answer.id)
     }
 
-    /// Starts a container. Also succeeds if it already runs. `extra` is added to the usual deadline.
+    /// Starts a container, if it does not run yet. `extra` is added to the usual deadline.
     ///
-    /// Never repeated after a broken connection. The engine would start an exited container again, so a
-    /// short command would run twice.
+    /// If the connection breaks, the client does not repeat the start: the engine would start an exited
+    /// container again, so a short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] if the container itself is the reason.
+    /// [`EngineError::CannotRun`] if the container, and not the engine, is the reason for the failure.
     pub async fn start_container(&self, id: &str, extra: Duration) -> Result<(), EngineError> {
         let mut start = self.post(Call::START, id, "/start", &[])?;
         start.timeout = start.timeout.saturating_add(extra);
         self.done(start).await
     }
 
-    /// Tells the main process to stop, and kills it after `grace`. Also succeeds if the container
-    /// has already ended.
+    /// Sends the container's stop signal to its main process, and kills the process after `grace`. Succeeds
+    /// also if the container has already ended.
     ///
-    /// Never repeated after a broken connection, because many programs exit at once on a second SIGTERM.
+    /// The client does not repeat a stop, because many programs exit at once on a second SIGTERM.
     ///
     /// # Errors
-    /// [`EngineError::Deadline`] if even the kill had no effect in time.
+    /// [`EngineError::Deadline`] if the process did not end in time, even after SIGKILL.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
@@ -76,12 +76,12 @@ impl Engine {
     /// Sends a signal to the main process.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] if there is no main process.
+    /// [`EngineError::Conflict`] if the container has no running process.
     pub async fn kill_container(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         self.done(self.post("kill", id, "/kill", &[("signal", signal)])?).await
     }
 
-    /// Changes limits of a container, running or not. Limits that are not in the body stay.
+    /// Changes limits of a container, running or not. Limits that are not in `body` stay unchanged.
     ///
     /// # Errors
     /// [`EngineError::Rejected`] if the engine refuses the limits, [`EngineError::Failed`] if the kernel does.
@@ -98,12 +98,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a container and its anonymous volumes, running or not. Returns when it is gone, also if
-    /// another client removes or has removed it.
+    /// Removes a container and its anonymous volumes, running or not. Returns when the container no longer
+    /// exists, even if another client has removed it.
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.removal(id).await {
-            // A forced removal conflicts only with another removal. If that one does not end in time, the
-            // engine's first answer is more useful than the timeout.
+            // A forced removal conflicts only with another removal of the container. If the other removal
+            // does not end in time, the conflict is a more useful error than the timeout.
             Err(conflict) if conflict.is_conflict() => {
                 match absent_is_fine(self.wait_until_removed(id).await) {
                     Ok(()) => self.removal(id).await,
@@ -115,19 +115,18 @@ impl Engine {
         absent_is_fine(outcome)
     }
 
-    /// Inspects a container. Fails with [`EngineError::NotFound`] if there is no such container.
+    /// Inspects a container. Fails with [`EngineError::NotFound`] if the container does not exist.
     pub async fn inspect_container(&self, id: &str) -> Result<Observed, EngineError> {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
-    /// The SELinux label of a container's files. Empty without SELinux, and for privileged containers. Fails
-    /// with [`EngineError::NotFound`] if there is no such container.
+    /// The SELinux label of a container's files. The label is empty if the engine does not use SELinux, and
+    /// for privileged containers. Fails with [`EngineError::NotFound`] if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
 
-    /// Whether somebody has paused a container. Fails with [`EngineError::NotFound`] if there is no such
-    /// container.
+    /// Whether somebody has paused a container. [`EngineError::NotFound`] if it does not exist.
     pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
         Ok(self.inspect(id).await?.state.status == "paused")
     }
@@ -136,20 +135,20 @@ impl Engine {
         self.json(self.request(Method::GET, Call::INSPECT, Subject::container(id), "/json")?).await
     }
 
-    /// All containers of any program, running or not, without duplicates.
+    /// Lists the containers of all programs, running or not, without duplicates.
     pub async fn list_containers(&self) -> Result<Vec<ListedContainer>, EngineError> {
         self.container_list("{}", |entry| Some(listed_container(entry))).await
     }
 
-    /// Ids of the containers created from an image by any program, running or not.
+    /// The ids of all containers, running or not, that any program has created from an image.
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
-        // The engine's filter also matches containers of images that were built on this one.
+        // The engine's filter `ancestor` also matches containers of images that were built on this image.
         let is_of = |entry: &ContainerSummary| entry.image_id == image.as_str();
         self.container_list(&filters, |entry| is_of(&entry).then_some(entry.id)).await
     }
 
-    /// Ids of the containers with this label whose name starts with this prefix, running or not.
+    /// The ids of all containers, running or not, that have `label` and whose name begins with `start`.
     pub async fn containers_named(
         &self,
         start: &str,
@@ -163,7 +162,7 @@ impl Engine {
         self.container_list(&filters, |entry| is_named(&entry).then_some(entry.id)).await
     }
 
-    /// What `read` makes of each entry, without duplicates.
+    /// Lists containers, and returns the values of `read` for the entries, without duplicate containers.
     async fn container_list<U>(
         &self,
         filters: &str,
@@ -223,11 +222,11 @@ fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {
     }
 }
 
-/// The grace period in the engine's unit, rounded up and limited to what its arithmetic supports.
+/// The grace period in whole seconds, rounded up and limited for the engine's arithmetic.
 fn whole_seconds(grace: Duration) -> u64 {
     let up = u64::from(grace.subsec_nanos() > 0);
     grace.as_secs().saturating_add(up).min(LONGEST_GRACE)
 }
 
-/// The engine converts seconds to nanoseconds in 64 bits.
+/// The engine converts these seconds to nanoseconds in a 64-bit number.
 const LONGEST_GRACE: u64 = i32::MAX as u64;

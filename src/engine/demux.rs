@@ -1,9 +1,8 @@
-//! Frames of an output stream: stream, length, bytes.
+//! Splits the output of a process into stdout and stderr.
 //!
-//! The output of a terminal is sent unchanged. Other output is sent in frames with a header of 8 bytes
-//! (stream, three zeros, length in network order). The caller knows which of the two it is. It cannot be
-//! derived from the content, because a terminal's output may look like a frame. Long frames are passed on
-//! in pieces as they arrive, so a frame may have any length.
+//! The engine sends the output of a terminal unchanged. It sends other output in frames with a header of 8
+//! bytes (stream, three zeros, length in network order). The caller must say which form to expect, because a
+//! terminal's output may look like a frame. Frames may have any length: long ones are returned in pieces.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -12,26 +11,24 @@ use crate::model::stream::Source;
 /// Cuts the bytes of one connection into pieces of output.
 #[derive(Debug)]
 pub(super) struct Demux {
-    /// None for a terminal, whose bytes have no frames.
+    /// The position in the current frame. None for a terminal, whose output has no frames.
     frame: Option<Frame>,
     pub(super) pending: BytesMut,
 }
 
-/// The position in the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
-    /// Before a header.
+    /// The next byte is the first byte of a frame's header.
     Header,
-    /// The number of bytes of the frame that are left.
+    /// In the content of a frame: the stream, and how many bytes of the frame are left.
     Payload(Source, usize),
-    /// An error message of the engine with this length.
+    /// In a frame with an error message of the engine, and the length of the message.
     Complaint(usize),
 }
 
-/// Why the bytes cannot be split further.
+/// Why no further output can be read from the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The bytes are not frames, for this reason.
     Garbled(String),
     /// The engine reported an error in the stream.
     Complaint(String),
@@ -42,12 +39,12 @@ impl Demux {
         Self { frame: if tty { None } else { Some(Frame::Header) }, pending: BytesMut::new() }
     }
 
-    /// Whether the stream may end here.
+    /// Whether the stream may end here, because no frame is incomplete.
     pub(super) fn is_between_frames(&self) -> bool {
         matches!(self.frame, None | Some(Frame::Header)) && self.pending.is_empty()
     }
 
-    /// The next piece. None if more bytes are needed. Never empty.
+    /// The next piece of output. None if the next piece needs more bytes. A piece is never empty.
     pub(super) fn next(&mut self) -> Result<Option<(Source, Bytes)>, Stop> {
         while !self.pending.is_empty() {
             match self.frame {
@@ -72,7 +69,7 @@ impl Demux {
         Ok(None)
     }
 
-    /// The available part of a frame with `length` bytes left.
+    /// Takes the available bytes of a frame that has `length` bytes left.
     fn payload(&mut self, source: Source, length: usize) -> Bytes {
         let here = length.min(self.pending.len());
         let left = length - here;
@@ -96,5 +93,5 @@ fn frame(header: [u8; HEADER]) -> Result<Frame, Stop> {
 
 const HEADER: usize = 8;
 
-/// Longer error messages are not kept in memory.
+/// How many bytes an error message of the engine may have; a longer one is an error.
 const LONGEST_COMPLAINT: usize = 64 * 1024;

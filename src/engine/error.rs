@@ -7,7 +7,7 @@ use crate::{
     model::engine::{ApiVersion, InvalidApiVersion},
 };
 
-/// Names a request in errors, logs and metrics.
+/// The name of a request to the engine in errors, logs and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub verb: &'static str,
@@ -19,9 +19,9 @@ pub struct Call {
 pub enum Subject {
     Engine,
     Container(String),
-    /// An image, by id or reference.
+    /// The id or the reference of an image.
     Image(String),
-    /// A process started in a container, by the engine's id of the exec.
+    /// A process that an exec starts in a container, by the engine's id of the exec.
     Exec(String),
     /// A path inside a container, as `docker cp` writes it: `container:path`.
     Path(String),
@@ -38,17 +38,17 @@ impl Subject {
 }
 
 impl Call {
-    /// Creates a container. The subject is its name.
+    /// The verb of a call that creates a container. Its subject is the container's name, not an id.
     pub(super) const CREATE: &str = "create";
     pub(super) const INSPECT: &str = "inspect";
     pub(super) const START: &str = "start";
 
-    /// The error if the answer is not what the engine should send.
+    /// The error if the engine's answer is malformed.
     pub(super) fn garbled(&self, reason: impl Into<String>) -> EngineError {
         EngineError::Garbled { call: self.clone(), reason: reason.into() }
     }
 
-    /// The error if the answer has not arrived in time.
+    /// The error if the engine's answer has not arrived in time.
     pub(super) fn late(&self, after: Duration) -> EngineError {
         EngineError::Deadline { call: self.clone(), after }
     }
@@ -63,7 +63,7 @@ impl Call {
     }
 }
 
-/// The error itself, or the first of its causes that has type `T`.
+/// Returns `error` or the first of its causes that has type `T`.
 pub(super) fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |error| (*error).source())
         .find_map(|e| e.downcast_ref::<T>())
@@ -81,7 +81,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// A request to the engine failed. Cheap to clone, because several callers may share one failure.
+/// Why a request to the engine failed. Cheap to clone, because several callers may share one failure.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
     #[error("cannot reach the docker engine at {}: {advice} ({reason})", socket.display())]
@@ -100,28 +100,25 @@ pub enum EngineError {
         ApiVersion::NEWEST
     )]
     Incompatible { reason: String },
-    /// The answer to the ping had no readable API version.
+    /// The server on the engine's socket answered a ping without a readable API version.
     #[error("the server at {} is not a docker engine", socket.display())]
     NoEngine { socket: PathBuf, source: InvalidApiVersion },
-    /// The object does not exist. `subject` is the missing object, which may differ from the requested one:
-    /// a create may miss its image.
+    /// The object does not exist. `subject` is the missing object, for a create possibly the image.
     #[error("{message}")]
     NotFound { subject: Subject, message: String },
     #[error("container name {name} is already taken")]
     NameTaken { name: String },
-    /// The state of the object does not allow this.
     #[error("{call}: {message}")]
     Conflict { call: Call, message: String },
-    /// The engine says that the request is invalid.
     #[error("{call}: {message}")]
     Rejected { call: Call, message: String },
-    /// The engine, or an authorization plugin, does not allow it.
+    /// The engine, or an authorization plugin of the engine, does not allow the call.
     #[error("{call}: not allowed: {message}")]
     Denied { call: Call, message: String },
     #[error("{message}")]
     CannotRun {
         container: String,
-        /// The runtime's message without the prefixes of other programs.
+        /// The OCI runtime's message, without the prefixes that Docker and containerd add.
         message: String,
     },
     /// containerd still has a task with the container's id, because containerd or dockerd was killed
@@ -131,7 +128,7 @@ pub enum EngineError {
          must be removed and created again: {message}"
     )]
     LeftTask { container: String, message: String },
-    /// The engine cannot reach its containerd. The engine or systemd restarts containerd.
+    /// The engine cannot reach its containerd, which the engine or systemd will restart.
     #[error("{call}: the docker engine cannot reach containerd: {message}")]
     NoContainerd { call: Call, message: String },
     #[error("{call}: {message}")]
@@ -152,7 +149,7 @@ pub enum PullFault {
 }
 
 impl PullFault {
-    /// The prefix of the message that kubelet parses.
+    /// The prefix of the error message. kubelet parses it to find out why a pull failed.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::RegistryUnavailable => "RegistryUnavailable: ",
@@ -178,7 +175,7 @@ impl WithKind for EngineError {
             Self::NameTaken { .. } => Kind::AlreadyExists,
             Self::Rejected { .. } => Kind::InvalidArgument,
             Self::Denied { .. } => Kind::PermissionDenied,
-            // kubelet shows these texts unchanged in the pod's events.
+            // kubelet shows the text of an error with the kind `Unknown` unchanged in the pod's events.
             Self::CannotRun { .. } | Self::Pull { .. } => Kind::Unknown,
             Self::Failed { status, .. } => match status {
                 429 => Kind::ResourceExhausted,
@@ -191,9 +188,8 @@ impl WithKind for EngineError {
 }
 
 impl EngineError {
-    /// Whether the engine says that a retry may help, because its containerd store changed while it was
-    /// read. The engine has no status for this. If another error is mistaken for this one, a harmless call
-    /// is repeated.
+    /// Whether the engine's containerd store changed during a read, so that a retry may help. The engine has
+    /// no status code for this error. A wrong match only repeats a harmless call.
     pub(super) fn asks_to_retry(&self) -> bool {
         let changed = "data changed during operation, retry";
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
@@ -210,13 +206,12 @@ impl EngineError {
         )
     }
 
-    /// Whether an object is missing.
+    /// Whether the engine reports that an object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the object's state forbids the call. Only the text of the error says which state, so the caller
-    /// must find out.
+    /// Whether the object's state forbids the call. The caller must inspect the object to learn its state.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }

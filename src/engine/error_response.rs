@@ -1,22 +1,21 @@
-//! The only table from an HTTP status and its text to an [`EngineError`].
+//! Maps an HTTP status and its text to an [`EngineError`]; no other module does.
 //!
 //! In some cases the status is not enough: a failed start is a 400, 404 or 500 depending on the engine's
-//! version, and a pull answers 200 before it begins. In these cases the text is also read. The text
-//! determines how the failure is shown, but never what is removed or what counts as released. A call with
-//! an unknown text also fails, with a more general error. Only the text of [`is_half_removed`] makes an
-//! object count as missing. The reason of a conflict (409) is only in the text, which is not read. Instead,
-//! the caller inspects the object.
+//! version, and a pull answers 200 before it begins. Then this module also reads the text, which determines
+//! the error. With an unknown text, the call fails with a more general error. dockbridge never removes or
+//! releases an object because of a text. Only the text of [`is_half_removed`] makes an object count as
+//! missing. For a conflict (409), the text has the reason, but the caller inspects the object instead.
 
 use hyper::StatusCode;
 
 use super::error::{Call, EngineError, PullFault, Subject};
 use crate::wire::docker;
 
-/// The error for an answer with a failure status.
+/// The error for an answer of the engine with a failure status.
 pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
     let message = message(status, body);
     match (status.as_u16(), container_to_start(&call)) {
-        // The request should be repeated with another API version.
+        // The client repeats the request with another API version.
         (400, _) if message.starts_with("client version ") && message.contains(" is too ") => {
             EngineError::Incompatible { reason: message }
         }
@@ -37,7 +36,7 @@ pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineErr
         (301 | 404, _) => not_found(call, message),
         (500.., _) if is_half_removed(&call, &message) => not_found(call, message),
         (409, _) => match call.subject {
-            // A create only conflicts with another container of the same name.
+            // Creating a container can only conflict with another container of the same name.
             Subject::Container(name) if call.verb == Call::CREATE => {
                 EngineError::NameTaken { name }
             }
@@ -49,7 +48,7 @@ pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineErr
     }
 }
 
-/// The error for a pull that the engine gave up, before or within its stream.
+/// The error for a pull that failed, either before or during the stream of its progress.
 pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let fault = if says(GATEWAY_WORDS) {
@@ -59,19 +58,19 @@ pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     } else {
         PullFault::Other
     };
-    // No duplicate prefix.
+    // Removes a prefix that the engine's message already has, because the text of this error adds the prefix.
     let message = message.strip_prefix(fault.prefix()).unwrap_or(message);
     EngineError::Pull { reference: reference.to_owned(), fault, message: shown(message) }
 }
 
-/// The engine's message, or the text of the HTTP status if there is none.
+/// The message in the engine's answer, or the text of the HTTP status if the answer has no message.
 fn message(status: StatusCode, body: &[u8]) -> String {
     let stated = serde_json::from_slice::<docker::ErrorAnswer>(body).unwrap_or_default().message;
     let text = if stated.is_empty() { String::from_utf8_lossy(body).into_owned() } else { stated };
     if text.trim().is_empty() { status.to_string() } else { shown(&text) }
 }
 
-/// The error for a name that no object can have. The engine is not asked.
+/// The error for a name that no object can have. dockbridge does not send such a name to the engine.
 pub(super) fn invalid_name(call: Call) -> EngineError {
     let message = match &call.subject {
         Subject::Container(name) | Subject::Path(name) => {
@@ -84,7 +83,7 @@ pub(super) fn invalid_name(call: Call) -> EngineError {
     EngineError::NotFound { subject: call.subject, message: shown(&message) }
 }
 
-/// A text for an error. Its length is limited, because it is used in HTTP/2 trailers and pod events.
+/// Shortens a text, because gRPC sends errors in HTTP/2 trailers and kubelet shows them in pod events.
 fn shown(text: &str) -> String {
     let text = text.trim();
     if text.chars().nth(SHOWN_CHARS).is_none() {
@@ -93,7 +92,7 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
 }
 
-/// A create returns 404 for its image, its network, or a container whose namespace it joins.
+/// Finds the missing object of a 404: for a create, the image, the network, or a container to join.
 fn not_found(call: Call, message: String) -> EngineError {
     let named = |marker: &str| {
         let (_, name) = message.split_once(marker)?;
@@ -111,40 +110,38 @@ fn not_found(call: Call, message: String) -> EngineError {
     EngineError::NotFound { subject, message }
 }
 
-/// The container whose namespace the new one joins is missing. Engines before 27 report it as if it were
-/// the requested one.
+/// Whether the missing container is not the one to start, but one whose namespace it joins. Docker before 27
+/// reports the absence of either container with the same status.
 fn cannot_join(id: &str, message: &str) -> bool {
     message.contains("No such container:") && !message.contains(id)
 }
 
-/// The engine's text has the gRPC code of its containerd call as the last word, or as the first word since
-/// 28, or starts in Go's format of a status. The rest may quote a pod's configuration, so it is not
-/// searched.
+/// Whether the engine cannot reach containerd. The gRPC code is the last word of the text, since Docker 28
+/// the first word, or begins a gRPC status in Go's format. The rest of the text may quote a pod's
+/// configuration.
 fn is_without_containerd(message: &str) -> bool {
     let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
     ["Unavailable: ", "rpc error: code = Unavailable "].iter().any(|begin| text.starts_with(begin))
         || text.ends_with(": unavailable")
 }
 
-/// containerd found the task directory of an earlier start, whose path ends with the container's id,
-/// or it has loaded a task from that directory. dockerd says that the id is in use when it could not
-/// delete containerd's container, because of its task.
+/// Whether a task of an earlier start is left in containerd. The path of the task's directory ends with the
+/// container's id. dockerd says that the id is in use if the task kept it from deleting containerd's
+/// container.
 fn is_task_left(id: &str, message: &str) -> bool {
     message.contains(&format!("/{id}: file exists"))
         || message.contains(&format!("task {id}: already exists"))
         || message == "id already in use"
 }
 
-/// The inspect found the image but not its layers, because a removal deletes names first and layers last.
-/// An engine that has lost layers gives the same answer until the image is pulled again, and omits the
-/// image from its lists.
+/// Whether an inspect found the image but not its layers, because the engine deletes names first and layers
+/// last. An engine that has lost layers reports the same until the image is pulled again.
 fn is_half_removed(call: &Call, message: &str) -> bool {
     call.verb == Call::INSPECT
         && matches!(call.subject, Subject::Image(_))
         && message == "layer does not exist"
 }
 
-/// The container that the call should start. The start of an exec does not count.
 fn container_to_start(call: &Call) -> Option<String> {
     match &call.subject {
         Subject::Container(id) if call.verb == Call::START => Some(id.clone()),
@@ -152,7 +149,7 @@ fn container_to_start(call: &Call) -> Option<String> {
     }
 }
 
-/// Removes the prefixes of programs that passed on a runtime's failure.
+/// Removes the prefixes that Docker, containerd and the shim add to an error of the OCI runtime.
 fn own_words(message: &str) -> &str {
     let mut text = message.trim();
     while let Some(rest) = RELAYS.iter().find_map(|relay| text.strip_prefix(relay)) {
@@ -168,7 +165,6 @@ fn own_words(message: &str) -> &str {
     text.strip_suffix(": unknown").unwrap_or(text)
 }
 
-/// Texts of a failed start whose reason is the container, not the engine.
 const RUNTIME_WORDS: &[&str] = &[
     "executable file not found",
     "no such file or directory",
@@ -180,7 +176,7 @@ const RUNTIME_WORDS: &[&str] = &[
     "OCI runtime start failed",
 ];
 
-/// Prefixes of programs that pass on a runtime's failure, in any order.
+/// The prefixes that Docker, containerd and the shim add to an error of the OCI runtime, in any order.
 const RELAYS: &[&str] = &[
     "failed to create task for container:",
     "failed to create shim task:",
@@ -194,8 +190,7 @@ const RELAYS: &[&str] = &[
     "error during container init:",
 ];
 
-/// The engine's texts for a registry's gateway errors, in the wording of Go, nginx and the containerd
-/// resolver.
+/// The engine's texts for a registry's gateway errors, as worded by Go, nginx and containerd.
 const GATEWAY_WORDS: &[&str] = &[
     "502 Bad Gateway",
     "503 Service Unavailable",
@@ -207,8 +202,7 @@ const GATEWAY_WORDS: &[&str] = &[
     "HTTP status: 504",
 ];
 
-/// Texts of programs that verify images, such as cosign. The word signature is not enough, because TLS and
-/// object stores also use it.
+/// Texts of programs that verify images, such as cosign. TLS errors also contain the word "signature".
 const SIGNATURE_WORDS: &[&str] = &[
     "SignatureValidationFailed",
     "signature verification failed",

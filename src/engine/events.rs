@@ -17,20 +17,19 @@ use crate::{
     wire::docker,
 };
 
-/// An open event stream. It may be silent for hours, so reading from it has no deadline. It ends if the
-/// engine ends.
+/// An open event stream, which may be silent for hours and ends when the engine ends.
 #[derive(Debug)]
 pub struct Events {
     engine: Engine,
     messages: Messages,
-    /// The time of the last event on the engine's clock. Unset before the first one.
+    /// The time of the last event by the engine's clock. The time is unset before the first event.
     pub at: Nanos,
 }
 
 impl Engine {
-    /// Opens the event stream. It has all events from the call on, and a few earlier ones.
+    /// Opens the event stream. The stream has all events from the call on, and a few earlier events.
     pub async fn events(&self) -> Result<Events, EngineError> {
-        // The engine filters out all others, because each probe makes three exec events.
+        // The filter keeps exec events out, because each exec probe causes three of them.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
         let query = [("since", &*since()), ("filters", &*filters)];
         let target = address::with_query("/events", &query);
@@ -43,10 +42,10 @@ impl Engine {
 }
 
 impl Events {
-    /// The next event. None if the engine ended the stream. After an error or the end, the caller opens a
-    /// new stream and lists everything again. Fails with `Broken` if the connection broke.
+    /// The next event of the stream. None if the engine has closed the stream. After an error or None, the
+    /// caller opens a new stream and lists all objects again. Fails with `Broken` if the connection broke.
     ///
-    /// Safe to drop before it returns: no event is lost.
+    /// Dropping the returned future loses no event.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
             match self.messages.next_of_any_form::<docker::Event>().await {
@@ -68,13 +67,13 @@ impl Events {
     }
 }
 
-/// The engine starts its answer before it subscribes to its own events. Events in between would be lost if
-/// past events were not requested.
+/// The time from which past events are requested. The engine answers before it subscribes to its own events,
+/// so events between the answer and the subscription would be lost.
 fn since() -> String {
     seconds(Timestamp::now() - OVERLAP).unwrap_or_default()
 }
 
-/// The engine's format of a time.
+/// A time in the format of the Engine API: seconds with nine decimals.
 fn seconds(time: Timestamp) -> Option<String> {
     let nanos = u64::try_from(time.as_nanosecond()).ok()?;
     Some(format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000))
@@ -82,12 +81,11 @@ fn seconds(time: Timestamp) -> Option<String> {
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];
 
-/// Everything that changes a record, and kills, which explain why a container ended. First those of
-/// containers, then of images, then of the daemon.
+/// The events that change a record in the store, and `kill`, which explains why a container ended.
 const ACTIONS: [&str; 17] = [
     "create", "start", "kill", "die", "oom", "pause", "unpause", "rename", "update", "destroy",
     "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
-/// How long before the call the stream begins. Clock readings of two programs can differ a little.
+/// How far before the call the stream begins, because the clocks of two programs can differ a little.
 const OVERLAP: Duration = Duration::from_secs(1);

@@ -1,6 +1,5 @@
-//! The streams of processes. Docker's exec API: create, start, inspect and resize a process in a running
-//! container. The engine can neither kill such a process nor wait for it. And the attach API, for the main
-//! process of a container.
+//! Docker's exec API creates, starts, inspects and resizes a process in a running container, but can neither
+//! kill it nor wait for its end. The attach API connects to a container's main process.
 
 use hyper::Method;
 
@@ -15,52 +14,49 @@ use crate::{
     wire::docker,
 };
 
-/// How a process ended.
+/// How the process of an exec ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The process ran, and exited with this code.
     Exited(i32),
-    /// The process never started. The engine may have an exit code for this, and sends the reason as
-    /// output.
+    /// The process never started. The engine sends the reason as output, and perhaps an exit code.
     NeverBegun(Option<i32>),
 }
 
-/// A process to start.
+/// A process that an exec is to start.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecRequest<'a> {
     pub command: &'a [String],
     pub streams: Streams,
-    /// `NAME=value`, added to the container's environment.
+    /// Variables in the form `NAME=value`, added to the container's environment.
     pub env: &'a [String],
-    /// The initial size of its terminal. Engines before API 1.42 ignore it.
+    /// The initial size of the process's terminal. Engines with an API before 1.42 ignore the initial size.
     pub size: Option<TerminalSize>,
 }
 
-/// The result of an inspect.
+/// The state of an exec's process, from an inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecState {
     /// The process has started and, according to the engine, not ended.
     pub running: bool,
-    /// Its pid in the engine's pid namespace. None before it has one.
+    /// The process's pid in the engine's pid namespace. None before the process has one.
     pub pid: Option<u32>,
-    /// Its exit code. None before it has ended.
     pub exit_code: Option<i32>,
 }
 
 impl ExecState {
-    /// Whether it was started and has ended.
+    /// Whether the process was started and has ended.
     pub fn has_ended(self) -> bool {
         !self.running && self.exit_code.is_some()
     }
 
-    /// How the exec ended; none if it has not.
+    /// How the process ended; None if it has not ended.
     pub fn ending(self) -> Option<Ending> {
         let code = self.exit_code.filter(|_| self.has_ended())?;
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
     }
 
-    /// The same for an exec that was started and whose output has ended. This includes an exec that the
-    /// engine gave up without reporting it.
+    /// How the process ended, if the exec was started and its output has ended. Recognises also an exec that
+    /// the engine abandoned without an exit code.
     pub fn conclusion(self) -> Option<Ending> {
         let given_up = !self.running && self.exit_code.is_none() && self.pid.is_none();
         self.ending().or(given_up.then_some(Ending::NeverBegun(None)))
@@ -68,8 +64,8 @@ impl ExecState {
 }
 
 impl Engine {
-    /// Creates an exec and returns its id. Nothing runs yet. Fails with [`EngineError::NotFound`] if there is
-    /// no such container, with [`EngineError::Conflict`] if it is paused or does not run.
+    /// Creates an exec and returns its id. Fails with [`EngineError::NotFound`] if the container does not
+    /// exist, with [`EngineError::Conflict`] if the container is paused or does not run.
     pub async fn create_exec(
         &self,
         container: &str,
@@ -91,35 +87,37 @@ impl Engine {
         Ok(self.created(create.with_json(&body)?).await?.id)
     }
 
-    /// Starts an exec and connects to it. `tty` must be the same as at the create.
+    /// Starts an exec and connects to its process. `tty` must have the same value as for the creation.
     ///
-    /// Never repeated automatically. A process that cannot be started is not an error here: the engine
-    /// writes the reason as output, and the exit code is 126, 127 or 128.
+    /// The client never repeats this call automatically. If the process cannot be started, the call succeeds:
+    /// the engine sends the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such exec, [`EngineError::Conflict`] if it was started before
-    /// or its container no longer runs.
+    /// [`EngineError::NotFound`] if the exec does not exist, [`EngineError::Conflict`] if the exec was
+    /// started before or its container no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
         let start = self.request(Method::POST, "start", Subject::exec(exec), "/start")?;
         self.hijack(start.with_json(&body)?, tty).await
     }
 
-    /// Inspects an exec. The engine forgets it a few minutes after its end. Fails with
-    /// [`EngineError::NotFound`] if there is no such exec.
+    /// Inspects an exec. The engine forgets an exec a few minutes after its end. Fails with
+    /// [`EngineError::NotFound`] if the exec does not exist.
     pub async fn inspect_exec(&self, exec: &str) -> Result<ExecState, EngineError> {
         let request = self.request(Method::GET, Call::INSPECT, Subject::exec(exec), "/json")?;
         let stated: docker::ExecInspect = self.json(request).await?;
         Ok(ExecState {
             running: stated.running,
             pid: u32::try_from(stated.pid).ok().filter(|pid| *pid > 0),
-            // Exit codes are small. Any other number must at least not be 0.
+            // Exit codes are small numbers, so they fit into an `i32`. A number that does not fit becomes -1,
+            // so that it does not look like success.
             exit_code: stated.exit_code.map(|code| i32::try_from(code).unwrap_or(-1)),
         })
     }
 
     /// Resizes the terminal of an exec or of a container's main process. Waits until the exec has started.
-    /// Fails with [`EngineError::NotFound`] if there is no such object, with other errors if it does not run.
+    /// Fails with [`EngineError::NotFound`] if the exec or container does not exist, with other errors if its
+    /// process does not run.
     pub async fn resize(&self, subject: Subject, size: TerminalSize) -> Result<(), EngineError> {
         let (height, width) = (size.height.to_string(), size.width.to_string());
         let tail = address::with_query("/resize", &[("h", &height), ("w", &width)]);
@@ -127,9 +125,9 @@ impl Engine {
         self.done(resize.repeatable()).await
     }
 
-    /// Connects to the main process. Output from before this is not sent. `streams.tty` must be that of the
-    /// container, because it determines the framing of the output. Fails with [`EngineError::NotFound`] if
-    /// there is no such container, with [`EngineError::Conflict`] if it is paused or does not run.
+    /// Connects to a container's main process, without earlier output. `streams.tty` must have the
+    /// container's own value, which determines the framing. Fails with [`EngineError::NotFound`] if the
+    /// container does not exist, with [`EngineError::Conflict`] if the container is paused or does not run.
     pub async fn attach(
         &self,
         container: &str,
@@ -151,8 +149,7 @@ impl Engine {
     }
 }
 
-/// The key sequence that disconnects a terminal. The engine cannot be configured to have none: without a
-/// setting it uses ctrl-p ctrl-q. It holds the first key back until the next key is typed. So the sequence
-/// begins with NUL (ctrl-space), which programs use as a prefix or to mark a place, and neither has a
-/// visible effect before the next key. The rest is a sequence that nobody types.
+/// The key sequence with which the engine disconnects a terminal: one that nobody types, instead of the
+/// default ctrl-p ctrl-q. The engine holds the first key back until the next key is typed. So the sequence
+/// begins with NUL (ctrl-space), which in programs has no visible effect before the next key.
 const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^";

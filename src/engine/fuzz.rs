@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: answers of an engine other than inspects and lists. These are framed
-//! output, endless answers, error texts and archives.
+//! Entry points for `make fuzz`: answers of an engine other than inspects and lists. The entry points parse
+//! framed output, endless answers, error texts and archives.
 
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header::HeaderValue};
@@ -24,7 +24,8 @@ use crate::{
     wire::docker,
 };
 
-/// Output of an exec or attach. Any split gives the same result, and never more than was sent.
+/// `bytes` are the output of an exec or attach. However the bytes are split into pieces, the demultiplexed
+/// output must be the same, and never longer than `bytes`.
 pub(crate) fn demux(bytes: &[u8]) {
     for tty in [false, true] {
         let (whole, cut) = (output(tty, vec![bytes]), output(tty, portions(bytes)));
@@ -53,7 +54,8 @@ fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool)
     ([stdout, stderr], None, over)
 }
 
-/// Messages and lists. Any split gives what a simple parser finds.
+/// `bytes` are messages or a list. However the bytes are split into pieces, the result must be the same as a
+/// simple parser's.
 pub(crate) fn messages(bytes: &[u8]) {
     assert_messages::<docker::Event>(bytes);
     assert_messages::<docker::Progress>(bytes);
@@ -92,7 +94,7 @@ fn assert_list(bytes: &[u8]) {
     }
 }
 
-/// Other answers: the engine's data, images, progress, errors and archives.
+/// `bytes` are an answer of another kind: the engine's data, an image, progress, an error or an archive.
 pub(crate) fn answers(bytes: &[u8]) {
     let call = || Call { verb: "fuzz", subject: Subject::Container("c".to_owned()) };
     for status in [400, 404, 409, 500] {

@@ -1,5 +1,4 @@
-//! Hijacked connections to a process's streams: the head of the answer, then bytes in both directions. All engines
-//! from 20.10 on answer a request for an upgrade with 101.
+//! Hijacked connections to a process's streams, after the engine's status 101 (since Docker 20.10).
 
 use std::io;
 
@@ -16,16 +15,16 @@ use super::{
 };
 use crate::model::stream::Source;
 
-/// The output of the process.
+/// The output of a process, read from a hijacked connection.
 #[derive(Debug)]
 pub struct Output {
     call: Call,
-    /// None after the output has ended, or its connection failed.
+    /// None after the output has ended or the connection has failed.
     from: Option<ReadHalf<TokioIo<Upgraded>>>,
     demux: Demux,
 }
 
-/// The input of the process.
+/// The input of a process, written to a hijacked connection.
 #[derive(Debug)]
 pub struct Input {
     call: Call,
@@ -33,8 +32,8 @@ pub struct Input {
 }
 
 impl Engine {
-    /// Makes a call that hijacks its connection. `tty` says how the output is framed. The connection closes
-    /// when both directions are dropped, which does not end the process.
+    /// Makes a call that hijacks its connection. `tty` says how the output is framed. Dropping both the
+    /// returned output and input closes the connection, but does not end the process.
     pub(super) async fn hijack(
         &self,
         what: ApiRequest,
@@ -55,13 +54,11 @@ impl Engine {
 }
 
 impl Output {
-    /// The next piece of output, at most 16 KiB. None at the end. A caller may drop this future and call
-    /// again: no output is lost.
+    /// The next piece of output, at most 16 KiB. None at the end. Dropping the future loses no output.
     ///
     /// # Errors
-    /// Returned once, before the end: [`EngineError::Broken`] if the connection broke or ended within a
-    /// frame, [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] if the engine reports
-    /// a failure.
+    /// An error is returned once, and then None: [`EngineError::Broken`] if the connection broke,
+    /// [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] if the engine failed.
     pub async fn next(&mut self) -> Option<Result<(Source, Bytes), EngineError>> {
         loop {
             match self.demux.next() {
@@ -84,7 +81,6 @@ impl Output {
         }
     }
 
-    /// Reads available bytes. Returns false at the end.
     async fn read(&mut self) -> Result<bool, EngineError> {
         let Some(from) = &mut self.from else { return Ok(false) };
         let pending = &mut self.demux.pending;
@@ -111,11 +107,10 @@ impl Output {
 }
 
 impl Input {
-    /// Sends bytes to the process. Returns when the engine has received them.
+    /// Sends bytes to the process. Returns when the engine has received the bytes.
     ///
     /// # Errors
-    /// [`EngineError::Broken`] if nothing reads the bytes: the process has closed its input or
-    /// ended, or the engine has closed the connection.
+    /// [`EngineError::Broken`] if the process has closed its input or ended, or the connection is closed.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
         let outcome = match &mut self.to {
             Some(to) => to.write_all(&bytes).await,
@@ -124,16 +119,15 @@ impl Input {
         outcome.map_err(|reason| self.call.broken(reason))
     }
 
-    /// Ends the input but not the output. A second call has no effect.
+    /// Closes the process's input, but not its output. A second call of `close` has no effect.
     pub async fn close(&mut self) -> Result<(), EngineError> {
         let Some(mut to) = self.to.take() else { return Ok(()) };
         to.shutdown().await.map_err(|reason| self.call.broken(reason))
     }
 }
 
-/// How many bytes are read at once, which is the maximum length of a piece. Each of 1,000 streams may have
-/// one in memory.
+/// How many bytes are read at once. Small, because each of 1,000 streams may have a piece in memory.
 const LARGEST_READ: usize = 16 * 1024;
 
-/// If less room is left, new memory is allocated, to avoid many small reads.
+/// If the buffer has less room than this, new memory is allocated, to avoid many small reads.
 const LEAST_READ: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! Image calls except the pull.
+//! Calls about images, except pulls.
 
 use std::{collections::HashSet, path::PathBuf};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Engine {
-    /// All images except intermediate layers, without duplicates, with the data of the list.
+    /// Lists all images except intermediate layers, without duplicates, with only the data of the list.
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.request(Method::GET, "list images", Subject::Engine, "/images/json")?;
         let mut seen = HashSet::new();
@@ -28,32 +28,29 @@ impl Engine {
         .await
     }
 
-    /// Inspects an image, by id or reference. Fails with [`EngineError::NotFound`] if there is no such image.
+    /// Inspects an image, by id or reference. [`EngineError::NotFound`] if the image does not exist.
     ///
-    /// The engine also finds images by a prefix of their id. A caller that asked by name must check that
-    /// the record has the name.
+    /// The engine also accepts the prefix of an id, so the caller must check that the record has the name.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
-        // Older engines ignore the word, and so do graph drivers.
+        // Older engines, and engines with graph drivers, ignore `manifests`.
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json?manifests=1")?;
         let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
         observe::image::observe(&inspect).ok_or_else(|| call.garbled("the image has no usable id"))
     }
 
-    /// Removes a name of an image. With its last name or its id, removes the image and its parents without names.
+    /// Removes a name of an image; with the last name or the id, also the image and its nameless parents.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if there is no such image, [`EngineError::Conflict`] with a reason while
-    /// containers or other images need it.
+    /// [`EngineError::NotFound`] if the image is missing, [`EngineError::Conflict`] while it is needed.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
         let (subject, how) = (Subject::Image(name.to_owned()), "?force=0&noprune=0");
         let removal = self.request(Method::DELETE, "remove", subject, how)?;
         self.done(removal.repeatable()).await
     }
 
-    /// Loads an image archive in the format of `docker save`. Fails with the engine's message
-    /// ([`EngineError::Failed`]) if it cannot load the archive.
+    /// Loads an archive in the format of `docker save`. [`EngineError::Failed`] has the engine's message.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
@@ -63,7 +60,7 @@ impl Engine {
             let body = self.begin(&load).await?;
             let mut messages = Messages::new(self.clone(), load.call.clone(), body);
             while let Some(message) = messages.next::<docker::Progress>().await {
-                // The engine answers 200 before it knows whether the archive is valid.
+                // The engine answers with the status 200 before it knows whether the archive is valid.
                 if let Some(text) = failure(&message?) {
                     let (call, message) = (load.call.clone(), text.to_owned());
                     return Err(EngineError::Failed { call, status: 200, message });
@@ -75,9 +72,9 @@ impl Engine {
         loaded.unwrap_or_else(|_| Err(load.call.late(load.timeout)))
     }
 
-    /// Size of all images in bytes. Shared layers count once.
+    /// The size of all images together in bytes. Layers that several images share count once.
     ///
-    /// Slow, because the engine walks its store. Before 23.0 it also walks containers' layers and volumes.
+    /// This call is slow: the engine walks its store, before Docker 23.0 also containers and volumes.
     pub async fn image_bytes(&self) -> Result<u64, EngineError> {
         let by_type = self.version().await? >= ApiVersion::DISK_USAGE_BY_TYPE;
         let target = if by_type { "/system/df?type=image" } else { "/system/df" };
@@ -87,8 +84,8 @@ impl Engine {
         Ok(stated.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default())
     }
 
-    /// The directories of an image's layers, topmost first. None if the storage driver is not overlay2, or if
-    /// the engine does not report them. Fails with [`EngineError::NotFound`] if there is no such image.
+    /// The directories of an image's layers, topmost first. None if the layers are unknown, or the storage
+    /// driver is not overlay2. [`EngineError::NotFound`] if the image does not exist.
     pub async fn image_layers(&self, image: &ImageId) -> Result<Option<Vec<PathBuf>>, EngineError> {
         let subject = Subject::Image(image.to_string());
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json")?;
@@ -97,7 +94,7 @@ impl Engine {
     }
 }
 
-/// `GET /system/df`: the old fields, and the fields that replace them from API 1.52 on.
+/// The answer to `GET /system/df`: the old fields, and the fields that replace them since API 1.52.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Usage {
@@ -120,7 +117,7 @@ fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    //! The layers in an image's inspect.
+    //! Finds the directories of the layers in an image's inspect.
 
     use super::{PathBuf, docker::GraphDriver, layers};
 

@@ -1,23 +1,21 @@
 //! Splits a list of the engine into its entries as they arrive.
 //!
-//! A list has no largest size, because each image adds its labels to it. Only one entry is kept at a time,
-//! so that an entry that is too large or unreadable hides no other.
+//! The size of a list has no limit, because each image adds its labels to the list. Only one entry is in
+//! memory at a time, and an entry that is too large or unreadable does not affect the other entries.
 
 use std::mem;
 
 use bytes::{Buf, Bytes};
 use memchr::memchr2;
 
-/// Splits one list.
 #[derive(Debug)]
 pub(super) struct ListSplitter {
-    /// The largest entry in bytes.
     limit: usize,
     state: State,
-    /// The current entry. Only its start if it is too large.
+    /// The bytes of the current entry. If the entry is too large, only the first bytes of it.
     entry: Vec<u8>,
     is_too_large: bool,
-    /// How many objects and lists are open in the entry.
+    /// How many JSON objects and lists are open in the current entry.
     depth: usize,
     is_in_text: bool,
     is_escaped: bool,
@@ -28,7 +26,7 @@ enum State {
     Expected,
     Open,
     Closed,
-    /// The answer is not a list, or continues after it.
+    /// The answer is not a list, or has other text after the list.
     Invalid,
 }
 
@@ -45,8 +43,7 @@ impl ListSplitter {
         }
     }
 
-    /// Consumes `input` up to the end of the next entry. Returns its JSON, or why it cannot be read. None if
-    /// more bytes are needed.
+    /// Takes the next entry from `input`: its JSON, or why it cannot be read. None if more bytes are needed.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Option<Result<Vec<u8>, String>> {
         while let Some(first) = input.first().copied() {
             if self.is_in_text {
@@ -77,7 +74,6 @@ impl ListSplitter {
         self.state == State::Closed
     }
 
-    /// A byte before or after the list.
     fn outside(&mut self, byte: u8) {
         self.state = match (self.state, byte) {
             (State::Expected, b'[') => State::Open,
@@ -86,7 +82,6 @@ impl ListSplitter {
         };
     }
 
-    /// A byte of an entry that is not in a text.
     fn inside(&mut self, byte: u8) {
         match byte {
             b'"' => self.is_in_text = true,
@@ -97,7 +92,7 @@ impl ListSplitter {
         self.keep(&[byte]);
     }
 
-    /// Returns how many bytes belong to the text, up to its end or an escape sequence.
+    /// Returns how many bytes belong to the JSON string, up to its end or to an escape sequence.
     fn continue_text(&mut self, first: u8, input: &[u8]) -> usize {
         if mem::take(&mut self.is_escaped) {
             return 1;
@@ -123,7 +118,6 @@ impl ListSplitter {
         }
     }
 
-    /// The current entry. None if the list is empty.
     fn take(&mut self) -> Option<Result<Vec<u8>, String>> {
         let entry = mem::take(&mut self.entry);
         if mem::take(&mut self.is_too_large) {
@@ -137,7 +131,7 @@ impl ListSplitter {
     }
 }
 
-/// How many bytes of an entry that is too large are shown: enough for its id.
+/// How many bytes of a too large entry the error shows: enough for its id.
 const SHOWN: usize = 200;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Which server uses an engine: a lock named after the engine, in a directory that no setting changes.
+//! The lock of an engine: a file named after the engine, in a directory that no setting changes.
 //!
-//! Two servers of one engine would adopt each other's pods, write the same logs and remove each other's
-//! objects. They find the same file, whichever socket of the engine they use.
+//! Two dockbridge processes with the same engine would adopt each other's pods and remove each other's
+//! objects. The lock file is the same for all sockets of an engine.
 
 use std::path::{Path, PathBuf};
 
@@ -36,26 +36,25 @@ impl EngineLocks {
         Self { directory: directory.into() }
     }
 
-    /// The file of an engine's lock; none if the engine has no id.
+    /// The lock file of an engine; None if the engine has no id.
     pub fn file(&self, engine: &EngineInfo) -> Option<PathBuf> {
         Some(self.directory.join(name(&engine.daemon_id, &engine.root_dir)?))
     }
 
-    /// Takes the lock with this file for a server on `socket`. Does not wait. Fails if another server has
-    /// the lock, or the file cannot be created.
+    /// Takes the lock `file` for the dockbridge that serves `socket`. Fails if another process has the lock.
     pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
         file::ensure_directory(&self.directory, DIRECTORY_MODE)?;
         Lock::take(file, socket)
     }
 
-    /// The server that has the lock of the engine.
+    /// The dockbridge that has the lock of the engine.
     pub fn holder(&self, engine: &EngineInfo) -> Result<Option<Holder>, HostError> {
         self.file(engine).map_or(Ok(None), |file| Lock::holder(&file))
     }
 }
 
-/// The engine's id as a file name. Docker 20.10 takes the id from a key in `/etc/docker`, so all engines of
-/// a host have the same id. Therefore the data root is part of the name.
+/// The engine's id as a file name. Docker 20.10 takes the id from a key in `/etc/docker`, so all engines of a
+/// host have the same id. Therefore the file name also contains the engine's data root.
 fn name(id: &str, root: &Path) -> Option<String> {
     if id.is_empty() {
         return None;
@@ -68,11 +67,11 @@ fn name(id: &str, root: &Path) -> Option<String> {
     Some(format!("{name}.lock"))
 }
 
-/// `/run` is empty after a boot.
+/// After a boot, `/run` contains no old locks.
 const DIRECTORY: &str = "/run/dockbridge-engines";
-/// Any user who can open the file could lock it. Listing its directory is allowed.
+/// All users may list the directory, but must not be able to open a lock file, because they could lock it.
 const DIRECTORY_MODE: u32 = 0o755;
-/// Bytes that are escaped in a file name.
+/// Bytes that are percent-encoded in the name of a lock file.
 const NAME: &AsciiSet = &address::QUERY.remove(b':');
 const LONGEST_NAME: usize = 200;
 

@@ -9,12 +9,12 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of one engine. Clones share the counts.
+/// The metrics of the calls to one engine. All clones of `EngineMetrics` share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct EngineMetrics(Operations<3>);
 
 impl EngineMetrics {
-    /// The calls that wait for their answers.
+    /// The calls that wait for an answer of the engine.
     pub fn in_progress(&self) -> Vec<RunningOperation> {
         self.0.in_progress().list()
     }

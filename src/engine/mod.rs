@@ -1,10 +1,10 @@
-//! Requests to the Docker Engine, answers decoded into `model`.
+//! Sends requests to the Docker Engine, and decodes its answers into the types of `model`.
 //!
-//! The module knows HTTP and Docker's bodies, but not pods. Start with [`client`]: one pooled client on the
-//! engine's socket makes every request with a timeout, in the API [`version`] negotiated by a ping. Paths
-//! are built in [`address`]. Endless answers (pull, load, events) come through [`stream`], and hijacked
-//! connections to a process's streams through [`hijack`]. Only [`error_response`] maps an HTTP status and
-//! its text to an error. [`lock`] makes sure that an engine has only one server.
+//! This module knows HTTP and Docker's JSON, but not pods. Start with [`client`]: one pooled client on the
+//! engine's socket makes every request with a timeout, in the API [`version`] that a ping has negotiated.
+//! [`address`] builds the paths. [`stream`] reads endless answers (pull, load, events), and [`hijack`]
+//! hijacked connections to a process's streams. Only [`error_response`] maps an HTTP status and its text to
+//! an error. [`lock`] makes sure that only one dockbridge serves an engine.
 
 pub mod archive;
 pub mod client;

@@ -1,5 +1,6 @@
-//! Containers of another image store in the engine's data root. An engine whose store was switched neither
-//! lists nor stops them, so they look removed. Docker's own files show them.
+//! Finds containers of another image store in the engine's data root. If somebody has switched an engine's
+//! image store, the engine neither lists nor stops containers of the old store, so these look removed.
+//! dockbridge finds such containers in Docker's own files.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,8 +15,8 @@ use crate::{
     },
 };
 
-/// The store with the most containers that the engine does not list. None if the engine lists all of them, or
-/// if its files cannot be read.
+/// The image store with the most containers that the engine does not list. None if the engine lists all
+/// containers, or if its files cannot be read.
 pub(super) async fn find(engine: &EngineInfo) -> Option<OtherStore> {
     let (directory, own) = (engine.root_dir.join("containers"), engine.storage_driver.clone());
     blocking(move || read(&directory, &own, &Processes::new("/proc"))).await
@@ -34,7 +35,7 @@ fn read(directory: &Path, own: &str, processes: &Processes) -> Option<OtherStore
         let store =
             stores.entry(driver.clone()).or_insert(OtherStore { driver, ..OtherStore::default() });
         let kind = config.labels.as_ref().and_then(|labels| labels.get(label::TYPE));
-        // The pid may be that of another process, for example after a power cut.
+        // The recorded pid may belong to another process, for example after a power cut.
         let runs = processes.is_in_cgroup(state.pid, &entry.file_name().to_string_lossy());
         store.containers += 1;
         store.pods += usize::from(kind.is_some_and(|kind| kind == label::TYPE_SANDBOX));
@@ -43,7 +44,7 @@ fn read(directory: &Path, own: &str, processes: &Processes) -> Option<OtherStore
     stores.into_values().max_by_key(|store| store.containers)
 }
 
-/// The fields of Docker's `config.v2.json` that show whose container it is.
+/// The fields of Docker's `config.v2.json` that show a container's image store, state and pod.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Container {
@@ -65,7 +66,7 @@ struct Config {
     labels: Option<BTreeMap<String, String>>,
 }
 
-/// Labels of dockbridge alone may have several MiB.
+/// The size limit of a `config.v2.json` in bytes. The labels that dockbridge sets may have several MiB.
 const LARGEST: u64 = 64 << 20;
 
 #[cfg(test)]
@@ -82,7 +83,7 @@ mod tests {
         fs::write(process.join("cgroup"), "4:cpu:/kubepods/podx/of-a\n").unwrap();
         for (id, driver, pid, kind) in [
             ("of-a", "overlay2", 7, "podsandbox"),
-            // Its pid now belongs to another process.
+            // The pid of this container now belongs to another process.
             ("of-b", "overlay2", 7, "container"),
             ("of-c", "overlay2", 8, "container"),
             ("of-d", "overlayfs", 8, "podsandbox"),

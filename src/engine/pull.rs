@@ -18,7 +18,7 @@ use crate::{
     wire::docker,
 };
 
-/// A running pull. Dropping it cancels it, and the engine keeps completed layers.
+/// A running pull. Dropping this value cancels the pull; the engine keeps completed layers.
 #[derive(Debug)]
 pub struct Pull {
     reference: String,
@@ -29,23 +29,23 @@ pub struct Pull {
 /// One message of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullProgress {
-    /// Short id of the layer. Empty for messages about the image. In the first message, the tag.
+    /// The short id of the layer. Empty for messages about the image; the first message has the tag instead.
     pub layer: String,
-    /// `Downloading`, `Extracting`, `Pull complete`, …
+    /// The step of the layer, for example `Downloading`, `Extracting` or `Pull complete`.
     pub status: String,
-    /// Bytes of this step that are done. 0 if the engine counts something else (some engines count the
-    /// seconds of unpacking, which is not progress).
+    /// How many bytes of the layer's current step are done. 0 if the engine counts something else (some
+    /// engines count the seconds of unpacking, which is not progress).
     pub current: u64,
-    /// Total bytes of this step; 0 if unknown.
+    /// How many bytes the layer's current step has in total; 0 if unknown.
     pub total: u64,
 }
 
 impl Engine {
-    /// Starts a pull. The image is complete when the returned stream ends without an error. After the start
-    /// there is no deadline, because only the caller knows when a pull has stalled.
+    /// Starts a pull. The image is complete when the returned stream ends without an error. Once the pull has
+    /// begun, it has no deadline, because only the caller knows when a pull has stalled.
     ///
     /// # Errors
-    /// [`EngineError::Pull`] if the registry refuses before anything is transferred.
+    /// [`EngineError::Pull`] if the registry refuses the pull before it begins.
     pub async fn pull_image(&self, request: &PullRequest) -> Result<Pull, EngineError> {
         let reference = request.reference.to_string();
         let call = Call { verb: "pull", subject: Subject::Image(reference.clone()) };
@@ -60,8 +60,8 @@ impl Engine {
 }
 
 impl Pull {
-    /// The next message. None if the pull has succeeded. Nothing follows an error. Fails with `Pull` and the
-    /// registry's message, or with a transport error.
+    /// The next message of the pull. None if the pull has succeeded. An error ends the pull: `Pull` with the
+    /// registry's message, or a transport error.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         if self.over {
             return None;
@@ -76,7 +76,7 @@ impl Pull {
     }
 }
 
-/// Path and query. A digest is passed as the tag. With neither, the engine would pull every tag.
+/// The path and query of the call that starts a pull. Without a tag, the engine would pull all.
 fn pull_target(request: &PullRequest) -> String {
     let reference = request.reference.clone().with_default_tag();
     let repository = reference.repository();
@@ -84,7 +84,7 @@ fn pull_target(request: &PullRequest) -> String {
     address::with_query("/images/create", &[("fromImage", &repository), ("tag", which)])
 }
 
-/// The value of `X-Registry-Auth`: JSON in base64 with the URL-safe alphabet and padding, as the engine decodes it.
+/// The value of the header `X-Registry-Auth`: JSON in URL-safe base64 with padding, as the engine decodes it.
 fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
     let Credentials { username, password, server_address, identity_token, registry_token } =
         credentials?;
@@ -102,7 +102,7 @@ fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// An error before the stream is the registry's, unless the engine itself has a problem.
+/// Treats an error before the pull begins as the registry's, unless the engine itself has a problem.
 fn of_registry(reference: &str, error: EngineError) -> EngineError {
     match error {
         EngineError::NotFound { message, .. }

@@ -1,4 +1,4 @@
-//! One HTTP request to the engine, before the API version is known.
+//! One HTTP request to the engine. The request's path does not contain the API version yet.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::engine::ApiVersion;
 
-/// A request: its call, path, body and timeout.
+/// A request to the engine: its call, path, body and timeout.
 #[derive(Debug)]
 pub(super) struct ApiRequest {
     pub(super) call: Call,
@@ -24,19 +24,19 @@ pub(super) struct ApiRequest {
     target: String,
     payload: Option<(HeaderValue, Bytes)>,
     credentials: Option<HeaderValue>,
-    /// The connection will be hijacked.
+    /// Whether the request asks the engine to hijack the connection.
     pub(super) upgrade: bool,
-    /// Deadline of the answer, or of the start of a stream.
+    /// How long the answer, or the start of a stream, may take.
     pub(super) timeout: Duration,
-    /// A repetition is harmless.
+    /// Whether repeating the request is harmless.
     pub(super) repeatable: bool,
 }
 
 impl ApiRequest {
-    /// A request without a body. `target` is path and query after the version. None means that the
-    /// subject's name is impossible.
+    /// A request without a body. `target` is the path and query after the API version. None means that no
+    /// object can have the subject's name, and gives an error.
     ///
-    /// Requests that read may be repeated, others only after [`ApiRequest::repeatable`].
+    /// A GET request may be repeated; another request only after [`ApiRequest::repeatable`].
     pub(super) fn new(
         call: Call,
         method: Method,
@@ -80,7 +80,7 @@ impl ApiRequest {
         self
     }
 
-    /// The HTTP request with this version, or for a ping without one.
+    /// The HTTP request with the API version in its path; a ping has no version.
     pub(super) fn to_http(
         &self,
         authority: &str,
@@ -89,7 +89,7 @@ impl ApiRequest {
         let prefix = version.map(|v| format!("/v{v}")).unwrap_or_default();
         let uri = format!("unix://{authority}{prefix}{}", self.target);
         let mut builder = Request::builder().method(self.method.clone()).uri(uri);
-        // The authority is an encoded path, so the engine gets an ordinary host name instead.
+        // The URL's authority is the encoded path of the socket, so `Host` has an ordinary name instead.
         builder = builder.header(HOST, HeaderValue::from_static("docker"));
         if let Some((media_type, _)) = &self.payload {
             builder = builder.header(CONTENT_TYPE, media_type);
@@ -110,6 +110,7 @@ impl ApiRequest {
 }
 
 const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");
-/// The engine stores what a request contains, and must stay able to list and inspect it. The largest request
-/// of kubelet (16 MiB) fits, unless it consists of control characters outside of variables and arguments.
+/// The largest JSON body of a request, in bytes. The engine stores the body's data, and its lists and
+/// inspects must not become too large. kubelet's largest request (16 MiB) fits, except if it consists mainly
+/// of control characters outside of variables and arguments.
 const LARGEST_JSON: usize = 48 << 20;

@@ -1,5 +1,4 @@
-//! The engine's directories of layers. The engine is not asked: its earlier answers are compared with the
-//! files on this host.
+//! Finds the engine's directories of layers, from its earlier answers and this host's files.
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -11,9 +10,9 @@ use tokio::fs::read_to_string;
 
 use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
-/// The directory of images and writable layers, or the nearest directory above it that is visible here.
+/// The directory of images and writable layers, or the nearest parent directory that dockbridge can see.
 ///
-/// With containerd's image store, the engine does not report it.
+/// With containerd's image store, the engine does not report the directory of layers.
 pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     if engine.containerd_store {
         let table = read_to_string(MOUNTS).await.unwrap_or_default();
@@ -32,10 +31,9 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// The possible layer directories of containerd's snapshotter, the most certain one first: that of layers in
-/// the host's mount table, then below the configured root of containerd, then below the default roots of the
-/// engine's own containerd and of the system's. So a directory left by an earlier configuration comes after
-/// the one in use.
+/// The possible layer directories of containerd's snapshotter, the most certain first: the directory of
+/// mounted layers in the host's mount table, below containerd's configured root, then below default roots. So
+/// directories that an earlier configuration has left come last.
 fn containerds_layers(
     engine: &EngineInfo,
     table: &str,
@@ -45,7 +43,7 @@ fn containerds_layers(
     struct Configured {
         root: PathBuf,
     }
-    // Volumes are mounted below the engine's root as well, but not with such names.
+    // Volumes are also mounted below the engine's root, but their paths do not contain `snapshots` and `fs`.
     let of_snapshot = |upper: PathBuf| {
         let snapshots = upper.parent()?.parent()?;
         let is_snapshot = upper.ends_with("fs") && snapshots.ends_with("snapshots");
@@ -63,9 +61,9 @@ fn containerds_layers(
     mounted.into_iter().chain(below_roots.map(|root| root.join(&snapshotter))).collect()
 }
 
-/// The configuration of the engine's containerd: beside its socket if the engine started it, the
-/// system's if that listens, which is empty if the file is absent. None if the engine names no
-/// containerd, and for one inside dockerd (29.7, `embedded-containerd`), which has no file.
+/// The configuration of the engine's containerd: the file beside the socket if the engine started containerd,
+/// otherwise the text of the system's file, which may be empty. None if the engine names no containerd, or if
+/// containerd runs inside dockerd (29.7, `embedded-containerd`).
 async fn configuration(engine: &EngineInfo) -> Option<String> {
     let socket = engine.containerd_socket.as_ref()?;
     let own = read_to_string(socket.with_extension("toml")).await.ok();
@@ -75,13 +73,13 @@ async fn configuration(engine: &EngineInfo) -> Option<String> {
     own
 }
 
-/// The directory of the layers if it is on its own disk, otherwise the directory above it.
+/// Returns `layers` if that directory is on its own disk, otherwise `root`, the directory above it.
 async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
     let own = device(&layers).await.filter(|_| root != layers);
     if own.is_some() && own != device(root).await { layers } else { root.to_owned() }
 }
 
-/// Directories on the disks that images, writable layers, logs and volumes need.
+/// One directory on each disk on which the engine stores images, writable layers, logs or volumes.
 pub async fn disks(engine: &EngineInfo) -> Vec<PathBuf> {
     let layers = mountpoint(engine).await;
     let (of_layers, of_root) = (device(&layers).await, device(&engine.root_dir).await);
@@ -89,28 +87,25 @@ pub async fn disks(engine: &EngineInfo) -> Vec<PathBuf> {
     [layers].into_iter().chain(other).collect()
 }
 
-/// The device that a directory is on. None if dockbridge cannot examine the directory.
 async fn device(path: &Path) -> Option<u64> {
     tokio::fs::metadata(path).await.ok().map(|facts| facts.dev())
 }
 
-/// The mounts of this host. dockbridge runs in the host's mount namespace.
+/// The mount table of this host, because dockbridge runs in the host's mount namespace.
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// The configuration of the system's containerd.
 const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
-/// Where the engine looks for the system's containerd.
+/// The sockets at which the engine looks for the system's containerd.
 const SYSTEM_SOCKETS: [&str; 2] =
     ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
-/// The engine's own containerd, below its data root.
+/// The root of the engine's own containerd, below the engine's data root.
 const OWN_CONTAINERD: &str = "containerd/daemon";
-/// Where the engine mounts the root file systems of running containers, below its data root.
+/// The mount points of running containers' root file systems, below the engine's data root.
 const ROOTS: &str = "rootfs";
-/// Where the system's containerd keeps its data, unless configured otherwise.
 const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
 
 #[cfg(test)]
 mod tests {
-    //! Where containerd's layers are searched.
+    //! In which directories dockbridge searches containerd's layers.
 
     use super::*;
     use crate::{model::engine::ApiVersion, translate::observe, wire::docker};
@@ -120,7 +115,8 @@ mod tests {
         observe::engine::observe(&docker::Version::default(), &info, ApiVersion::NEWEST)
     }
 
-    /// Otherwise what the system's containerd left behind would come before the layers in use.
+    /// If a containerd inside dockerd had a configuration, old directories of the system's containerd would
+    /// come before the layers in use.
     #[tokio::test]
     async fn a_containerd_inside_dockerd_has_no_configuration() {
         let directory = tempfile::tempdir().unwrap();
@@ -145,7 +141,7 @@ mod tests {
         assert_eq!(layers("", None), usual);
         let moved = "version = 3\nroot = \"/disk/c\"\nstate = \"/run/c\"\n[plugins]\n";
         assert_eq!(layers("", Some(moved))[..2], ["/disk/c/…", usual[0]]);
-        // The engine uses the system's containerd, so nothing below the engine's root is in use.
+        // The engine uses the system's containerd, so no layers below the engine's data root are in use.
         assert_eq!(layers("", Some("version = 3"))[0], usual[1]);
         let line = |point: &str, upper: &str| {
             format!("9 1 0:9 / {point} rw - overlay overlay rw,lowerdir=/l,upperdir={upper}\n")

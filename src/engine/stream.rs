@@ -1,6 +1,6 @@
-//! Messages of an endless answer: JSON objects, one in each line, split at any byte.
+//! Reads the messages of an endless answer: one JSON object in each line, split at any byte.
 //!
-//! Docker 20.10 to 29 write each message of a pull, a load and the events with its line break at once.
+//! Docker 20.10 to 29 sends each message of a pull, a load or the event stream together with its line break.
 
 use std::mem;
 
@@ -16,15 +16,15 @@ use super::{
 };
 use crate::wire::docker;
 
-/// The messages of one answer. Dropping it closes the connection, which tells the engine to stop.
+/// The messages of one answer. Dropping this value closes the connection, which tells the engine to stop.
 #[derive(Debug)]
 pub(super) struct Messages {
     engine: Engine,
     call: Call,
-    /// None after the end or an error.
+    /// None after the end of the answer or an error.
     body: Option<Incoming>,
     lines: Lines,
-    /// Bytes after the last message.
+    /// The received bytes after the last message.
     pending: Bytes,
 }
 
@@ -33,15 +33,15 @@ impl Messages {
         Self { engine, call, body: Some(body), lines: Lines::new(), pending: Bytes::new() }
     }
 
-    /// The next message. None at the regular end. An unreadable message is an error, because it may be the
-    /// one that says why the call failed. Safe to drop and call again.
+    /// The next message of the answer. None at the regular end. An unreadable message is an error, because it
+    /// may contain the reason why the call failed. Dropping the returned future loses no message.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
         let message = self.next_of_any_form().await?;
         Some(message.and_then(|message| message.map_err(|reason| self.call.garbled(reason))))
     }
 
-    /// The next message, or the reason why it cannot be read. None at the regular end. Safe to drop and
-    /// call again.
+    /// The next message, or the reason why it cannot be read. None at the regular end of the answer. Dropping
+    /// the returned future loses no message.
     pub(super) async fn next_of_any_form<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {
@@ -53,13 +53,13 @@ impl Messages {
                 Some(Ok(frame)) => self.pending = frame.into_data().unwrap_or_default(),
                 Some(Err(error)) => {
                     self.body = None;
-                    // The next call may reach another engine.
+                    // The connection broke, so the next call may reach another engine.
                     self.engine.invalidate_version();
                     return Some(Err(self.call.broken(error)));
                 }
                 None => {
                     self.body = None;
-                    // The last message may lack its line break.
+                    // The last message may have no line break.
                     self.pending = Bytes::from_static(b"\n");
                 }
             }
@@ -79,8 +79,7 @@ impl Lines {
         Self { line: Vec::new(), is_too_long: false }
     }
 
-    /// Consumes `input` up to the end of the next line that is not blank. Returns the line, or why it cannot
-    /// be read. None if more bytes are needed.
+    /// Takes the next line that is not blank from `input`. None if more bytes are needed.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Option<Result<Vec<u8>, String>> {
         while !input.is_empty() {
             let end = memchr(b'\n', input).map(|at| at + 1);
@@ -106,14 +105,13 @@ impl Lines {
     }
 }
 
-/// The failure in a message of a pull or load, if there is one.
+/// The error text in a message of a pull or load, if the message has one.
 pub(super) fn failure(message: &docker::Progress) -> Option<&str> {
     let stated = [message.error_detail.message.as_str(), message.error.as_str()];
     stated.into_iter().find(|text| !text.is_empty())
 }
 
-/// In bytes. An event has all labels of its container or image. Those of a container that dockbridge creates
-/// take less than half of this.
+/// The longest line, in bytes. Labels of dockbridge's containers need less than half of this.
 const LONGEST: usize = 64 << 20;
 
 #[cfg(test)]

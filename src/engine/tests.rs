@@ -1,5 +1,5 @@
-//! The parts without I/O: the table of error responses, addresses, and the splitting of streams. Whole
-//! calls are tested with the fake dockerd in `tests/it/engine`.
+//! Tests the code without I/O: error responses, addresses, and the splitting of streams. Whole calls are
+//! tested with the fake dockerd in `tests/it/engine`.
 
 use hyper::StatusCode;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
@@ -26,7 +26,7 @@ fn image() -> Subject {
     Subject::Image("busybox:1.36".to_owned())
 }
 
-/// Whatever text the engine sends.
+/// The error depends on the status, whatever text the engine sends.
 #[test]
 fn a_conflict_is_a_status() {
     for message in ["removal of container aaa is already in progress", "something new"] {
@@ -59,7 +59,7 @@ fn a_missing_object_is_the_one_the_engine_names() {
     assert_eq!(missing(error), image());
     let error = refused(Call::INSPECT, image(), 500, "layer does not exist");
     assert_eq!(missing(error), image());
-    // Docker's router redirects a path that it has cleaned.
+    // Docker answers a path that it has normalized with a redirect (301).
     assert_eq!(missing(refused(Call::INSPECT, image(), 301, "")), image());
     let error = refused(Call::START, container(), 404, "No such container: aaa");
     assert_eq!(missing(error), container());
@@ -102,7 +102,7 @@ fn the_runtimes_message_is_extracted() {
     assert!(matches!(error, EngineError::Failed { status: 500, .. }), "{error:?}");
 }
 
-/// As Docker 20.10, 26.1 and 28.5 answer.
+/// The texts are those of Docker 20.10, 26.1 and 28.5.
 #[test]
 fn a_task_left_by_an_earlier_start_is_recognised() {
     for text in [
@@ -129,7 +129,8 @@ fn a_task_left_by_an_earlier_start_is_recognised() {
     }
 }
 
-/// As Docker 20.10, 26.1 and 28.5 answer. With the containerd store, 28.5 has status 503.
+/// The texts are those of Docker 20.10, 26.1 and 28.5. With the containerd store, Docker 28.5 answers with
+/// status 503.
 #[test]
 fn an_engine_without_its_containerd_is_unavailable() {
     for text in [
@@ -147,7 +148,7 @@ fn an_engine_without_its_containerd_is_unavailable() {
             assert_eq!(error.kind(), Kind::Unavailable);
         }
     }
-    // The author of a container may choose such a name for its command.
+    // The author of a container may give its command a name that looks like a part of an engine's error.
     for name in ["Unavailable: ", "x: unavailable"] {
         let text = format!("OCI runtime create failed: exec: \"{name}\": not found: unknown");
         let error = refused(Call::START, container(), 500, &text);
@@ -223,7 +224,7 @@ proptest! {
     }
 }
 
-/// An entry of a tar archive.
+/// The bytes of an entry of a tar archive.
 fn entry(kind: u8, content: &[u8]) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());

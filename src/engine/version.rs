@@ -1,8 +1,7 @@
-//! The API version negotiated with the engine.
+//! The API version that dockbridge has negotiated with the engine.
 //!
-//! The first ping negotiates the version. It is negotiated again before the next call if the daemon may
-//! have been replaced: a connection broke, the event stream ended, or a call was refused because of its
-//! version.
+//! The first ping negotiates the version. If another engine may have replaced this one, dockbridge negotiates
+//! again before the next call.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
@@ -12,9 +11,8 @@ use crate::model::engine::ApiVersion;
 
 #[derive(Debug, Default)]
 pub(super) struct NegotiatedVersion {
-    /// Minor version, 0 before the first ping.
     minor: AtomicU16,
-    /// The version need not be negotiated again.
+    /// False if the version must be negotiated again.
     settled: AtomicBool,
 }
 

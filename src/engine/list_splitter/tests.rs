@@ -1,4 +1,4 @@
-//! Entries are complete for any split, and none is larger than the limit.
+//! However the bytes are split, every entry is complete, and no entry is larger than the limit.
 
 use bytes::Bytes;
 use proptest::prelude::{any, prop_assert_eq, proptest};

@@ -1,4 +1,4 @@
-//! Each engine has one name, and the name cannot leave its directory.
+//! Each engine has one lock file, whose name cannot lead out of its directory.
 
 use super::*;
 
