@@ -1,4 +1,4 @@
-//! How a failure is shown.
+//! How the text of a failure is built.
 
 use std::io;
 
