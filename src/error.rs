@@ -1,14 +1,14 @@
-//! The kinds of errors, and the error of calls. Every error has a kind.
+//! The kinds of errors, and [`Failure`], the error of calls. Every error has a kind.
 //!
-//! The rule: an error that a caller handles in its own way is a variant of a small enum of its module, with ids
-//! and paths as fields. All other errors are a [`Failure`]. Nothing below `rpc` knows gRPC. Only `rpc::status`
-//! turns a [`Kind`] into the gRPC code of the same name, with the whole [`chain`] of causes as its message.
+//! An error that a caller handles in a special way is a variant of a small enum of its module. All other
+//! errors are a [`Failure`]. The modules that `rpc` uses do not use gRPC types. Only `rpc::status` turns a
+//! [`Kind`] into a gRPC code, with the whole [`chain`] of causes as its message.
 
 use std::error::Error;
 
-/// The kind of an error: what the caller can do next.
+/// The kind of an error, which tells a caller what it can do next.
 ///
-/// The names are those of gRPC's codes, because kubelet checks exactly these.
+/// The variants have the names of gRPC's codes, because kubelet checks these codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The request itself is wrong, and repeating it cannot help.
@@ -16,7 +16,7 @@ pub enum Kind {
     NotFound,
     /// Another object already has the name or identity.
     AlreadyExists,
-    /// The object exists, but its state does not allow this.
+    /// The object exists, but its state does not allow the call.
     FailedPrecondition,
     /// A limit (tokens, message size, memory) is reached.
     ResourceExhausted,
@@ -24,18 +24,18 @@ pub enum Kind {
     Unavailable,
     DeadlineExceeded,
     Cancelled,
-    /// The registry or the engine refuses this identity.
+    /// The registry or the engine refuses the caller's identity.
     PermissionDenied,
-    /// Not implemented, or not possible with this engine.
+    /// The call is not implemented, or not possible with this engine.
     Unimplemented,
-    /// An error whose text kubelet reads (it strips only this code from pull errors).
+    /// An error whose text kubelet reads: from the errors of pulls, kubelet strips only this code.
     Unknown,
-    /// A bug, or an unexpected answer.
+    /// A bug in dockbridge, or an unexpected answer of another program.
     Internal,
 }
 
 impl Kind {
-    /// The kind as a metric label.
+    /// The kind's name as the value of a metric label.
     pub const fn word(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid_argument",
@@ -56,11 +56,11 @@ impl Kind {
 
 /// An error of a module, from which a [`Failure`] can be made.
 pub trait WithKind: Error {
-    /// The kind, from which the gRPC code follows.
+    /// The kind, which determines the gRPC code.
     fn kind(&self) -> Kind;
 }
 
-/// Why a call failed, with all causes in the text. Can be cloned, because several callers may wait for one task.
+/// Why a call failed. A failure can be cloned, because several callers may wait for one task.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
@@ -74,33 +74,33 @@ impl Failure {
         Self { kind, text: text.into() }
     }
 
-    /// A request that no engine can fulfil.
+    /// The failure of a request that no engine can fulfil.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(Kind::InvalidArgument, text)
     }
 
-    /// A request that the state of an object, this engine, or the host's configuration does not allow.
+    /// The failure of a request that an object's state, this engine or the host's configuration forbids.
     pub fn unmet(text: impl Into<String>) -> Self {
         Self::new(Kind::FailedPrecondition, text)
     }
 
-    /// A field that neither the Engine API nor dockbridge's OCI runtime supports here.
+    /// The failure because of a field that neither the engine nor dockbridge's OCI runtime supports here.
     pub fn unsupported(field: &str, reason: &str) -> Self {
         Self::new(Kind::Unimplemented, format!("{field}: {reason}"))
     }
 
-    /// A missing object.
+    /// The failure because of a missing object.
     pub fn missing(object: impl std::fmt::Display) -> Self {
         Self::new(Kind::NotFound, format!("{object} is not known"))
     }
 
-    /// The same failure as the cause of another one, which keeps its kind.
+    /// Puts `text` before the text of the failure, and keeps the failure's kind.
     #[must_use]
     pub fn within(self, text: impl std::fmt::Display) -> Self {
         Self { text: format!("{text}: {}", self.text), ..self }
     }
 
-    /// The kind, from which the gRPC code follows.
+    /// The kind, which determines the gRPC code.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
@@ -112,7 +112,7 @@ impl<E: WithKind> From<E> for Failure {
     }
 }
 
-/// A text from outside, shortened so that it fits into a log line and an answer.
+/// Shortens a text from outside so that it fits into a log line and an answer.
 pub fn shortened(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -122,7 +122,7 @@ pub fn shortened(mut text: String) -> String {
     text
 }
 
-/// An error with all its causes on one line, without repetitions and the kernel's numbers of errors.
+/// An error with all its causes on one line, without repetitions and numbers such as `(os error 13)`.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -137,7 +137,7 @@ pub fn chain(error: &dyn Error) -> String {
     without_numbers(&text)
 }
 
-/// The text without the numbers in "Permission denied (os error 13)": operators need only the words.
+/// Removes numbers such as ` (os error 13)` from a text, because operators need only the words.
 pub fn without_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut words = parts.next().unwrap_or_default().to_owned();
@@ -148,8 +148,8 @@ pub fn without_numbers(text: &str) -> String {
     words
 }
 
-/// gRPC carries the text in a header. Clients and servers often refuse headers larger than 8 to 16 KiB, and
-/// percent-encoding can triple the size.
+/// The size limit of an error's text in bytes. gRPC sends the text in a header. Clients and servers often
+/// refuse headers larger than 8 to 16 KiB, and percent-encoding can triple the size.
 const LONGEST_TEXT: usize = 2048;
 
 #[cfg(test)]
