@@ -1,11 +1,9 @@
-//! A file on disk for each running command, with which the next server can kill the commands that a killed
-//! server left running.
+//! A file for each running command. The next dockbridge process reads the files and kills the commands.
 //!
-//! A marker in a process's environment is not enough: a process that a finished command left running on
-//! purpose also has the marker. So each marker has a file while its command runs, and the files found at a
-//! start are those of a killed server. The file also has the engine's id of the exec, because no process
-//! has the marker while the engine is still starting it. Only one server uses the directory. Nothing is
-//! synced: files need not survive a reboot, because processes do not.
+//! A marker in the environment is not enough: processes that a finished command left on purpose also have it.
+//! So a marker has a file while its command runs, and files at the start are from a killed dockbridge. A file
+//! also has the engine's id of the exec, because the engine may still be starting the command. Only one
+//! process uses the directory. Files are not synced: they need not survive a reboot.
 
 use std::{
     fs, io,
@@ -24,34 +22,32 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// The command records of one server. Clones share them.
+/// The command records of one dockbridge process, shared by all clones of this value.
 #[derive(Clone, Debug)]
 pub struct CommandRecords {
     place: PathBuf,
     left: Arc<Mutex<Vec<AbandonedCommand>>>,
 }
 
-/// The record of a running command. Dropping it keeps the file. [`done`](Self::done) removes the file when
-/// all processes of the command have ended.
+/// The record of a running command. Dropping the record keeps its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRecord {
-    /// Full id of the container in which the command runs.
     pub container: String,
-    /// `NAME=value` for the environment of the command.
+    /// The marker for the environment of the command, as `NAME=value`.
     pub variable: String,
     file: PathBuf,
 }
 
-/// A command that was running when its server died.
+/// A command that was running when its dockbridge was killed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
     pub record: CommandRecord,
-    /// The engine's id of the exec. Empty if its record was not written completely.
+    /// The engine's id of the exec. Empty if the record was not written completely.
     exec: String,
 }
 
 impl CommandRecords {
-    /// Opens the records in `place`, and reads those that an earlier server left there.
+    /// Opens the directory `place`, and reads the records that an earlier dockbridge process has left there.
     pub fn open(place: PathBuf) -> Self {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
         let left = names.filter_map(|entry| AbandonedCommand::read(&entry.path())).collect();
@@ -61,23 +57,22 @@ impl CommandRecords {
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
 
-    /// The record of a command that will run in this container, with a unique number. It is on disk from
-    /// [`CommandRecord::write`] on.
+    /// Makes a record, with a unique number, of a command that will run in the container.
+    /// [`CommandRecord::write`] writes the record to disk.
     pub fn record(&self, container: &str, number: u128) -> CommandRecord {
         let file = self.place.join(format!("{container}.{number:032x}"));
         let variable = format!("{MARKER}={number:032x}");
         CommandRecord { container: container.to_owned(), variable, file }
     }
 
-    /// The commands that a killed server left. Returned only once.
+    /// Takes the commands that a killed dockbridge has left. A second call returns none.
     pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock())
     }
 }
 
 impl CommandRecord {
-    /// Writes the record with the engine's id of the exec, before the engine is asked to start it. If it
-    /// cannot be written, the command runs anyway.
+    /// Writes the record before the engine is asked to start the exec. The command runs even if that fails.
     pub async fn write(&self, exec: &str) {
         let (file, exec) = (self.file.clone(), exec.to_owned());
         if let Err(error) = blocking(move || write(&file, &exec)).await {
@@ -86,7 +81,7 @@ impl CommandRecord {
         }
     }
 
-    /// All processes of the command have ended, or the remaining ones may continue.
+    /// Removes the record: the command's processes have ended, or may continue.
     pub async fn done(self) {
         let removed = blocking(move || file::remove_if_present(&self.file, Durability::Written));
         if let Err(error) = removed.await {
@@ -96,13 +91,12 @@ impl CommandRecord {
 }
 
 impl AbandonedCommand {
-    /// The command, in its running container.
+    /// The exec that runs the command in `container`, which must run.
     pub fn exec(&self, engine: &Engine, container: &ContainerRecord) -> Exec {
         let marker = Some(self.record.variable.clone());
         Exec::of(engine, self.exec.clone(), false, container, marker)
     }
 
-    /// Reads the file's name and content.
     fn read(file: &Path) -> Option<Self> {
         let (container, number) = file.file_name()?.to_str()?.split_once('.')?;
         let whole = container.len() == 64 && number.len() == 32;
@@ -114,7 +108,7 @@ impl AbandonedCommand {
             CommandRecord { container: container.to_owned(), variable, file: file.to_owned() };
         let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
         let exec = String::from_utf8(exec).unwrap_or_default();
-        // Any other text could lead to another path of the Engine API.
+        // A text that is not an id could lead to another path of the Engine API.
         let is_id = exec.len() == 64 && is_hexadecimal(&exec);
         Some(Self { record, exec: if is_id { exec } else { String::new() } })
     }
@@ -124,7 +118,7 @@ fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Writes a record. If somebody has deleted the directory, creates it again.
+/// Writes a record. If somebody has deleted the directory of the records, creates it again.
 fn write(record: &Path, exec: &str) -> io::Result<()> {
     match (fs::write(record, exec), record.parent()) {
         (Err(error), Some(place)) if error.kind() == io::ErrorKind::NotFound => {
@@ -135,13 +129,13 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
     }
 }
 
-/// The environment variable that marks the processes of a command. It finds those that nothing else shows.
+/// The environment variable that marks a command's processes, if nothing else identifies them.
 const MARKER: &str = "DOCKBRIDGE_EXEC";
 
-/// In bytes; an id has 64.
+/// The largest record that is read, in bytes; the id of an exec has 64.
 const LARGEST_RECORD: u64 = 4096;
 
-/// Mode of the directory: other users need not know which commands run.
+/// The mode of the directory of records: other users need not know which commands run.
 const MODE: u32 = 0o700;
 
 #[cfg(test)]

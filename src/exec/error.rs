@@ -14,10 +14,10 @@ use crate::{
 pub enum ExecError {
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The command has ended, but the engine does not report an exit code.
+    /// The command has ended, but the engine does not report its exit code.
     #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
     NoExitCode { exec: String, container: String },
-    /// The engine accepted the command but could not start it, and the command is not the reason.
+    /// The engine accepted the command but could not start it, for a reason that is not in the command.
     #[error(
         "the docker engine could not start a command in container {container}: {}",
         words(said)
@@ -28,7 +28,7 @@ pub enum ExecError {
          restarted?), so the command's exit code is unknown (exec {exec})"
     )]
     Forgotten { exec: String, container: String },
-    /// The output ended, but the process did not.
+    /// The engine closed the output, but the process still runs.
     #[error(
         "the docker engine closed the connection and the streams of an exec; a process of the exec keeps \
          running in container {container}"
@@ -50,7 +50,7 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// Whether a retry may help.
+    /// Whether retrying may help.
     pub const fn may_pass(&self) -> bool {
         !matches!(self, Self::HiddenProcess { .. })
     }

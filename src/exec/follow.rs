@@ -1,4 +1,4 @@
-//! The state machine of a process whose output is read. ExecSync, streamed exec and attach share it.
+//! The state machine of ExecSync, streamed exec and attach: a process whose output dockbridge reads.
 //!
 //! ```text
 //!           the engine reports the end           QUIET_ANSWERS answers and no byte
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, or two seconds later if
-//! another process holds the output open. 20.10 reports the end before these two seconds, so the wait can
-//! be shortened if there is no output. Missing output alone proves nothing, because a stopped engine also
-//! sends none. So the engine's answers without output are counted, and only after it has reported the end. The
-//! connection is never closed earlier, because Docker would then record exit code 126.
+//! another process holds the output open. Docker 20.10 reports the end without this wait, so dockbridge can
+//! wait less. Missing output alone proves nothing, because a stopped engine also sends none. So, after the
+//! reported end, dockbridge counts the engine's answers without output. Closing the connection earlier would
+//! make Docker record the exit code 126.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -20,37 +20,35 @@ use tokio::time::sleep;
 use super::error::ExecError;
 use crate::{engine::hijack::Output, model::stream::Source};
 
-/// A process in a container, as the engine reports it.
+/// A process in a container, about whose end dockbridge asks the engine.
 pub trait Process {
-    /// The engine's report after the process has ended.
+    /// The engine's report about a process that has ended.
     type Report: Send;
-    /// How the process ended, for the caller.
+    /// How the process ended, as the caller sees it.
     type Outcome;
     /// Resolves when the engine reports that the main process has ended.
     fn reported(&self) -> impl Future<Output = Self::Report> + Send;
-    /// Resolves when the engine has answered a question asked after this call.
+    /// Asks the engine a question, and resolves when it has answered.
     fn answered(&self) -> impl Future<Output = ()> + Send;
-    /// Asks for the report after the output has ended.
+    /// Asks the engine for the report, after the output has ended.
     ///
     /// # Errors
-    /// The process still runs, so the connection was lost. Or the engine does not answer.
+    /// The connection was lost, because the process still runs; or the engine does not answer.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
-    /// Turns the report into the outcome. `said` is the start of standard output. Fails if the process was
-    /// never started.
+    /// Makes the outcome. `said` is the start of standard output. Fails if the process was never started.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
 }
 
 /// Receives the output of a process.
 pub trait Sink {
-    /// Receives one piece. Nothing more is read until it returns.
+    /// Receives one piece of output. The next piece is read only after this future has resolved.
     fn take(&mut self, source: Source, bytes: Bytes) -> impl Future<Output = ()> + Send;
 }
 
 /// Reads all output of a process into `sink` and returns how the process ended.
 ///
 /// # Errors
-/// The connection to the engine failed, the process was never started, or the engine does not report how it
-/// ended.
+/// The connection failed, the process was never started, or the engine does not report the end.
 pub async fn follow<P: Process>(
     process: &P,
     mut output: Output,
@@ -64,15 +62,16 @@ pub async fn follow<P: Process>(
     process.outcome(report, &said)
 }
 
-/// Reads until the output ends or certainly has no more bytes. Returns the report if the engine has sent it
-/// by then.
+/// Reads until the output ends, or until it certainly has no more bytes. Returns the engine's report if it
+/// has already arrived.
 async fn read<P: Process>(
     process: &P,
     output: &mut Output,
     sink: &mut impl Sink,
     said: &mut Vec<u8>,
 ) -> Result<Option<P::Report>, ExecError> {
-    // Dropped on return. An unpolled future must not delay the next question.
+    // `reported` is dropped when `read` returns: if it stayed without being polled, it would delay the next
+    // question to the engine.
     let mut reported = pin!(process.reported());
     let (mut report, mut quiet_answers) = (None, 0);
     loop {
@@ -103,12 +102,11 @@ async fn quiet<P: Process>(process: &P) {
     process.answered().await;
 }
 
-/// After this many answers without a byte of output, the engine runs and has nothing more to send.
+/// After so many answers of the engine without output, the engine has no more output to send.
 const QUIET_ANSWERS: u32 = 5;
 
-/// The pause before each of these answers. It must be long enough for the engine to forward a piece of
-/// output.
+/// The pause before each question to the engine, long enough for a piece of output to arrive.
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
 
-/// Bytes of the output that are kept. An engine that cannot start a command writes the reason there.
+/// How many bytes of the output are kept: if a command cannot start, the engine sends the reason as output.
 const LONGEST_REFUSAL: usize = 4 * 1024;

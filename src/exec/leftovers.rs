@@ -1,5 +1,4 @@
-//! Which processes of a command may be left after its caller got the answer, and how they are ended.
-//! ExecSync, streamed exec and the clean-up after a crash use it.
+//! Ends leftover processes of a command after the answer, for ExecSync, streamed exec and after a crash.
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
@@ -19,21 +18,20 @@ use super::{
 };
 use crate::error::chain;
 
-/// What may be left of a command.
+/// Which processes of a command may be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// Nothing that dockbridge has to end. Processes that a command left on purpose stay.
+    /// No process is left that dockbridge has to end. Processes left on purpose continue to run.
     Nothing,
     Running,
-    /// The engine was asked to start it, and may still do so.
+    /// dockbridge has asked the engine to start the command, and the engine may still start it.
     MayStart,
-    /// The engine says that it does not run. After a disturbance, the engine might not know what its helpers
-    /// have started, or might be starting it now.
+    /// The engine says that the command does not run, but after a failure containerd may be starting it.
     Uncertain,
 }
 
 impl ExecError {
-    /// What is left of a command that could not be started.
+    /// What may be left of a command whose start failed with this error.
     pub const fn after_start(&self) -> Leftover {
         use crate::engine::error::EngineError::{Broken, Deadline, Garbled};
         match self {
@@ -42,7 +40,7 @@ impl ExecError {
         }
     }
 
-    /// What is left of a started command after this error.
+    /// What may be left of a started command that failed with this error.
     pub const fn after_end(&self) -> Leftover {
         if matches!(self, Self::NeverBegun { .. }) {
             Leftover::Uncertain
@@ -53,9 +51,9 @@ impl ExecError {
 }
 
 impl Exec {
-    /// Ends what is left, and retries for a while if that fails. Returns whether nothing is left. If
-    /// dockbridge stops, it does not wait for a command that may still start, because the next server finds
-    /// its record. Fails with the reason why a process keeps running.
+    /// Ends the processes that a command has left; retries for a while. Returns whether none is left. While
+    /// dockbridge stops, does not wait for a command that may still start, because the next dockbridge
+    /// process finds its record. Fails with the reason why a process continues to run.
     pub async fn clear(
         &self,
         mut left: Leftover,
@@ -109,7 +107,6 @@ impl Exec {
         }
     }
 
-    /// Returns what is left after this step.
     async fn step(&self, left: Leftover) -> Result<Leftover, ExecError> {
         match left {
             Leftover::Nothing => {}
@@ -122,8 +119,7 @@ impl Exec {
             Leftover::Uncertain => {
                 end_all(self.finder(), None).await?;
                 sleep(STARTED_SINCE).await;
-                // The engine is asked after the last scan. The next scan finds a process started between
-                // the two.
+                // If a process starts between this scan and the engine's answer, the next step scans again.
                 end_all(self.finder(), None).await?;
                 if self.may_run().await {
                     return Ok(Leftover::Uncertain);
@@ -134,17 +130,15 @@ impl Exec {
     }
 }
 
-/// Pause between two attempts to kill a command.
 const KILL_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long to keep trying to kill a command. A node that cannot kill a process in this time has bigger
-/// problems.
+/// How long to keep trying to kill a command. A node that cannot kill it has bigger problems.
 const PERSISTENCE: Duration = Duration::from_secs(300);
 
 /// How long the engine may take to start a command after its caller has disconnected.
 const STARTED_SINCE: Duration = Duration::from_secs(10);
 
-/// How long the last scan may take when dockbridge stops.
+/// How long the last scan for processes may take when dockbridge is stopping.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! Processes in a running container: starts them, waits for their end, and kills them with their
-//! descendants.
+//! Processes in a running container: starts them, waits for their end, and kills them with their descendants.
 //!
-//! The Engine API can start a process in a container and report its exit code. It has no call to end the process,
-//! and does not report its end while a child holds the output open. This module does both with the host's process
-//! table. It does not know its callers. ExecSync and the streams use it.
+//! The Engine API can start a process in a container and report its exit code. The API has no call to kill
+//! the process, and does not report the process's end while a child holds the output open. This module kills
+//! the process, and notices its end, with the host's process table. ExecSync and the streams use this module.
 //!
-//! [`process`] is one such process, and [`process_lookup`] finds it in the process table. [`process_tree`]
-//! finds the processes that belong to it. [`command_records`] has a file for each one, which the server
-//! after a crash needs. [`leftovers`] ends what is left of one, and [`refusal`] reads why the engine did
-//! not start one.
+//! [`process`] is one process that an exec has started, and [`process_lookup`] finds the process in the
+//! process table. [`process_tree`] finds the descendants that belong to the process. [`command_records`] has
+//! a file for each process, which the next dockbridge needs after a crash. [`leftovers`] ends processes that
+//! are left, and [`refusal`] reads why the engine did not start a process.
 
 pub mod command_records;
 pub mod error;

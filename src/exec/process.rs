@@ -1,4 +1,4 @@
-//! One process started in a running container.
+//! One process that an exec has started in a running container.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     model::{record::ContainerRecord, stream::TerminalSize},
 };
 
-/// A process started in a container. Clones refer to the same process. Dropping them does not end it.
+/// An exec and its process. Clones refer to the same process. Dropping all clones does not end the process.
 #[derive(Clone, Debug)]
 pub struct Exec {
     shared: Arc<Shared>,
@@ -42,9 +42,9 @@ struct Shared {
 }
 
 impl Exec {
-    /// Creates the exec. Nothing runs before [`Self::start`]. The store shows `container` as running, but
-    /// the engine decides. The first variable of the request, if any, must be unique: [`Self::kill`] uses
-    /// it to find processes that cannot be found in any other way. Fails if the container does not run.
+    /// Creates the exec. No process runs before [`Self::start`]. The first variable of the request, if any,
+    /// must be unique: [`Self::kill`] uses it to find processes that cannot be found otherwise. Fails if the
+    /// engine says that the container does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -54,8 +54,7 @@ impl Exec {
         Ok(Self::of(engine, id, request.streams.tty, container, request.env.first().cloned()))
     }
 
-    /// A process that was created before, perhaps by an earlier dockbridge. `id` may be empty if it is not
-    /// known.
+    /// An exec, perhaps of an earlier dockbridge process. `id` is empty if the exec's id is not known.
     pub(super) fn of(
         engine: &Engine,
         id: String,
@@ -68,31 +67,29 @@ impl Exec {
         Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) }
     }
 
-    /// The engine's id of the exec.
     pub fn id(&self) -> &str {
         &self.shared.id
     }
 
-    /// Starts the process and connects to it, once the container is not frozen. Must be called only once.
+    /// Waits until the container is not frozen, then starts the process. Must be called only once.
     ///
     /// # Errors
-    /// The engine fails. [`ExecError::after_start`] says whether the command may still start.
+    /// The call to the engine fails. [`ExecError::after_start`] says whether the command may still start.
     pub async fn start(&self) -> Result<(Output, Input), ExecError> {
         let _moving = self.shared.engine.standstills().moving(&self.shared.finder.container).await;
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// Waits until an exec whose start was given up has started a process. Returns false when it can no
-    /// longer start one. Fails if the engine does not answer for a very long time.
+    /// After a failed call to start, waits until the engine has started the process. Returns false once the
+    /// engine can no longer start the process. Fails if the engine does not answer for a very long time.
     pub(super) async fn starts(&self) -> Result<bool, ExecError> {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
-            // The engine reports it as running before it has started a process.
+            // The engine reports an exec as running even before it has started a process, but without a pid.
             Ok(ExecState { running: true, pid: Some(_), .. }) => Some(Ok(true)),
-            // If the engine reports a pid and an end, the process may still run: Docker reports 126 as soon
-            // as it cannot deliver the output.
+            // If the engine reports both a pid and an end, the process may still run: Docker reports the exit
+            // code 126 as soon as it cannot deliver the output.
             Ok(state) if state.ending().is_some() => Some(Ok(state.pid.is_some())),
-            // The engine was restarted, perhaps when the process had begun; or its container
-            // is gone, and the process with it.
+            // Either the engine was restarted, perhaps after the start, or the container no longer exists.
             Err(ExecError::Forgotten { .. }) => Some(Ok(true)),
             Ok(_) => (passed > LATEST_BEGINNING).then_some(Ok(false)),
             Err(error) => (passed > LATEST_BEGINNING).then_some(Err(error)),
@@ -100,10 +97,10 @@ impl Exec {
         .await
     }
 
-    /// Whether the process exists, or may still be started, according to the engine. Also true while the
-    /// engine does not answer.
+    /// Whether the process exists, or may still be started, according to the engine. Also true if the engine
+    /// does not answer.
     pub(super) async fn may_run(&self) -> bool {
-        // With an empty id, the request's path would be that of another resource.
+        // With an empty id, the request would have the path of another resource.
         !self.shared.id.is_empty()
             && match self.inspect().await {
                 Ok(state) => state.running,
@@ -116,12 +113,12 @@ impl Exec {
     }
 
     /// Whether the main process runs now, according to the process table and not the engine. Also true if
-    /// it cannot be seen from here.
+    /// dockbridge cannot see the process.
     pub async fn runs(&self) -> bool {
         match self.shared.lookup.get() {
             Some(Lookup::Found(found)) => found.held.is_alive(),
             Some(lookup) => matches!(lookup, Lookup::Hidden),
-            // The engine has not reported the pid.
+            // The engine has not reported the pid of the main process yet.
             None => {
                 let finder = self.shared.finder.clone();
                 blocking(move || finder.main_runs()).await
@@ -129,7 +126,7 @@ impl Exec {
         }
     }
 
-    /// Resolves when the engine has started the main process and it still runs.
+    /// Resolves once the engine has started the main process, if the process then still runs.
     pub async fn running(&self) {
         if !matches!(self.lookup().await, Ok(Lookup::Found(found)) if found.held.is_alive()) {
             std::future::pending::<()>().await;
@@ -137,12 +134,12 @@ impl Exec {
     }
 
     /// Kills the process and all its descendants. Returns once none is left and the engine, if reachable,
-    /// reports the exec as finished.
+    /// agrees.
     ///
     /// # Errors
-    /// [`ExecError::HiddenProcess`] when its process cannot be seen from here,
-    /// [`ExecError::Unkillable`] when some of it does not end, [`ExecError::NotStarted`] if it may still
-    /// start, and whatever the engine says.
+    /// [`ExecError::HiddenProcess`] if dockbridge cannot see the process, [`ExecError::Unkillable`] if a
+    /// process does not end, [`ExecError::NotStarted`] if the engine may still start the process, and any
+    /// error of the engine.
     pub async fn kill(&self) -> Result<(), ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Err(error)) => return Err(error),
@@ -157,7 +154,7 @@ impl Exec {
                     );
                 }
             },
-            // The engine does not report the pid, but processes with the marker are known.
+            // The engine does not report the pid, but the marker in the environment identifies the processes.
             Err(_) => {
                 end_all(&self.shared.finder, None).await?;
                 return match self.inspect().await {
@@ -180,8 +177,8 @@ impl Exec {
         timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
-    /// Does what a terminal does when its user leaves: sends SIGHUP to its session, and SIGKILL to the main
-    /// process if it stays.
+    /// Ends the process as a terminal does when its user disconnects: sends SIGHUP to its session, and
+    /// SIGKILL to the main process if that does not end.
     pub async fn hang_up(&self) {
         let Ok(Lookup::Found(found)) = self.lookup().await else { return };
         signal(&self.shared.finder, Some(Arc::clone(&found)), ProcessSignal::HangUp).await;
@@ -192,13 +189,13 @@ impl Exec {
         }
     }
 
-    /// Sets the size of its terminal. Fails if the process has ended.
+    /// Sets the size of the process's terminal. Fails if the process has ended.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
         let subject = Subject::Exec(self.shared.id.clone());
         Ok(self.shared.engine.resize(subject, size).await?)
     }
 
-    /// Its main process; searched for once.
+    /// The main process of the exec. Only the first call searches for the process.
     async fn lookup(&self) -> Result<Lookup, ExecError> {
         self.shared.lookup.get_or_try_init(|| self.find()).await.cloned()
     }
@@ -208,7 +205,7 @@ impl Exec {
             Ok(ExecState { running: true, pid: Some(pid), .. }) => Some(Some(pid)),
             Ok(state) => state.has_ended().then_some(None),
             Err(ExecError::Forgotten { .. }) => Some(None),
-            // The engine cannot be reached.
+            // The engine cannot be reached, so the next inspect may succeed.
             Err(_) => None,
         });
         let Some(pid) = pid.await else { return Ok(Lookup::Ended) };
@@ -219,8 +216,8 @@ impl Exec {
         })
     }
 
-    /// Inspects the exec at growing intervals until `decide` returns something. `decide` also gets the
-    /// time that has passed since the first inspect.
+    /// Inspects the exec at growing intervals until `decide` returns a value. `decide` also gets the time
+    /// that has passed since the first inspect.
     async fn poll<T>(
         &self,
         longest_pause: Duration,
@@ -235,7 +232,7 @@ impl Exec {
         }
     }
 
-    /// An engine that does not know the exec was restarted.
+    /// Inspects the exec. If the engine does not know it, the engine was restarted: the error is `Forgotten`.
     async fn inspect(&self) -> Result<ExecState, ExecError> {
         self.shared.engine.inspect_exec(&self.shared.id).await.map_err(|error| {
             if error.is_not_found() {
@@ -245,7 +242,6 @@ impl Exec {
         })
     }
 
-    /// An error that names the exec and its container.
     fn named(&self, error: fn(String, String) -> ExecError) -> ExecError {
         error(self.shared.id.clone(), self.shared.finder.container.clone())
     }
@@ -256,8 +252,8 @@ impl Process for Exec {
     type Outcome = i32;
 
     async fn reported(&self) -> Ending {
-        // Most commands end within this time, so searching for their processes is not worth it. But the
-        // process of a terminal must be known at once, because it gets SIGHUP if the engine dies.
+        // Most commands end within this time without a search for their processes. With a terminal,
+        // dockbridge searches at once, because it must send SIGHUP if the engine dies.
         if !self.shared.tty {
             sleep(USUAL_DURATION).await;
         }
@@ -309,10 +305,10 @@ impl Process for Exec {
     }
 }
 
-/// Kills the processes that the finder finds, until two scans in a row find none. Logs if there were some.
+/// Kills the processes that `finder` finds, until two scans in a row find none.
 ///
 /// # Errors
-/// [`ExecError::Unkillable`] if a process does not end. The time spent waiting for other scans does
+/// [`ExecError::Unkillable`] if a process does not end. Time in which other execs' scans delay this one does
 /// not count.
 pub(super) async fn end_all(
     finder: &ProcessFinder,
@@ -322,7 +318,7 @@ pub(super) async fn end_all(
     let until = Instant::now() + KILL_TIMEOUT;
     let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_SCAN_PAUSE);
     let (mut still, mut scans) = (0, 0);
-    // A child started between a scan and its parent's end is found by the next scan.
+    // If a parent starts a child after a scan and before the parent ends, the next scan finds the child.
     loop {
         let signalled = signal(finder, main.clone(), ProcessSignal::Kill).await;
         (scans, met) = (scans + 1, met + signalled.signalled);
@@ -344,14 +340,16 @@ pub(super) async fn end_all(
     }
 }
 
-/// Signals all processes that were found. Returns one if the number is unknown.
+/// Sends a signal to all processes of the exec. If the scan fails, reports one signalled process, so that the
+/// caller scans again.
 async fn signal(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
     message: ProcessSignal,
 ) -> Signalled {
     let (container, finder) = (finder.container.clone(), finder.clone());
-    // The semaphore is never closed. More lookups at once than processors only delay each other.
+    // `acquire` cannot fail, because the semaphore is never closed. More concurrent lookups than processors
+    // would only delay each other.
     let _turn = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     match blocking(work).await {
@@ -363,40 +361,36 @@ async fn signal(
     }
 }
 
-/// The pause before the next inspect if this much time has passed since the first one. The process of a new
-/// exec must be found soon: if the engine dies, its pid is lost, and its terminal cannot be hung up.
+/// The pause before the next inspect. Short at first, because the process of a new exec must be found soon:
+/// if the engine dies, the pid is lost, and dockbridge cannot send SIGHUP to the process.
 pub(super) fn until_next_look(passed: Duration) -> Duration {
     (passed / 4).max(FIRST_PAUSE)
 }
 
-/// Limit of process lookups that run at the same time, for all execs.
 static LOOKUPS: Semaphore = Semaphore::const_new(4);
 
-/// The engine knows most ends at once.
+/// The first pause between two inspects or scans. Short, because most processes have ended at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Most commands, for example those of probes, take less.
+/// Most commands, for example the commands of probes, take less time than this.
 const USUAL_DURATION: Duration = Duration::from_millis(100);
 
-/// The longest pause between two questions to the engine.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many scans in a row must find no process.
+/// How many scans in a row must find no process before all count as ended.
 const EMPTY_SCANS: u32 = 2;
 
-/// The same if the environment of a process is empty. This is long enough for any exec, but limited,
-/// because a process may really have an empty environment.
+/// How many scans in a row must find no process if some process's environment reads as empty, as during an
+/// execve. The number is limited, because a process may really have an empty environment.
 const UNCLEAR_SCANS: u32 = 20;
 
-/// The longest pause between scans.
 const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 
-/// How long the engine may take to report the end of a process whose output it has closed. It waits
-/// for containerd.
+/// How long the engine may take to report the end of a process whose output it has closed. The engine itself
+/// waits for containerd.
 const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
-/// How often a kill is tried before a process counts as unkillable. This takes a few seconds on an idle
-/// machine.
+/// How many scans must try to kill a process before it counts as unkillable.
 const LEAST_TRIES: u32 = 20;
 
 /// How long the engine may take to report the pid of a process that must be killed.
@@ -405,11 +399,10 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the engine may be unreachable before the outcome of a command counts as lost.
 const AWAY_BEFORE_ERROR: Duration = Duration::from_secs(10);
 
-/// The longest pause between questions to the engine about an exec that may never end.
+/// The longest pause between two inspects of an exec whose start has failed and which may still start.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// After this time, the engine no longer starts an exec that it was asked to start.
+/// After this time, the engine no longer starts an exec whose start was requested.
 const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
-/// How long a process may take to end after its terminal was closed.
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Finds the main process of an exec on the host, and the processes that belong to it.
+//! Finds the main process of an exec on the host, and the other processes that belong to the exec.
 
 use std::{
     io,
@@ -20,18 +20,16 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// The state of an exec's main process.
+/// The result of a search for an exec's main process.
 #[derive(Clone, Debug)]
 pub(super) enum Lookup {
-    /// The process runs, and a pidfd holds it.
     Found(Arc<FoundProcess>),
-    /// Ended before it could be found.
     Ended,
-    /// The engine's pids mean nothing here, or its containers' cgroups are not named as usual.
+    /// The process is invisible: the engine is in another pid namespace, or cgroups have unusual names.
     Hidden,
 }
 
-/// A main process that was found.
+/// The main process of an exec.
 #[derive(Debug)]
 pub(super) struct FoundProcess {
     pub(super) main: Main,
@@ -44,11 +42,10 @@ pub(super) struct ProcessFinder {
     pub(super) processes: Processes,
     /// Lists the processes of a container without reading the whole process table.
     pub(super) groups: Cgroups,
-    /// Full id of the container. Processes outside it are never signalled.
+    /// The full id of the container. Processes outside of the container are never signalled.
     pub(super) container: String,
-    /// The container's own main process, if it is known.
     pub(super) init: Option<u32>,
-    /// `NAME=value` from the environment of the exec, if it has one.
+    /// The variable `NAME=value` in the environment of the exec's processes that marks them, if there is one.
     pub(super) marker: Option<String>,
 }
 
@@ -56,12 +53,12 @@ pub(super) struct ProcessFinder {
 pub(super) struct Signalled {
     /// How many processes belonged to the exec and were signalled.
     pub(super) signalled: usize,
-    /// How many processes may be in the middle of an execve, so that their marker cannot be read.
+    /// How many processes had no readable marker, because they may be in the middle of an execve.
     pub(super) unclear: usize,
 }
 
 impl ProcessFinder {
-    /// The finder for a process that is started in this container.
+    /// The finder for the processes of an exec in `container`.
     pub(super) fn of(container: &ContainerRecord, marker: Option<String>) -> Self {
         Self {
             processes: Processes::new(PROCESS_TABLE),
@@ -72,7 +69,7 @@ impl ProcessFinder {
         }
     }
 
-    /// The error for a process that does not end.
+    /// The error if a process does not end.
     pub(super) fn unkillable(&self) -> ExecError {
         ExecError::Unkillable { container: self.container.clone(), waited: KILL_TIMEOUT }
     }
@@ -86,7 +83,7 @@ impl ProcessFinder {
         let inside = self.processes.is_in_cgroup(pid, &self.container);
         let pipes = self.own_pipes(process.who);
         match ProcessHandle::take(&self.processes, process.who)? {
-            // The same process existed before and after the reads above, so they are about it.
+            // The process existed before and after the reads above, so they are about this process.
             Some(held) if inside => {
                 let (who, leads) = (process.who, process.session == pid);
                 Ok(Lookup::Found(Arc::new(FoundProcess { main: Main { who, leads, pipes }, held })))
@@ -95,15 +92,13 @@ impl ProcessFinder {
         }
     }
 
-    /// The pipes to which `who` writes, except those that other processes had before. A command may write
-    /// to its container's log (`>/proc/1/fd/1`), and the other processes that do this belong to the
-    /// container.
+    /// The pipes to which `who` writes, without pipes that older processes also have: a command may write to
+    /// its container's log (`>/proc/1/fd/1`), whose pipe belongs to the container and not to the exec.
     pub(super) fn own_pipes(&self, who: Identity) -> Vec<String> {
         let mut pipes = self.processes.output_pipes(who.pid);
         if pipes.is_empty() {
             return pipes;
         }
-        // Without a list of the other processes, it is unknown which pipes are its own.
         let Ok(all) = self.members(Some(who.pid)) else { return Vec::new() };
         for elder in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
             if self.processes.is_in_cgroup(elder.pid, &self.container) {
@@ -114,15 +109,15 @@ impl ProcessFinder {
         pipes
     }
 
-    /// No process of the exec has the pid: it ended just now, if this table shows the container at all.
+    /// No process of the exec has the pid. If the process table shows the container's processes, the exec's
+    /// process has just ended; otherwise it is hidden.
     fn absent(&self) -> io::Result<Lookup> {
         let all = self.members(None)?;
         let is_ours = |one: &Process| self.processes.is_in_cgroup(one.who.pid, &self.container);
         Ok(if all.iter().any(is_ours) { Lookup::Ended } else { Lookup::Hidden })
     }
 
-    /// Signals every process that the message concerns. Ended ones are not counted. If one cannot be
-    /// signalled, the others are signalled nevertheless.
+    /// Sends `message` to every process that it concerns and that has not ended, even if a signal fails.
     pub(super) fn signal(
         &self,
         main: Option<&Main>,
@@ -146,8 +141,8 @@ impl ProcessFinder {
         outcome.map(|()| Signalled { signalled: found.len(), unclear })
     }
 
-    /// The processes that may be in the container: those of its cgroup, which is found through the main
-    /// process of the container or of the exec. If the cgroup cannot be read, all processes of the machine.
+    /// The processes that may be in the container: the processes of its cgroup, which is found through the
+    /// main process of the container or of the exec. If the cgroup cannot be read, all processes of the host.
     pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
         let listed = |pid| self.groups.processes(pid, &self.container).ok();
         match self.init.into_iter().chain(main).find_map(listed) {
@@ -156,9 +151,8 @@ impl ProcessFinder {
         }
     }
 
-    /// Whether the main process runs, according to the process table: it has the marker and the same parent
-    /// as the container's own main process, containerd's shim. Processes that a command left behind have
-    /// other parents. Also true if the container cannot be seen.
+    /// Whether the main process of the exec runs: a process with the marker whose parent is containerd's
+    /// shim. Also true if dockbridge cannot see the container.
     pub(super) fn main_runs(&self) -> bool {
         let Some(init) = self.init.and_then(|pid| self.processes.get(pid)) else { return true };
         let Ok(all) = self.members(None) else { return true };
@@ -189,8 +183,7 @@ impl ProcessFinder {
         Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
     }
 
-    /// The cgroup was read before the process was held, and the pid may have been reused since. So the
-    /// cgroup is checked again while the process is held.
+    /// Takes a pidfd and checks the cgroup again, because the pid may have been reused.
     fn signal_one(&self, who: Identity, message: ProcessSignal) -> io::Result<()> {
         match ProcessHandle::take(&self.processes, who)? {
             Some(held) if self.processes.is_in_cgroup(who.pid, &self.container) => {
@@ -203,8 +196,8 @@ impl ProcessFinder {
 
 const PROCESS_TABLE: &str = "/proc";
 
-/// Cgroups of this machine, read at each scan; only the mount points are cached.
+/// The cgroups of this host. Each scan reads the cgroups again; only the mount points are cached.
 static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::from_proc(Path::new(PROCESS_TABLE)));
 
-/// How long a process may take to disappear after SIGKILL.
+/// How long a process may take to end after SIGKILL.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,35 +1,35 @@
-//! Which processes belong to one started in a container: decided from facts, without I/O.
+//! Decides, without I/O, which processes belong to an exec's main process.
 //!
-//! No single sign is reliable. A child's parent is known until the parent ends; a session until
-//! a process begins its own; the output pipe until it is redirected; the marker in the environment
-//! until it is cleared. A process that shows one of them belongs, and so do its children. A process
-//! that was there before, or is not in the container, never does.
+//! No single sign is reliable: a parent may end, a process may begin its own session, redirect its output, or
+//! clear the marker in its environment. So a process belongs to the exec if its session, its output or its
+//! environment shows it, and so do its children. A process that existed before the exec, or is not in the
+//! container, never belongs to it.
 
 use std::collections::HashSet;
 
 use crate::host::processes::{Identity, Process};
 
-/// The main process, as it was when it was first seen.
+/// The main process of an exec, as it was when dockbridge first saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Main {
     pub(super) who: Identity,
-    /// It leads a session, which no process outside can have joined.
+    /// Whether the process leads a session, which no process outside of the exec can have joined.
     pub(super) leads: bool,
-    /// The pipes its output led to, without those of processes that were there before.
+    /// The pipes to which the process wrote, without pipes that older processes also had.
     pub(super) pipes: Vec<String>,
 }
 
-/// A process that began with or after the main one, in the same container.
+/// A process in the same container that began with or after the main process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) process: Process,
-    /// It holds a pipe of the main process's output.
+    /// Whether the process has a pipe of the main process's output.
     pub(super) holds_pipe: bool,
-    /// It was given the marker of this exec.
+    /// Whether the process has the marker of this exec in its environment.
     pub(super) marked: bool,
 }
 
-/// Which candidates belong, the main process included if it is among them.
+/// The candidates that belong to the exec, also the main process if it is among them.
 pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let since = main.map_or(0, |main| main.who.started);
     let able = |one: &&Candidate| one.process.is_alive && one.process.who.started >= since;
@@ -52,8 +52,7 @@ pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     belongs.map(|one| one.process.who).collect()
 }
 
-/// Which candidates a hang-up of the main process's terminal concerns: its session, without processes
-/// that have left it.
+/// The candidates that get SIGHUP when the main process's terminal is closed: those in its session.
 pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let Some(main) = main else { return Vec::new() };
     let leads = has_session(main, candidates);
@@ -64,9 +63,8 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     concerned.map(|one| one.who).collect()
 }
 
-/// Whether its identity, session, pipes or marker show that the process belongs to the command. A parent of the
-/// main process's pid counts only while no other process has that pid, and then the main process is a root
-/// itself or has no children.
+/// Whether its identity, session, pipes or marker show that the process belongs to the command. A parent with
+/// the main process's pid proves nothing, because the pid may belong to another process.
 fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool {
     main.is_some_and(|main| one.process.who == main.who)
         || leader.is_some_and(|leader| one.process.session == leader.who.pid)
@@ -74,8 +72,8 @@ fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool 
         || one.marked
 }
 
-/// Whether processes with the main process's session id are in its session. The kernel reuses a pid only
-/// after the last process of its session has ended: a later process with this pid leads another session.
+/// Whether processes with the main process's session id are in its session. If a later process has the main
+/// process's pid, all processes of that session have ended, and the id means another session.
 fn has_session(main: &Main, candidates: &[Candidate]) -> bool {
     let reused =
         |one: &Candidate| one.process.who.pid == main.who.pid && one.process.who != main.who;

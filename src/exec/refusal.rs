@@ -1,11 +1,11 @@
 //! Messages that an engine sends as the output of a command that it could not start.
 //!
-//! The engine reports any failure in this way, with exit code 126, 127 or 128: that the program does not
-//! exist, but also that containerd is gone. The first is a result of the command. The second is not, and as
-//! the answer to a probe it would restart a healthy container.
+//! The engine reports any failed start of a command with exit code 126, 127 or 128. That the program does not
+//! exist is a result of the command. That containerd cannot be reached is not a result of the command: as the
+//! answer to a probe, it would restart a healthy container.
 
-/// Whether the container is the reason why nothing was started: its program or directory is missing or
-/// forbidden. All other failures are temporary or belong to the node.
+/// Whether the command was not started because of the container: the program or the working directory is
+/// missing or forbidden. All other failures of a start are temporary or problems of the node.
 pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };
@@ -15,12 +15,12 @@ pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     }
 }
 
-/// Refusals of the OCI runtime begin with this, and also failures to call the runtime.
+/// The beginning of messages when the OCI runtime refuses a command or cannot be called.
 const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
 
 const RUNC_SAYS: &str = "exec failed: ";
 
-/// runc's errors about the program of the command, or about its working directory.
+/// Parts of runc's errors about the program of a command, or about its working directory.
 const RUNC_REASONS: [&str; 2] = ["exec: \"", "chdir to cwd"];
 
 const CRUN_REASONS: [&str; 2] = ["executable file `", "open executable: "];
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn a_message_about_the_command_is_its_outcome() {
         for reason in [
-            // runc 1.0, 1.1 and 1.3.
+            // The messages of runc 1.0, 1.1 and 1.3.
             "exec failed: container_linux.go:380: starting container process caused: exec: \"x\": \
              executable file not found in $PATH: unknown",
             "exec failed: unable to start container process: exec: \"/n/x\": stat /n/x: not a \

@@ -1,4 +1,4 @@
-//! Which processes belong to a command, and what counts as a trace.
+//! Which processes belong to a command, and by which signs.
 
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn main() -> Main {
     Main { who: Identity { pid: MAIN, started: BEGUN }, leads: true, pipes: Vec::new() }
 }
 
-/// A process without traces.
+/// A process without a sign that it belongs to the command.
 fn stranger(pid: u32, parent: u32) -> Candidate {
     let who = Identity { pid, started: BEGUN + 1 };
     let process = Process { who, parent, group: pid, session: pid, is_alive: true };
@@ -110,7 +110,8 @@ fn what_has_ended_is_left_alone() {
     assert!(pids(Some(&main()), &[dead]).is_empty());
 }
 
-/// Another exec's process can get the pid while what the main process left is still being ended.
+/// While dockbridge still ends processes that the main process has left, a process of another exec can get
+/// the main process's pid.
 #[test]
 fn a_session_of_a_reused_pid_is_another_one() {
     let mut reused = of_main(MAIN, 1);
@@ -138,7 +139,7 @@ fn a_hang_up_ends_the_session_and_not_processes_that_left_it() {
     assert!(concerned(None).is_empty());
 }
 
-/// A process in a table of our own, its standard output leading to `output`.
+/// Adds a process to the test's own process table. The standard output of the process leads to `output`.
 fn list(table: &Path, pid: u32, started: u64, group: &str, output: &str) {
     let place = table.join(pid.to_string());
     fs::create_dir_all(place.join("fd")).unwrap();
@@ -171,8 +172,8 @@ fn an_earlier_pipe_is_no_mark_of_a_command() {
     assert!(own("/dev/null").is_empty());
 }
 
-/// A machine has many processes and a container few, so only the container's are read. Reading a process
-/// outside of the container would block forever.
+/// dockbridge reads only the processes of the container, because a host may have many others. In this test,
+/// reading a process outside of the container would block forever.
 #[test]
 fn only_the_processes_of_the_container_are_looked_at() {
     let root = tempfile::tempdir().unwrap();

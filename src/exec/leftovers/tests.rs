@@ -1,4 +1,4 @@
-//! Commands that do not exist, with engines that report this or do not answer.
+//! Ends commands that do not exist, with engines that say so or do not answer.
 
 use std::{
     path::Path,
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// A command of an engine behind this socket.
+/// An exec of the engine that listens on `socket`.
 fn exec(socket: &Path) -> Exec {
     let id = "ab".repeat(32);
     let document = json!({
@@ -67,7 +67,7 @@ async fn an_engine_that_is_away_for_long_is_not_asked_for_ever() {
     assert!(begun.elapsed() < Duration::from_secs(5400), "{:?}", begun.elapsed());
 }
 
-/// Answers every inspect with what `answer` says then.
+/// A fake engine that answers every inspect with the current value of `answer`.
 async fn serve(socket: &Path, answer: Arc<Mutex<(&'static str, &'static str)>>) {
     let listener = UnixListener::bind(socket).unwrap();
     loop {
