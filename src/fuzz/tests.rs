@@ -1,4 +1,5 @@
-//! The committed inputs, read again: what once broke a decoder, and what reaches most of its code.
+//! Runs the targets with the committed inputs: inputs that once broke a decoder, and inputs that reach most
+//! of its code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
