@@ -1,23 +1,22 @@
-//! The targets of `make fuzz`: every decoder of bytes from outside. A test runs the committed inputs again
-//! (`tests/fuzz/corpus`).
+//! The targets of `make fuzz`: every decoder of bytes from outside. A test runs each target with the
+//! committed inputs (`tests/fuzz/corpus`).
 //!
-//! An entry point is in the `fuzz.rs` of its module. It calls a decoder, checks what must be true for any
-//! bytes, and fails by panicking. It is not part of a release build.
+//! The function of a target is in the `fuzz.rs` of its module. The function calls a decoder, checks what must
+//! be true for any bytes, and fails by panicking. Release builds do not contain these functions.
 
 use crate::{
     cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri,
     oci_runtime, rpc, stats, streaming, telemetry, translate,
 };
 
-/// A decoder, or several decoders for the same bytes.
+/// A target: a decoder, or several decoders for the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name on the command line, and the directory of its inputs.
+    /// The target's name on the command line, which is also the name of the directory of its inputs.
     pub name: &'static str,
     pub read: fn(&[u8]),
 }
 
-/// All targets.
 pub const TARGETS: [Target; 31] = [
     target("accounts", model::fuzz::accounts),
     target("authorities", rpc::fuzz::authorities),
