@@ -2,15 +2,15 @@
 
 use std::{fs, io, path::Path};
 
-/// Whether a profile with this name is loaded.
+/// Whether the kernel has loaded an AppArmor profile with this name.
 ///
 /// # Errors
-/// The kernel's list cannot be read: no AppArmor, not mounted here, or not permitted.
+/// The kernel has no AppArmor, securityfs is not mounted, or reading its list is not permitted.
 pub fn is_loaded(name: &str) -> io::Result<bool> {
     listed(Path::new(PROFILES), name)
 }
 
-/// Lines are `name (mode)`. A name may contain spaces and parentheses.
+/// Each line of `list` has the form `name (mode)`. A name may contain spaces and parentheses.
 fn listed(list: &Path, name: &str) -> io::Result<bool> {
     let text = fs::read_to_string(list)?;
     Ok(names(&text).any(|loaded| loaded == name))

@@ -1,7 +1,8 @@
-//! Links, directories and files below a directory. No symbolic link is followed to reach them.
+//! Creates, opens and removes files below a directory, without following symbolic links.
 //!
-//! Otherwise a pod that can write below the directory, or next to it, could redirect dockbridge to another
-//! place. The path of the directory itself belongs to the operator and may contain links.
+//! If dockbridge followed links, a pod that can write below the directory, or next to it, could redirect
+//! dockbridge to another place. The path of the directory itself belongs to the operator and may contain
+//! links.
 
 use std::{
     collections::BTreeSet,
@@ -27,8 +28,7 @@ use super::{
 /// Creates the parents (0755) of a file or link `below` the directory `root`, which might not exist yet.
 ///
 /// # Errors
-/// A part of the path is not a directory, something other than a file or link has the name, or access is
-/// denied.
+/// A part of the path is not a directory, the name is neither a file nor a link, or access is denied.
 pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
     in_parent(("use", Missing::Made), root, below, |directory, name| {
         match kind_of(directory, name)? {
@@ -38,11 +38,10 @@ pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Makes `below` the directory `root` a link to `target`, and replaces another link. Parent directories are
-/// created.
+/// Creates the symbolic link `below` the directory `root`, and missing parents. Replaces an existing link.
 ///
 /// # Errors
-/// A part of the path is not a directory, something other than a link has the name, or access is denied.
+/// A part of the path is not a directory, the name is not a link, or access is denied.
 pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     in_parent(("link", Missing::Made), root, below, |directory, name| {
         if readlinkat(directory, name).is_ok_and(|now| now == *target) {
@@ -53,7 +52,7 @@ pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Removes the link `below` the directory `root`. Does nothing if it does not exist or is not a link.
+/// Removes the link `below` the directory `root`. Does nothing if the path does not exist or is not a link.
 ///
 /// # Errors
 /// A part of the path is not a directory, or access is denied.
@@ -66,8 +65,8 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Opens a file `below` the directory `root` for reading and appending. If it does not exist or is a link,
-/// creates it with `mode`. Parent directories are created.
+/// Opens a file `below` the directory `root` for reading and appending. Creates the file with `mode` if it
+/// does not exist, or if the path is a link, which it replaces. Creates missing parent directories.
 pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     in_parent(("open", Missing::Made), root, below, |directory, name| {
         unlink_in(directory, name)?;
@@ -76,10 +75,10 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     })
 }
 
-/// Like [`append`], for an existing file.
+/// Opens an existing file for reading and appending, like [`append`].
 ///
 /// # Errors
-/// There is no such file, the path is not a file, or access is denied.
+/// The file does not exist, the path is not a file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     in_parent(("open", Missing::Refused), root, below, |directory, name| {
         regular(openat(directory, name, APPENDING, Mode::empty())?.into())
@@ -89,7 +88,7 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
 /// Opens a file `below` the directory `root` for reading.
 ///
 /// # Errors
-/// As [`open`].
+/// The same errors as [`open`].
 pub fn open_to_read(root: &Path, below: &Path) -> Result<File, HostError> {
     in_parent(("open", Missing::Refused), root, below, |directory, name| {
         match openat(directory, name, READING, Mode::empty()) {
@@ -99,12 +98,12 @@ pub fn open_to_read(root: &Path, below: &Path) -> Result<File, HostError> {
     })
 }
 
-/// The entries of the directory `below` in the directory `root`. Links are not followed. Empty if there is
-/// no such directory. No file is missed if it is renamed during the call, because the directory is read
-/// again until it stays the same between listing the names and reading each of them.
+/// The entries of the directory `below` in `root`, without following links. Empty if the directory does not
+/// exist. Reads the directory again until its names did not change, to find files that are renamed during the
+/// call.
 ///
 /// # Errors
-/// A part of the path is not a directory, access is denied, or names change too fast.
+/// A part of the path is not a directory, access is denied, or the names change too fast.
 pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, HostError> {
     let listed = descend(root, below, Missing::Refused).and_then(|directory| {
         let directory = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
@@ -129,16 +128,15 @@ fn names(directory: &Path) -> io::Result<BTreeSet<OsString>> {
     fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// What to do with missing directories.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Made,
     Refused,
 }
 
-/// Opens the directory `below` the directory `root`, one part of the path at a time. Neither may be a link.
+/// Opens the directory `below` the directory `root`, part by part. Neither `root` nor a part may be a link.
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
-    // With a trailing slash, a link would be followed.
+    // Removes a trailing slash: with it, `open` would follow a link.
     let root: PathBuf = root.components().collect();
     let mut directory = open_directory(&root, DIRECTORY, Mode::empty())
         .map_err(|e| if root.is_symlink() { is_a_link() } else { e.into() })?;
@@ -157,7 +155,8 @@ fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// Calls `work` with the open directory above a file or link `below` the directory `root`, and its name.
+/// Opens the parent directory of a file or link `below` the directory `root`, and calls `work` with that
+/// directory and the name of the file or link.
 fn in_parent<T>(
     (action, missing): (&'static str, Missing),
     root: &Path,
@@ -183,7 +182,7 @@ fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// The type of an entry. None if it does not exist.
+/// The type of an entry in `directory`. None if the entry does not exist.
 fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
     match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => Ok(None),
@@ -195,19 +194,18 @@ fn is_a_link() -> io::Error {
     io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link")
 }
 
-/// Readable by all, as in kubelet's log directories.
+/// All users may read the directories, as kubelet's log directories.
 const MODE: u32 = 0o755;
 
-/// Opens a directory without following a link.
 const DIRECTORY: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Opening a FIFO must not block. It is refused after it is open.
+/// Flags with which opening a FIFO does not block. dockbridge refuses a FIFO after opening it.
 const READING: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 const APPENDING: OFlag = READING.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
 
-/// How often a directory is read whose names change: far more often than kubelet renames.
+/// How often a directory is read again while its names change. kubelet renames far fewer files at a time.
 const MOST_READINGS: usize = 100;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Capabilities of the engine's process and of dockbridge.
+//! The Linux capabilities of the engine's process and of dockbridge.
 //!
 //! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. The OCI runtime then
-//! fails with an unclear error if a container requests a lower `oom_score_adj` than its own. So dockbridge
-//! raises the value to what is possible.
+//! fails with an unclear error if a container requests a lower `oom_score_adj` than the runtime has. So
+//! dockbridge raises such a score to the lowest value that the runtime can set.
 
 use std::{fs, os::unix::net::UnixStream, path::Path};
 
@@ -12,12 +12,12 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
-/// The names of required capabilities that this process lacks. All of them if the kernel does not say.
+/// The required capabilities that this process lacks; all, if the kernel does not report capabilities.
 pub fn missing() -> Vec<&'static str> {
     missing_in(effective(None).unwrap_or(CapabilitySet::empty()))
 }
 
-/// [`missing`] for a process with these capabilities.
+/// The names of required capabilities that are not in `effective`.
 pub(super) fn missing_in(effective: CapabilitySet) -> Vec<&'static str> {
     let needed =
         [(CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"), (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN")];
@@ -30,18 +30,16 @@ fn effective(process: Option<Pid>) -> Option<CapabilitySet> {
 }
 
 /// The lowest `oom_score_adj` that the engine behind `engine_socket` can give a process: -1000 with
-/// `CAP_SYS_RESOURCE`, otherwise its own score or 0, whichever is higher.
+/// `CAP_SYS_RESOURCE`, otherwise the engine's own score or 0, whichever is higher.
 ///
-/// The kernel reports the process that listens on the socket. Without one, or in another pid
-/// namespace, dockbridge's own capabilities count. Never blocks on the engine: opens a connection
-/// and sends nothing.
+/// The kernel reports which process listens on the socket. If that process is not visible, dockbridge's own
+/// capabilities count. Opens a connection, but sends nothing.
 pub fn oom_floor(engine_socket: &Path) -> i64 {
     let engine = listening_pid(engine_socket).and_then(|pid| i32::try_from(pid).ok());
     let engine = engine.and_then(Pid::from_raw);
     engine.and_then(|engine| floor_of(Some(engine))).or_else(|| floor_of(None)).unwrap_or(0)
 }
 
-/// None if the process cannot be read.
 fn floor_of(process: Option<Pid>) -> Option<i64> {
     let name = process.map_or("self".to_owned(), |pid| pid.as_raw_nonzero().to_string());
     let directory = Path::new("/proc").join(name);
@@ -50,8 +48,8 @@ fn floor_of(process: Option<Pid>) -> Option<i64> {
     Some(floor(effective(process)?, &map, &own.unwrap_or_default()))
 }
 
-/// The kernel requires the capability in the initial user namespace. The root of another user namespace has
-/// all capabilities, without effect.
+/// For a negative score, the kernel requires the capability in the initial user namespace. In another user
+/// namespace, root has all capabilities, but this one has no effect there.
 pub(super) fn floor(effective: CapabilitySet, uid_map: &str, own: &str) -> i64 {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     if initial && effective.contains(CapabilitySet::SYS_RESOURCE) {
@@ -60,8 +58,7 @@ pub(super) fn floor(effective: CapabilitySet, uid_map: &str, own: &str) -> i64 {
     own.trim().parse().unwrap_or(0).max(0)
 }
 
-/// The pid of the process that listens on a socket, if it is visible in this pid namespace. Opens a
-/// connection and sends nothing.
+/// The pid of the process that listens on a socket, if it is visible in this pid namespace.
 pub fn listening_pid(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();

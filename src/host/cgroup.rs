@@ -1,10 +1,8 @@
-//! Finds the cgroup directories of a process, on any layout of the hierarchies.
+//! Finds the cgroup directories of a process, with any layout of the cgroup hierarchies.
 //!
-//! There may be one hierarchy for all controllers (v2), one for each (v1), or both; directories of
-//! the engine or scopes of systemd; the whole tree or, inside a container, a part of it.
-//! `/proc/<pid>/cgroup` has the path of a process in each hierarchy, and the mount table the mount
-//! point of the hierarchy. A pid may be reused, so callers give a name that the path must contain:
-//! the container's id.
+//! A host may have one hierarchy for all controllers (v2), one for each controller (v1), or both. Inside a
+//! container, only a part of a hierarchy may be mounted. `/proc/<pid>/cgroup` has the path of a process in
+//! each hierarchy. A pid may be reused, so callers also give the container's id, which the path must contain.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,7 +29,7 @@ pub mod open_files;
 pub mod weight;
 pub mod working_set;
 
-/// The cgroups of this machine. Clones share the mount table and the cgroups that were found.
+/// Finds cgroups of this host. Clones share the mount table and the cache of found cgroups.
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     pub proc: PathBuf,
@@ -40,7 +38,6 @@ pub struct Cgroups {
     limit: OpenFileLimit,
 }
 
-/// A cgroup that was found, and its process.
 #[derive(Debug)]
 struct CachedGroup {
     pid: u32,
@@ -52,19 +49,19 @@ struct CachedGroup {
 pub struct Cgroup {
     proc: PathBuf,
     v2: Option<PathBuf>,
-    /// By controller, `name=systemd` among them.
+    /// The directory in the hierarchy of each v1 controller, also of `name=systemd`.
     v1: BTreeMap<String, PathBuf>,
     open_files: OpenFiles,
 }
 
-/// The version of a controller's hierarchy; names and formats of files depend on it.
+/// The version of a controller's hierarchy, which determines the names and formats of the cgroup files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
     V1,
     V2,
 }
 
-/// The cgroup mounts, and how long it took to read the mount table.
+/// The mounts of cgroup hierarchies, and how long reading the mount table took.
 #[derive(Clone, Debug)]
 struct Table {
     mounts: Arc<[Mount]>,
@@ -74,16 +71,15 @@ struct Table {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
-    /// Options of a v1 hierarchy, its controllers among them; none for v2.
+    /// The mount options of a v1 hierarchy, which include its controllers; None for v2.
     options: Option<Vec<String>>,
-    /// The directory of the hierarchy that is mounted.
+    /// Which directory of the hierarchy is mounted.
     root: PathBuf,
     point: PathBuf,
 }
 
 impl Cgroups {
-    /// Cgroups by another `/proc`, for tests. No file stays open: only the kernel's own files fail
-    /// once they are removed.
+    /// Finds cgroups through another `/proc`, for tests. Keeps no files open.
     pub fn from_proc(proc: &Path) -> Self {
         Self::with(proc, OpenFileLimit::of(0))
     }
@@ -93,15 +89,14 @@ impl Cgroups {
         Self { proc: proc.to_owned(), mounts, found, limit }
     }
 
-    /// The cgroup of process `pid` whose path contains `owner`, without the levels that its
-    /// processes made below it; hierarchies without such a cgroup are left out. Reads `/proc`,
-    /// which waits while cgroups are created or removed.
+    /// The cgroup whose path contains `owner` and in which, or below which, process `pid` runs. Leaves out
+    /// hierarchies without such a cgroup. Blocks while the kernel creates or removes cgroups.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] when the process has ended, or is in no such group.
+    /// [`io::ErrorKind::NotFound`] if the process has ended, or is in no cgroup of `owner`.
     pub fn find(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
         let group = self.find_uncached(pid, owner)?;
-        // The cached one is kept, with its open files.
+        // If the cache has the same cgroup, returns the cached value, because its files are already open.
         let is_same = |it: &Arc<Cgroup>| it.v2 == group.v2 && it.v1 == group.v1;
         let cached = self.cached(pid, owner).filter(is_same);
         Ok(cached.unwrap_or_else(|| {
@@ -117,10 +112,9 @@ impl Cgroups {
     pub fn find_uncached(&self, pid: u32, owner: &str) -> io::Result<Cgroup> {
         let memberships = self.memberships(pid)?;
         let mut found = None;
-        // Otherwise the mount table does not help.
+        // Reads the mount table only if the process is in a cgroup of `owner`.
         if memberships.lines().any(|line| membership(line, owner).is_some()) {
             found = self.locate(&memberships, owner, &self.mount_table()?.mounts);
-            // Hierarchies may have been mounted since.
             if found.is_none() && !self.mount_table()?.is_fresh() {
                 found = self.locate(&memberships, owner, &self.read_mounts()?.mounts);
             }
@@ -131,15 +125,15 @@ impl Cgroups {
         })
     }
 
-    /// The cached cgroup of this process and owner. Reads nothing, so the cgroup may have been removed
-    /// or may be empty. Its path contains the owner's name, so as long as it [`Cgroup::exists`] it
-    /// belongs to the owner, even if the pid was reused.
+    /// The cached cgroup of `owner`, if it was found with this `pid`. Reads no files, so the cgroup may have
+    /// been removed or may be empty. If the cgroup [`Cgroup::exists`], it belongs to `owner`, even if the pid
+    /// was reused, because its path contains `owner`.
     pub fn cached(&self, pid: u32, owner: &str) -> Option<Arc<Cgroup>> {
         let found = self.found.lock();
         found.get(owner).filter(|found| found.pid == pid).map(|found| Arc::clone(&found.group))
     }
 
-    /// Whether the process is in a cgroup whose path contains `owner` at this moment.
+    /// Whether the process is now in a cgroup whose path contains `owner`.
     pub fn contains(&self, pid: u32, owner: &str) -> bool {
         let is_owned = |all: String| all.lines().any(|line| membership(line, owner).is_some());
         self.memberships(pid).is_ok_and(is_owned)
@@ -149,12 +143,12 @@ impl Cgroups {
         fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup"))
     }
 
-    /// Drops the cached cgroups of all other owners.
+    /// Drops the cached cgroups of all owners for which `is_owner` is false.
     pub fn retain(&self, is_owner: impl Fn(&str) -> bool) {
         self.found.lock().retain(|owner, _| is_owner(owner));
     }
 
-    /// Whether a hierarchy of this version has the controller; none if that is not visible.
+    /// Whether a hierarchy of this version has the controller; None if dockbridge cannot see that.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.mount_table().ok()?.mounts;
         if mounts.is_empty() {
@@ -192,7 +186,7 @@ impl Cgroups {
         (found.v2.is_some() || !found.v1.is_empty()).then_some(found)
     }
 
-    /// The mount table as read last; reads it the first time.
+    /// The mount table from the last read. The first call reads the table.
     fn mount_table(&self) -> io::Result<Table> {
         let last = self.mounts.lock().clone();
         match last {
@@ -219,23 +213,23 @@ impl Default for Cgroups {
 }
 
 impl Cgroup {
-    /// The directory of a controller's files, and their version.
+    /// The directory with a controller's files, and the version of its hierarchy.
     pub fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
         let v1 = self.v1.get(controller).map(|place| (Hierarchy::V1, place.as_path()));
         v1.or_else(|| self.v2().map(|place| (Hierarchy::V2, place)))
     }
 
-    /// The directory in the v2 hierarchy.
+    /// The cgroup's directory in the v2 hierarchy.
     pub fn v2(&self) -> Option<&Path> {
         self.v2.as_deref()
     }
 
-    /// Its files that stay open.
+    /// The files of the cgroup that stay open.
     pub const fn open_files(&self) -> &OpenFiles {
         &self.open_files
     }
 
-    /// The cgroup above it. It shares its open files.
+    /// The parent cgroup. The parent shares the open files of this cgroup.
     #[must_use]
     pub fn parent(&self) -> Self {
         let above = |place: &PathBuf| place.parent().map(Path::to_owned);
@@ -247,17 +241,17 @@ impl Cgroup {
         }
     }
 
-    /// One of its directories. Each lists its processes, except those that were moved to a group below.
+    /// One of the cgroup's directories. Each lists the cgroup's processes, except those in cgroups below.
     pub fn any(&self) -> Option<&Path> {
         self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
     }
 
-    /// Whether the cgroup still exists. Only one of its directories is checked.
+    /// Whether the cgroup still exists. Checks only one of the cgroup's directories.
     pub fn exists(&self) -> bool {
         self.any().is_some_and(Path::is_dir)
     }
 
-    /// The name of its systemd scope, if systemd made it.
+    /// The name of the cgroup's systemd scope, if systemd has created the cgroup.
     pub fn scope(&self) -> Option<&str> {
         let mut places = self.v2.iter().chain(self.v1.values());
         places.find_map(|place| place.file_name()?.to_str().filter(|name| name.ends_with(".scope")))
@@ -265,17 +259,16 @@ impl Cgroup {
 }
 
 impl Table {
-    /// Whether the last read is too recent for its cost: a machine may have tens of thousands of mounts, and
-    /// many processes whose cgroup is not visible.
+    /// Whether reading the mount table again costs too much: a host may have tens of thousands of mounts.
     fn is_fresh(&self) -> bool {
         self.read.elapsed() < self.took.saturating_mul(REREAD_FACTOR)
     }
 }
 
 impl Mount {
-    /// Parses a line of the mount table; none for other file systems.
+    /// Parses a line of the mount table; None for a file system that is not a cgroup hierarchy.
     pub(super) fn read(line: &str) -> Option<Self> {
-        // Most lines of a long table are something else; this is found without parsing the line.
+        // Rejects lines of other file systems, which are most lines of a long table, without parsing them.
         let (_, source) = line.split_once(" - ")?;
         if !source.starts_with("cgroup") {
             return None;
@@ -293,7 +286,6 @@ impl Mount {
         self.options.iter().flatten().any(|option| option == controller)
     }
 
-    /// The visible path of a directory of the hierarchy, if there is one.
     fn visible_path(&self, path: &Path) -> Option<PathBuf> {
         let place = self.point.join(path.strip_prefix(&self.root).ok()?);
         place.is_dir().then_some(place)
@@ -303,11 +295,11 @@ impl Mount {
 /// The text of a cgroup file, trimmed.
 ///
 /// # Errors
-/// There is no such file, or it cannot be read.
+/// The file does not exist, or cannot be read.
 pub fn read(directory: &Path, file: &str) -> io::Result<String> {
     let opened = File::open(directory.join(file_name(file)?))?;
     let mut text = String::with_capacity(USUAL);
-    // Such files report no size.
+    // Cgroup files report no size, so the buffer is not sized by metadata.
     opened.take(u64::MAX).read_to_string(&mut text)?;
     text.truncate(text.trim_end().len());
     Ok(text)
@@ -316,17 +308,17 @@ pub fn read(directory: &Path, file: &str) -> io::Result<String> {
 /// Writes a cgroup file. May wait for the kernel to reclaim memory.
 ///
 /// # Errors
-/// There is no such file, or the kernel refuses the value.
+/// The file does not exist, or the kernel refuses the value.
 pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError> {
     let path = directory.join(file);
-    // One write: the kernel takes each as a value. The file is never created.
+    // Writes everything at once, because the kernel treats each write as a whole value. Never creates the
+    // cgroup file.
     let written = file_name(file)
         .and_then(|_| OpenOptions::new().write(true).open(&path))
         .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));
     written.or_cannot("write", &path)
 }
 
-/// Checks that a name has no path separator.
 fn file_name(file: &str) -> io::Result<&str> {
     let mut parts = Path::new(file).components();
     match (parts.next(), parts.next()) {
@@ -335,8 +327,8 @@ fn file_name(file: &str) -> io::Result<&str> {
     }
 }
 
-/// The controllers (empty for v2) and the path of a line of `/proc/<pid>/cgroup`, up to the directory
-/// that is `owner`'s; none if there is no such directory.
+/// The controllers (empty for v2) and the path of a line of `/proc/<pid>/cgroup`, shortened to the directory
+/// whose name contains `owner`; None if no directory in the path does.
 pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;
@@ -345,15 +337,15 @@ pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, Pat
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| !owner.is_empty() && name.contains(owner))
     };
-    // The outermost: what a container makes within itself may repeat its name.
+    // Takes the outermost directory, because a container may create cgroups that repeat the owner's name.
     let group = path.ancestors().filter(owned).last()?;
     Some((controllers, group.to_owned()))
 }
 
-/// The mount table is reread after this many times the duration of the last read.
+/// The mount table is read again at the earliest after this many times the duration of the last read.
 const REREAD_FACTOR: u32 = 20;
 
-/// Larger than most files.
+/// How many bytes a read has room for at first. Most cgroup files are smaller.
 const USUAL: usize = 128;
 
 #[cfg(test)]

@@ -8,19 +8,19 @@ use nix::{
 };
 
 /// Raises the soft limit of file descriptors, if the hard limit allows it, because each log, stream and pod
-/// needs some. A higher limit stays. Child processes inherit it.
+/// needs some. Keeps a soft limit that is already higher. Child processes inherit the limit.
 pub fn raise_limit() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    // If this fails, the limit stays.
+    // If raising fails, dockbridge runs with the old limit.
     let _ = setrlimit(Resource::RLIMIT_NOFILE, raised(soft, hard), hard);
 }
 
-/// The soft limit with which dockbridge runs if it starts with these limits.
+/// The soft limit after [`raise_limit`], if dockbridge starts with these limits.
 pub fn raised(soft: u64, hard: u64) -> u64 {
     soft.max(hard.min(ENOUGH))
 }
 
-/// The current soft limit.
+/// The current soft limit of open files.
 pub fn limit() -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
     limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
@@ -31,8 +31,8 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Enough for a few hundred pods with their logs and streams. It is not larger, because child programs
+/// Enough descriptors for a few hundred pods with their logs and streams. Not more, because child programs
 /// may close all possible descriptors one by one.
 const ENOUGH: u64 = 16_384;
-/// The usual limit.
+/// The usual soft limit of open files.
 pub const USUAL: usize = 1024;

@@ -1,12 +1,11 @@
-//! A program that outlives dockbridge, whatever happens to dockbridge.
+//! Runs a program that continues to run even if dockbridge is killed.
 //!
-//! CRIU must not be killed while its code runs inside the processes of a container, because they would die
-//! with it. So the program has its own session, ignores signals that ask it to end, and writes into a
-//! file. On a machine with systemd, it also has its own unit: the processes of a service are killed with
-//! the service, and inherit its system call filter, with which CRIU does not work.
+//! Nobody may kill CRIU while its code runs inside the processes of a container, because they would also die.
+//! So a detached program runs in its own session, ignores signals that ask it to end, and writes to a file.
+//! With systemd, the program also runs in its own unit: dockbridge's unit kills its processes with the
+//! service, and has a system call filter with which CRIU fails.
 //!
-//! The program, everything that it starts, and everything that dockbridge has begun to start for it are found
-//! by their current directory.
+//! dockbridge recognises the program and its processes by their current directory.
 
 use std::{
     ffi::OsStr,
@@ -34,9 +33,8 @@ use super::{
     processes::Processes,
 };
 
-/// Starts a program in a directory that is used only for it. Its output is appended to the file [`OUTPUT`] there.
-/// Dropping the child does not end the program. On a machine with systemd, the child is a client that waits for the
-/// unit `name`. Fails if the program or `systemd-run` cannot be started.
+/// Starts a program in a separate directory, and appends its output to [`OUTPUT`] there. Dropping the child
+/// does not end the program. With systemd, the child is a client that waits for the unit `name`.
 pub fn start(
     program: &Path,
     arguments: &[&OsStr],
@@ -48,7 +46,7 @@ pub fn start(
         let mut command = Command::new("systemd-run");
         let place = directory.to_string_lossy();
         command.args(["--quiet", "--collect", "--wait", "--unit", name]);
-        // A stop of the unit does nothing. When the machine is shut down, systemd ends it last.
+        // Stopping the unit does not end the program, which systemd kills last at a shutdown.
         for property in ["KillSignal=SIGCONT", "SendSIGKILL=no", "OOMScoreAdjust=-999"] {
             command.args(["--property", property]);
         }
@@ -65,7 +63,7 @@ pub fn start(
         command
     } else {
         let mut command = Command::new(program);
-        // Otherwise a process list shows the path by which dockbridge finds itself.
+        // Sets the name in process lists, which would otherwise be `/proc/self/exe`.
         command.arg0("dockbridge");
         command
     };
@@ -83,11 +81,11 @@ pub fn start(
     command.spawn()
 }
 
-/// Waits until nothing of a program that was started in this directory runs.
+/// Waits until no process of a program that was started in this directory runs.
 pub async fn ended(directory: &Path) {
     loop {
         let place = directory.to_owned();
-        // This task only fails if it panics.
+        // The task fails only if it panics.
         if !spawn_blocking(move || is_used(&place)).await.unwrap_or_default() {
             return;
         }
@@ -95,14 +93,14 @@ pub async fn ended(directory: &Path) {
     }
 }
 
-/// Whether anything of a program that was started in this directory runs.
+/// Whether a process of a program that was started in this directory runs.
 pub fn is_used(directory: &Path) -> bool {
     let Ok(directory) = fs::canonicalize(directory) else { return false };
     Processes::new("/proc").has_in(&directory)
 }
 
-/// Runs a command of the detached program to its end. Its output is that of the program. Returns whether it
-/// succeeded. Fails if the command cannot be started.
+/// Runs a command for the detached program, and waits for its end. The command writes to the program's
+/// output. Returns whether the command succeeded. Fails if the command cannot be started.
 pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
         command.split_first().map_or(("", command), |(it, rest)| (it.as_str(), rest));
@@ -110,18 +108,17 @@ pub fn run(command: &[String]) -> Result<bool, HostError> {
     Ok(ended.or_cannot("run", Path::new(program))?.success())
 }
 
-/// Ignores signals that ask this process and the programs that it will start to end.
+/// Makes this process, and all programs that it starts later, ignore signals that ask to end.
 pub fn ignore_requests_to_end() {
     for request in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
-        // Cannot fail for these signals.
+        // Ignoring SIGHUP, SIGINT, SIGQUIT or SIGTERM cannot fail.
         let _ = ignore(request);
     }
 }
 
-/// Lets writes to closed pipes fail, as in all programs in Rust. A failed `exec` leaves the signal at its default, which
-/// ends the process.
+/// Makes writes to closed pipes fail instead of ending the process. A failed `exec` has reset SIGPIPE.
 pub fn ignore_broken_pipes() {
-    // Cannot fail for this signal.
+    // Ignoring SIGPIPE cannot fail.
     let _ = ignore(Signal::SIGPIPE);
 }
 
@@ -137,15 +134,14 @@ fn lead_session(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
-/// The path of a program that another process can run. A program that was replaced by an upgrade has the
-/// kernel's mark at its end.
+/// The path with which another process can run `program`: after an upgrade, without ` (deleted)`.
 fn resolved(program: &Path) -> PathBuf {
     let Ok(target) = fs::read_link(program) else { return program.to_owned() };
     let text = target.to_string_lossy();
     text.strip_suffix(" (deleted)").unwrap_or(&text).into()
 }
 
-/// The first program of this name in the folders of `PATH`.
+/// The path of the first program with this name in the directories of `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = search_path()?;
     path.split(':').map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())
@@ -155,8 +151,8 @@ fn search_path() -> Option<String> {
     Processes::new("/proc").variable(std::process::id(), "PATH").flatten()
 }
 
-/// The name of the file with the output of the program.
+/// The name of the file with the output of the detached program.
 pub const OUTPUT: &str = "output.log";
-/// The directory exists if systemd is the service manager: `sd_booted(3)`.
+/// A directory that exists if systemd is the service manager: `sd_booted(3)`.
 const SYSTEMD: &str = "/run/systemd/system";
 const LOOK_EVERY: Duration = Duration::from_millis(50);

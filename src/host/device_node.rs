@@ -15,9 +15,9 @@ use super::error::{HostError, OrCannot as _};
 pub struct DeviceNode {
     pub kind: NodeType,
     pub major: u64,
-    /// The device's number within its driver.
+    /// The minor number, which identifies the device within its driver.
     pub minor: u64,
-    /// Permission bits, without the type.
+    /// The permission bits of the mode, without the file type.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
@@ -26,13 +26,13 @@ pub struct DeviceNode {
 /// The type of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeType {
-    /// Read and written in blocks.
+    /// A device that is read and written in blocks.
     Block,
-    /// Read and written in bytes.
+    /// A device that is read and written in bytes.
     Character,
 }
 
-/// Reads the device file at `path`. Links are followed. None if it is not a device.
+/// Reads the device file at `path`. Follows symbolic links. None if the file is not a device.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
     let found = fs::metadata(path).or_cannot("stat", path)?;
     let kind = match found.file_type() {

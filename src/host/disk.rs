@@ -6,25 +6,24 @@ use nix::sys::statvfs::statvfs;
 
 use super::error::{HostError, OrCannot as _};
 
-/// The size of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub bytes: u64,
-    /// Bytes that are free for unprivileged processes.
+    /// How many bytes are free for unprivileged processes.
     pub free_bytes: u64,
-    /// Total number of inodes; 0 if there is no limit.
+    /// The total number of inodes; 0 if the file system has no limit of inodes.
     pub inodes: u64,
     pub free_inodes: u64,
 }
 
 impl Size {
-    /// Inodes in use; none if the file system does not count them.
+    /// The number of inodes in use; None if the file system does not count inodes.
     pub fn used_inodes(self) -> Option<u64> {
         (self.inodes > 0).then(|| self.inodes.saturating_sub(self.free_inodes))
     }
 }
 
-/// The size of the file system of `place`. May hang with a network file system.
+/// The size of the file system of `place`. The call may hang on a network file system.
 pub fn size(place: &Path) -> Result<Size, HostError> {
     let facts = statvfs(place).or_cannot("read the size of the file system of", place)?;
     Ok(Size {

@@ -1,4 +1,4 @@
-//! Errors of system calls with the path.
+//! Errors of system calls, with the path on which the call failed.
 
 use std::{
     io,
@@ -9,18 +9,18 @@ use thiserror::Error;
 
 use crate::error::{Kind, WithKind};
 
-/// A failed call on a path.
+/// The error of a system call on a path.
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct HostError {
-    /// The failed action, as a verb with its preposition: "open", "rename to".
+    /// The failed action, as a verb with its preposition, for example "open" or "rename to".
     pub action: &'static str,
     pub path: PathBuf,
     pub source: io::Error,
 }
 
 impl HostError {
-    /// Adds the action and the path to an I/O error.
+    /// Makes an error from an I/O error, the action and the path.
     pub fn new(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self { action, path: path.to_owned(), source: source.into() }
     }
@@ -31,9 +31,8 @@ impl HostError {
     }
 }
 
-/// Makes the error of a system call a [`HostError`].
+/// Turns the error of a system call into a [`HostError`].
 pub trait OrCannot<T> {
-    /// Adds the action and the path to the error.
     fn or_cannot(self, action: &'static str, path: &Path) -> Result<T, HostError>;
 }
 
@@ -44,7 +43,7 @@ impl<T, E: Into<io::Error>> OrCannot<T> for Result<T, E> {
 }
 
 impl WithKind for HostError {
-    /// A full disk is the only cause on which a caller can act.
+    /// Of all I/O errors, only a full disk has its own kind, because a caller can free disk space.
     fn kind(&self) -> Kind {
         match self.source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,

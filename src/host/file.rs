@@ -1,9 +1,9 @@
-//! Atomic replacement of files: a reader sees the old or the new text.
+//! Replaces files atomically: a reader sees either the old or the new text.
 //!
-//! A replaced file is a new inode: a bind mount made of the old one keeps showing the old text.
-//! Temporary files start with a dot and end in `.tmp` in the target's own directory;
-//! listings of the directory skip names with a leading dot. A killed process leaves them: the owner
-//! of the directory removes files that are [`is_draft`] at its start.
+//! The replaced file is a new inode, so a bind mount of the old file still shows the old text. The new text
+//! is first written to a draft in the target's directory, whose name starts with a dot and ends in `.tmp`;
+//! code that lists the directory skips names with a leading dot. A process that is killed leaves its drafts:
+//! the owner of the directory removes them at its next start, see [`is_draft`].
 
 use std::{
     ffi::OsString,
@@ -21,34 +21,34 @@ use tracing::{info, warn};
 
 use super::error::{HostError, OrCannot as _};
 
-/// The durability of a finished write.
+/// What a finished write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Survives a power loss: file and directory are flushed before the call returns.
+    /// The write survives a power loss: the file and its directory are flushed before the call returns.
     Synced,
-    /// Survives the end of this process.
+    /// The write survives the end of this process, but not a power loss.
     Written,
 }
 
 /// Who may read a written file, whatever the umask is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// Only this user: 0600.
+    /// Only dockbridge's own user (mode 0600).
     Owner,
-    /// Everybody: 0644, for files that pods see.
+    /// All users (mode 0644), for files that pods see.
     Everyone,
 }
 
-/// Writes a file that only we may read: see [`replace_for`].
+/// Replaces a file that only dockbridge's own user may read: see [`replace_for`].
 ///
 /// # Errors
-/// The directory is absent or not writable, or the disk is full. The old text stays.
+/// The directory is absent or not writable, or the disk is full. After an error, the file has its old text.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     replace_for(Readers::Owner, path, bytes, durability)
 }
 
-/// Writes `bytes` to a file next to `path` and renames it to `path`: readers see old or new, never a
-/// part.
+/// Writes `bytes` to a file next to `path` and renames it to `path`: readers see either the old or the new
+/// text, never a part.
 pub fn replace_for(
     readers: Readers,
     path: &Path,
@@ -58,8 +58,9 @@ pub fn replace_for(
     rename_draft(readers, path, bytes, durability, |_| Ok(()))
 }
 
-/// Replaces the text of another program's file. Its mode and owner stay, and a symbolic link at `path` is
-/// followed. A missing file and its directory are created readable for everybody. Survives a power loss.
+/// Replaces the text of another program's file. Keeps the file's mode and owner, and follows a symbolic link
+/// at `path`. Creates a missing file and its directory, readable by all users. The file's new text survives a
+/// power loss.
 pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -74,14 +75,14 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
         return replace_for(Readers::Everyone, path, bytes, Durability::Synced);
     };
     rename_draft(Readers::Owner, path, bytes, Durability::Synced, |draft| {
-        // The owner first: a change of it takes set-user-id bits.
+        // Sets the owner before the mode, because changing the owner clears set-user-id bits.
         std::os::unix::fs::chown(draft, Some(facts.uid()), Some(facts.gid()))?;
         fs::set_permissions(draft, facts.permissions())
     })
 }
 
-/// Gives a file a second name. Fails if something has it. On a file system without hard links, such as vfat, the file
-/// loses its first name.
+/// Gives a file the second name `to`. Fails if `to` exists. On a file system without hard links, such as
+/// vfat, the file loses the name `from`.
 pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let linked = match fs::hard_link(from, to) {
         Err(e)
@@ -104,8 +105,8 @@ pub fn is_linked(one: &Path, other: &Path) -> Result<bool, HostError> {
     Ok(inodes.0.is_some() && inodes.0 == inodes.1)
 }
 
-/// Removes a file; returns whether it existed. With [`Durability::Synced`] the removal survives a
-/// power loss. Absence is not an error.
+/// Removes a file; returns whether it existed, because a missing file is not an error. With
+/// [`Durability::Synced`] the removal survives a power loss.
 pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
     match fs::remove_file(path) {
         Err(e) if is_absence(&e) => return Ok(false),
@@ -117,10 +118,10 @@ pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, Ho
     Ok(true)
 }
 
-/// Reads a file of at most `limit` bytes; none if it does not exist.
+/// Reads a file of at most `limit` bytes; None if the file does not exist.
 ///
 /// # Errors
-/// Unreadable, larger than `limit`, or not a regular file: reading a FIFO would never return.
+/// The file is unreadable, larger than `limit`, or not a regular file: reading a FIFO would never return.
 pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = match opened.and_then(regular) {
@@ -137,17 +138,17 @@ pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostE
     Ok(Some(bytes))
 }
 
-/// Reads a text of at most `limit` bytes. The error does not name the file.
+/// Reads a text file of at most `limit` bytes. The error does not name the file.
 ///
 /// # Errors
-/// As [`read_if_present`]; absent, or not UTF-8.
+/// The errors of [`read_if_present`]; also, the file does not exist or is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let bytes = read_if_present(path, limit).map_err(|error| error.source)?;
     let bytes = bytes.ok_or(Errno::ENOENT)?;
     String::from_utf8(bytes).map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))
 }
 
-/// The paths in a directory, sorted. Empty if there is no such directory.
+/// The paths in a directory, sorted. Empty if the directory does not exist.
 pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(listed) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
     let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
@@ -155,7 +156,7 @@ pub fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// None if nothing has the path.
+/// Turns the error that a path does not exist into None.
 pub fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -171,12 +172,12 @@ pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Makes a directory and those above it, with `mode` for the ones it makes. Fails if something else has the name.
+/// Creates a directory and its missing parents with `mode`. Fails if the path is not a directory.
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
     DirBuilder::new().recursive(true).mode(mode).create(path).or_cannot("create directory", path)
 }
 
-/// Writes a draft, lets `prepare` change it, and renames it.
+/// Writes a draft, lets `prepare` change the draft, and renames the draft to `path`.
 fn rename_draft(
     readers: Readers,
     path: &Path,
@@ -190,7 +191,7 @@ fn rename_draft(
         prepare(&draft).and_then(|()| fs::rename(&draft, path)).or_cannot("replace", path)
     });
     if done.is_err() {
-        // The first failure is reported; a remaining draft is skipped by readers.
+        // Ignores an error, because the first failure is returned, and readers skip a draft that remains.
         let _ = fs::remove_file(&draft);
     }
     done?;
@@ -224,13 +225,13 @@ fn write_draft(
     }
 }
 
-/// Whether this is the name of a draft. For directories without other writers.
+/// Whether `name` is the name of a draft. Only for directories in which no other process writes.
 pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
 
-/// Makes a directory that everybody can pass through and only we can list or change, whatever the
-/// umask. An existing directory stays as it is. Fails if something else has the name.
+/// Creates a directory that all users can pass through but only dockbridge's own user can list or change,
+/// whatever the umask is. Does not change an existing directory. Fails if the path is not a directory.
 pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     if !make_private_directory(path)? {
         return Ok(());
@@ -238,7 +239,7 @@ pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     fs::set_permissions(path, Permissions::from_mode(0o711)).or_cannot("set the mode of", path)
 }
 
-/// Makes a directory that only we can enter. Returns false if it exists.
+/// Creates a directory that only dockbridge's own user can enter. Returns false if the directory exists.
 pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
@@ -246,11 +247,12 @@ pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
     }
 }
 
-/// Makes a directory that only we and `group` can pass through, and only we can list or change; without
-/// a group only we. An existing directory gets this mode and group. Fails if something else has the name.
+/// Creates a directory that only dockbridge's own user and `group` can pass through; only dockbridge's own
+/// user can list or change it. An existing directory gets the same mode and group. Fails if the path is not a
+/// directory.
 pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
     make_private_directory(path)?;
-    // Closed before its group changes: the mode may be that of another group.
+    // Before the group changes, removes its permissions, which were meant for the old group.
     fs::set_permissions(path, Permissions::from_mode(0o700)).or_cannot("set the mode of", path)?;
     let Some(group) = group else { return Ok(()) };
     std::os::unix::fs::lchown(path, None, Some(group))
@@ -258,21 +260,22 @@ pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostErr
         .or_cannot("set the group of", path)
 }
 
-/// Whether a file or directory belongs to this process's user and no other user can write to it. False
-/// for a link. Fails if there is nothing at `path`.
+/// Whether a file or directory belongs to this process's user and no other user can write to it. False for a
+/// symbolic link. Fails if `path` does not exist.
 pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
     let facts = fs::symlink_metadata(path).or_cannot("read", path)?;
     let ours = facts.uid() == nix::unistd::geteuid().as_raw();
     Ok(ours && !facts.is_symlink() && facts.mode() & 0o022 == 0)
 }
 
-/// Whether two paths lead to one file: `/var/run` is a link to `/run`.
+/// Whether two paths lead to the same file, for example because `/var/run` is a link to `/run`.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Whether this is the name of a draft whose writer has ended. For directories with several writers.
+/// Whether `name` is the name of a draft whose writer has ended. For directories in which several processes
+/// write.
 pub fn is_abandoned_draft(name: &str) -> bool {
     let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(DRAFT));
     let writer = inner.and_then(|rest| rest.rsplit_once('.')).map(|(_, writer)| writer);
@@ -283,7 +286,7 @@ pub fn is_abandoned_draft(name: &str) -> bool {
     is_number(pid) && is_number(serial) && !Path::new("/proc").join(pid).exists()
 }
 
-/// Removes a draft that is [`is_draft`] or [`is_abandoned_draft`].
+/// Removes a draft that [`is_draft`] or [`is_abandoned_draft`] has recognised.
 pub fn remove_draft(draft: &Path) {
     match fs::remove_file(draft) {
         Ok(()) => info!(file = %draft.display(), "removed the file of an unfinished write"),
@@ -293,8 +296,9 @@ pub fn remove_draft(draft: &Path) {
     }
 }
 
-/// The process id and a counter keep two writers of one target apart. A draft of an earlier
-/// process with our pid is possible, hence the removal.
+/// The path of a new draft for `path`. The pid and a counter in its name keep two writers of the same target
+/// apart. Removes an existing draft with the same name, which an earlier process with the same pid may have
+/// left.
 fn draft_of(path: &Path) -> PathBuf {
     let serial = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let mut name = OsString::from(".");
@@ -305,7 +309,7 @@ fn draft_of(path: &Path) -> PathBuf {
     draft
 }
 
-/// Flushes the directory of a file, so that its new name survives a power loss.
+/// Flushes the directory of a file, so that the file's new name survives a power loss.
 pub fn sync_parent(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent).and_then(|directory| directory.sync_all()).or_cannot("flush", parent)
@@ -316,7 +320,7 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 const DRAFT: &str = ".tmp";
-/// As many as the kernel follows.
+/// How many symbolic links are followed in a row, as in the kernel.
 const MAX_LINKS: usize = 40;
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 

@@ -14,7 +14,7 @@ use super::{
     error::{HostError, OrCannot as _},
 };
 
-/// The freezer of one cgroup. Its serde form is stored for the next dockbridge.
+/// The freezer of one cgroup. The next dockbridge process may read its serde form from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freezer {
     directory: PathBuf,
@@ -22,21 +22,21 @@ pub struct Freezer {
 }
 
 impl Freezer {
-    /// The freezer of a cgroup. None if its hierarchy has none.
+    /// The freezer of a cgroup. None if the cgroup's hierarchy has no freezer.
     pub fn of(group: &Cgroup) -> Option<Self> {
         let (hierarchy, directory) = group.directory("freezer")?;
         let freezer = Self { directory: directory.to_owned(), is_v2: hierarchy == Hierarchy::V2 };
         freezer.directory.join(freezer.switch()).exists().then_some(freezer)
     }
 
-    /// Freezes all processes, and returns when all of them have stopped.
+    /// Freezes all processes of the cgroup, and returns when all of them have stopped.
     ///
     /// # Errors
-    /// A process does not stop in time. The cgroup may be frozen in part, so it must be thawed.
+    /// A process does not stop in time. Other processes may be frozen, so the caller must thaw them.
     pub fn freeze(&self, limit: Duration) -> Result<(), HostError> {
         let until = Instant::now() + limit;
         loop {
-            // Version 1 only retries a process that could not be frozen when the state is written again.
+            // Cgroup v1 retries a process that could not be frozen only when the state is written again.
             self.set(true)?;
             if self.is_complete().or_cannot("freeze", &self.directory)? {
                 return Ok(());
@@ -49,13 +49,13 @@ impl Freezer {
         }
     }
 
-    /// Whether the cgroup is frozen, or on the way to it.
+    /// Whether the cgroup is frozen, or is being frozen.
     pub fn is_frozen(&self) -> io::Result<bool> {
         let state = cgroup::read(&self.directory, self.switch())?;
         Ok(!["0", "THAWED"].contains(&state.as_str()))
     }
 
-    /// Thaws all processes. Also succeeds if they are not frozen, or if the cgroup does not exist.
+    /// Thaws all processes of the cgroup, if it exists and they are frozen.
     pub fn thaw(&self) -> Result<(), HostError> {
         match self.set(false) {
             // The kernel returns ENODEV if the cgroup is being removed.
@@ -108,7 +108,7 @@ mod tests {
         v1.freeze(Duration::ZERO).unwrap();
         assert!(v1.is_frozen().unwrap());
         v1.thaw().unwrap();
-        // A test file keeps the rest of a longer text.
+        // In an ordinary file, unlike in a cgroup file, the end of the older, longer text remains.
         let state = fs::read_to_string(place.path().join("freezer.state")).unwrap();
         assert!(state.starts_with("THAWED\n"), "{state}");
 

@@ -6,11 +6,10 @@ use std::fs;
 #[cfg(target_env = "gnu")]
 use nix::libc;
 
-/// Makes the threads of this process share few heaps and return free memory early. Does nothing if
-/// there is a second thread, because only a single thread may change these settings.
+/// Makes the threads of this process share a few heaps of the C library and return free memory early. Does
+/// nothing if the process has several threads, because only a single thread may change these settings.
 ///
-/// By default threads have separate heaps, up to eight for each CPU, and each heap keeps its peak of
-/// memory.
+/// By default the C library creates up to eight heaps for each CPU, which keep the memory of their peaks.
 pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
@@ -24,21 +23,21 @@ fn set_up() {
     for (what, amount) in [
         (libc::M_ARENA_MAX, HEAPS),
         (libc::M_TRIM_THRESHOLD, SPARE),
-        // Without a fixed value, the threshold grows with the largest answer.
+        // Without a fixed value, M_MMAP_THRESHOLD grows with the largest block that dockbridge frees.
         (libc::M_MMAP_THRESHOLD, SPARE),
     ] {
-        // SAFETY: it takes two numbers, and the caller has checked that there is only this thread. It
-        // refuses unknown parameters without an effect.
+        // SAFETY: `mallopt` takes two numbers, and the caller has checked that this is the only thread.
+        // Unknown parameters have no effect.
         unsafe { libc::mallopt(what, amount) };
     }
 }
 
-/// Returns free memory within the heap to the kernel. By default the C library returns only the end
-/// of a heap. Takes a millisecond or two, in which other threads may wait for memory; blocks.
+/// Returns free memory inside the heaps to the kernel: by default the C library returns only the end of a
+/// heap. Blocks for a millisecond or two, in which other threads may wait for memory.
 #[allow(unsafe_code, reason = "no crate has a safe malloc_trim")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it takes a number, and locks each heap while it reads it. It only returns whether memory was freed.
+    // SAFETY: `malloc_trim` takes a number, and locks each heap while it reads the heap.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -46,7 +45,7 @@ pub fn trim() {
 
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
-/// Free bytes that are kept at the end of a heap.
+/// How many free bytes stay at the end of a heap.
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 512 << 10;
 
@@ -69,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_free_between_what_is_used_is_given_back() {
         let mut pieces: Vec<Option<Vec<u8>>> = (0..PIECES).map(|_| Some(vec![1; PIECE])).collect();
-        // The last piece also stays, so that the end of the heap is not free.
+        // The last piece is not freed, so that the end of the heap stays in use.
         for place in (0..PIECES).filter(|place| place % 64 != 63) {
             pieces[place] = None;
         }

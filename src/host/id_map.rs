@@ -1,9 +1,9 @@
-//! Mounts that show files with other owners: id-mapped copies of mounts (Linux 5.12). Overlays cannot
-//! be id-mapped themselves, so they are mounted again from id-mapped layers (Linux 5.19).
+//! Makes mounts that show files with other owners: id-mapped copies of mounts (Linux 5.12). The kernel cannot
+//! id-map an overlay itself, so the overlay is mounted again from id-mapped layers (Linux 5.19).
 //!
-//! Overlayfs accesses its layers with the credentials of the process that mounted it. If the upper
-//! directory is id-mapped, the host's root has no id in the mapping and could not write. So a thread
-//! with the file system ids of the container's root mounts the overlay. The thread keeps its capabilities.
+//! Overlayfs accesses its layers with the credentials of the process that mounted it. If the upper directory
+//! is id-mapped, the host's root has no id in the mapping and could not write. So a thread that has the file
+//! system ids of the container's root, but keeps its capabilities, mounts the overlay.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -35,9 +35,8 @@ use super::{
     netns::on_own_thread,
 };
 
-/// Mounts `source` at `target`, with owners as the user namespace `ids` maps them. Mounts below `source` are
-/// included unchanged, also those that are mounted later; mounts at `target` do not appear at `source`.
-/// Creates the mount point: a file for a file, otherwise a directory.
+/// Mounts `source` at `target`; the user namespace `ids` maps the owners of files. Mounts below `source`,
+/// also later ones, appear below `target`, but not the other way round. Creates the mount point.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or access is denied.
@@ -45,7 +44,7 @@ pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result
     attach_copy(source, target, Some(ids), 0)
 }
 
-/// Like [`mount_mapped`], but device nodes in it cannot be opened. Without `ids`, owners do not change.
+/// Mounts as [`mount_mapped`] does, but without usable device nodes. Without `ids`, owners do not change.
 pub fn mount_without_devices(
     source: &Path,
     target: &Path,
@@ -67,7 +66,7 @@ fn attach_copy(
     if let Some(ids) = ids {
         map(&copy, ids).or_cannot("map the owners of files at", source)?;
     }
-    // If the copy were a peer of the source, unmounting it would also unmount the mounts below the source.
+    // If the copy were a peer of the source, unmounting the copy would unmount the mounts below the source.
     follow(&copy).or_cannot("change the propagation of the mount copied from", source)?;
     let restrict = mount_attr { attr_set: restrictions, ..NO_CHANGE };
     change(&copy, &restrict, 0).or_cannot("set the flags of the mount copied from", source)?;
@@ -79,30 +78,28 @@ fn attach_copy(
 /// An overlay as the mount table shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlay {
-    /// The directory that the others are relative to, which holds all of them.
     pub base: PathBuf,
-    /// Layers, the topmost first, relative to `base`.
+    /// The read-only layers, the topmost first, relative to `base`.
     pub lower: Vec<PathBuf>,
-    /// The writable layer, relative to `base`; none if the overlay is read-only.
+    /// The writable layer, relative to `base`; None if the overlay is read-only.
     pub upper: Option<PathBuf>,
     pub options: Vec<String>,
 }
 
 impl Overlay {
-    /// The overlay mounted at `point`; none if there is no overlay, or if its layers are not below one
-    /// directory.
+    /// The overlay that is mounted at `point`; None if no overlay is mounted there, or if its layers are not
+    /// below one directory.
     pub fn at(table: &str, point: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
-        // Only a directory of the overlay is mounted there.
         if mount.root != Path::new("/") {
             return None;
         }
         Self::of(&mount)
     }
 
-    /// The overlay that contains a path, and the place of the path in it. The path is a mount point, or is
-    /// below one if the overlay is read-only.
+    /// The overlay that contains `path`, and the part of `path` inside the overlay. None if a writable
+    /// overlay is mounted above `path` and not at `path` itself.
     pub fn around(table: &str, path: &Path) -> Option<(Self, PathBuf)> {
         let mount = mount_of(table, path)?;
         let below = path.strip_prefix(&mount.point).ok()?;
@@ -126,8 +123,8 @@ impl Overlay {
         found.overlay(&mount.point)
     }
 
-    /// Like [`Self::mount_mapped`], but mounts only the file or directory at a path in it, which has no
-    /// links. Also fails if nothing is at the path.
+    /// Mounts as [`Self::mount_mapped`] does, but only the file or directory `part` of the overlay, a path
+    /// without links. Also fails if `part` does not exist.
     pub fn mount_part_mapped(
         &self,
         part: &Path,
@@ -150,12 +147,11 @@ impl Overlay {
         attach(&copy, target)
     }
 
-    /// Mounts the overlay again at `target`, which is created, with owners as the user namespace `ids` maps
-    /// them. Files that the user and group `root` create belong to 0 on disk. Device nodes cannot be opened.
-    /// The engine's own mount stays as it is.
+    /// Creates `target` and mounts the overlay again there, without usable device nodes. `ids` maps the
+    /// owners of files. Files that the user and group `root` create belong to 0 on disk.
     ///
     /// # Errors
-    /// The kernel cannot (before 5.19), or not permitted.
+    /// The kernel cannot map the layers (before Linux 5.19), or mounting is not permitted.
     pub fn mount_mapped(
         &self,
         target: &Path,
@@ -163,8 +159,8 @@ impl Overlay {
         root: (u32, u32),
     ) -> Result<(), HostError> {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
-            // The kernel makes no overlay of one layer, and none is needed. The copy is read-only, like an
-            // overlay without an upper directory, because other containers use the same layer.
+            // The kernel refuses an overlay of a single layer, so this mounts a copy of the layer. The copy
+            // is read-only, because other containers use the same layer.
             let restrictions = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
             return attach_copy(&self.base.join(layer), target, Some(ids), restrictions);
         }
@@ -173,13 +169,13 @@ impl Overlay {
             let work = self.base.join(work_of(upper));
             file::make_private_directory(&work)?;
         }
-        // In a separate thread, so that its mount namespace, directory and ids end with it.
+        // Uses a separate thread, because `mount_apart` changes its thread's namespace, directory and ids.
         let mounted = on_own_thread("overlay", || self.mount_apart(target, ids, root));
         let overlay = mounted.or_cannot("mount an overlay on", target)?;
         attach(&overlay, target)
     }
 
-    /// The overlay as a mount that is not attached yet. Changes the calling thread permanently.
+    /// Mounts the overlay without attaching it to a path. Changes the calling thread permanently.
     fn mount_apart(
         &self,
         place: &Path,
@@ -192,16 +188,16 @@ impl Overlay {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let layers = open_tree(CWD, &self.base, flags)?;
         map(&layers, ids)?;
-        // Kernels before 6.15 take no layers from a mount that is not in the namespace.
+        // Kernels before 6.15 refuse layers on a mount that is not attached in the mount namespace.
         attach(&layers, place).map_err(|e| e.source)?;
         fchdir(&layers)?;
         let bits = capabilities_secure_bits()? | CapabilitiesSecureBits::NO_SETUID_FIXUP;
         set_capabilities_secure_bits(bits)?;
         setfsgid(Gid::from_raw(gid));
         setfsuid(Uid::from_raw(uid));
-        // Options with relative paths are short: all of them have to fit into one page.
+        // The options have relative paths to be short, because all options have to fit into one page.
         let options = self.mount_options()?;
-        // An image can contain nodes of the host's devices. Here they belong to the pod's users.
+        // MS_NODEV: device nodes of an image would belong to the pod's users in this mount.
         mount(Some("overlay"), place, Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str()))?;
         Ok(open_tree(CWD, place, flags)?)
     }
@@ -217,14 +213,13 @@ impl Overlay {
             options.push(format!("upperdir={}", text(upper)?));
             options.push(format!("workdir={}", text(&work_of(upper))?));
         }
-        // The engine's own mount uses the same upper directory. The kernel refuses that only with an index.
+        // The kernel refuses the upper directory of the engine's own mount only with the option `index=on`.
         options.push("index=off".to_owned());
         options.extend(self.options.iter().cloned());
         Ok(options.join(","))
     }
 }
 
-/// Options of an overlay, as they are read.
 #[derive(Default)]
 struct Layers {
     lower: Vec<PathBuf>,
@@ -244,10 +239,9 @@ impl Layers {
         }
     }
 
-    /// Layers are `<base>/<layer>/<directory>` or `<base>/l/<link>`. An engine with many of them
-    /// names them relative to the base.
+    /// Layers have the form `<base>/<layer>/<directory>` or `<base>/l/<link>`, or are relative to `<base>`.
     fn overlay(mut self, point: &Path) -> Option<Overlay> {
-        // The list is empty if there is only one layer.
+        // dockbridge's own overlay of a single layer also has its empty mount point as a layer.
         self.lower.retain(|layer| layer != point);
         let above = |path: &Path| Some(path.parent()?.parent()?.to_owned());
         let named = self.upper.as_deref().or(self.lower.first().map(PathBuf::as_path))?;
@@ -268,8 +262,8 @@ impl Layers {
     }
 }
 
-/// Unmounts what [`mount_mapped`] and [`Overlay::mount_mapped`] mounted at `at`, and removes the mount
-/// point. Also succeeds if nothing is mounted there. Fails if the directory is not empty.
+/// Unmounts a mount that [`mount_mapped`] or [`Overlay::mount_mapped`] has made at `at`, and removes the
+/// mount point. Also succeeds if nothing is mounted there. Fails if the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).or_cannot("unmount", at)?;
     remove_mount_point(at)
@@ -289,14 +283,13 @@ fn attach(mount: &OwnedFd, at: &Path) -> Result<(), HostError> {
     move_mount(mount, "", CWD, at, flags).or_cannot("mount on", at)
 }
 
-/// Shows the owners of files as the user namespace `ids` maps them.
 fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
     let userns_fd = u64::from(ids.as_raw_fd().cast_unsigned());
     let attributes = mount_attr { attr_set: MOUNT_ATTR_IDMAP, userns_fd, ..NO_CHANGE };
     change(mount, &attributes, 0)
 }
 
-/// Makes a copy, and the mounts below it, receive the changes of the mounts that they were copied from.
+/// Makes a copied mount, and the mounts below it, receive later mounts and unmounts of the original.
 fn follow(copy: &OwnedFd) -> io::Result<()> {
     let attributes = mount_attr { propagation: MsFlags::MS_SLAVE.bits(), ..NO_CHANGE };
     change(copy, &attributes, libc::AT_RECURSIVE)
@@ -304,8 +297,8 @@ fn follow(copy: &OwnedFd) -> io::Result<()> {
 
 #[allow(unsafe_code, reason = "neither libc nor rustix has mount_setattr")]
 fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: the path is a static C string, and the kernel reads as many bytes of the attributes as
-    // they have.
+    // SAFETY: the path is a static C string, and the kernel reads only `size_of::<mount_attr>()` bytes of the
+    // attributes.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -319,15 +312,14 @@ fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::R
     Errno::result(done).map(drop).map_err(Into::into)
 }
 
-/// Beside the upper directory, as the kernel wants it. Not the engine's own, which it empties when it
-/// mounts; the engine removes it with the layer.
+/// The work directory, beside the upper directory, as the kernel requires. The kernel empties the engine's
+/// own work directory at each mount. The engine removes `dockbridge-work` with the layer.
 fn work_of(upper: &Path) -> PathBuf {
     upper.with_file_name("dockbridge-work")
 }
 
 const NO_CHANGE: mount_attr = mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
-/// Options that the engine may have chosen and that the new overlay keeps. `index` is always set, and the
-/// others have the kernel's default.
+/// The mount options that the new overlay also gets. `index` is always set; others have the kernel's default.
 const KEPT: &str =
     "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
 

@@ -1,6 +1,6 @@
-//! Listening sockets that systemd opened and passed on (socket activation, sd_listen_fds(3)).
+//! Listening sockets that systemd has opened and passed to dockbridge (socket activation, sd_listen_fds(3)).
 //!
-//! The sockets exist as long as the socket unit. While the service restarts, clients wait in the backlog.
+//! The sockets exist as long as the socket unit runs. During a restart, clients wait in the backlog.
 
 use std::{
     fs, io,
@@ -15,19 +15,19 @@ use std::{
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 use thiserror::Error;
 
-/// A listening unix socket with a path. It is non-blocking, and other programs do not inherit it.
+/// A listening unix socket with a path. The socket is non-blocking, and child processes do not inherit it.
 #[derive(Debug)]
 pub struct InheritedSocket {
-    /// `FileDescriptorName=` of the socket unit, which defaults to the unit's name. It is `unknown` if the
-    /// program that started dockbridge sets no names.
+    /// The setting `FileDescriptorName=` of the socket unit, which defaults to the unit's name. `unknown` if
+    /// the program that started dockbridge sets no names.
     pub name: String,
-    /// Its number when it was inherited.
+    /// The number of the socket's file descriptor when dockbridge inherited it.
     pub descriptor: RawFd,
     pub path: PathBuf,
     pub listener: UnixListener,
 }
 
-/// The sockets from systemd cannot be used.
+/// Why the sockets from systemd cannot be used.
 #[derive(Debug, Error)]
 pub enum InheritedSocketError {
     #[error(
@@ -41,9 +41,10 @@ pub enum InheritedSocketError {
     Unusable { descriptor: RawFd, name: String, source: io::Error },
 }
 
-/// Takes the sockets that were passed to this process. Only the first call in a process returns them.
+/// Takes the sockets that were passed to this process. Only the first call in a process returns the sockets.
 pub fn take() -> Result<Vec<InheritedSocket>, InheritedSocketError> {
-    // With the variables of a parent there are names but no sockets, which the crate calls an error.
+    // If the variables are for a parent process, no sockets are for this one.
+    // `sd_notify::listen_fds_with_names` would treat these variables as an error.
     if sd_notify::listen_fds().map_err(InheritedSocketError::Variables)?.len() == 0 {
         return Ok(Vec::new());
     }
@@ -75,15 +76,15 @@ fn listener(descriptor: RawFd) -> io::Result<(PathBuf, UnixListener)> {
     Ok((path.to_owned(), listener))
 }
 
-/// The descriptor as an owned value, if it is open and a socket.
+/// Takes ownership of a file descriptor, if it is open and a socket.
 #[allow(unsafe_code, reason = "takes ownership of a descriptor that is known only by its number")]
 fn own(descriptor: RawFd) -> io::Result<OwnedFd> {
     let target = fs::read_link(format!("/proc/self/fd/{descriptor}"))?;
     if !target.as_os_str().as_encoded_bytes().starts_with(b"socket:") {
         return Err(io::Error::other(format!("it is {}", target.display())));
     }
-    // SAFETY: it is open, and belongs to this process: LISTEN_PID names this process, and `take` reads it
-    // once, before the program has opened anything itself.
+    // SAFETY: the descriptor is open, and nothing else in this process owns it: LISTEN_PID names this
+    // process, and `take` runs once, before the program opens any descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -91,7 +92,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 mod tests {
-    //! Descriptors that are not sockets. tests/it starts the program with real sockets.
+    //! Tests descriptors that are not sockets. Tests in `tests/it` start the program with real sockets.
 
     use super::*;
 

@@ -11,10 +11,10 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 use super::readiness::register;
 
-/// Opens an inotify descriptor. Must be called inside a runtime.
+/// Opens an inotify descriptor. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// The kernel's limits on descriptors of this kind are reached.
+/// The kernel's limit of inotify descriptors is reached.
 pub(super) fn open() -> io::Result<(Arc<Inotify>, Notifications)> {
     let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
     let inotify = Arc::new(Inotify::init(flags)?);
@@ -30,7 +30,7 @@ pub(super) struct Notifications {
 }
 
 impl Notifications {
-    /// The next events, at least one. If the future is dropped, no event is lost.
+    /// The next events, at least one. Dropping the returned future loses no event.
     ///
     /// # Errors
     /// The descriptor can no longer be used.

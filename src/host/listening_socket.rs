@@ -1,5 +1,5 @@
-//! A unix socket of dockbridge. It is created with its mode, never taken from a server that answers, and
-//! removed at the end.
+//! A unix socket on which dockbridge listens. dockbridge creates it with its final mode, never replaces the
+//! socket of a running server, and removes it at the end.
 
 use std::{
     fs::Permissions,
@@ -17,7 +17,7 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use super::file::if_there;
 
-/// The socket could not be created.
+/// Why a socket could not be created.
 #[derive(Debug, Error)]
 pub enum BindError {
     #[error("another process serves the socket")]
@@ -28,7 +28,7 @@ pub enum BindError {
     Io(#[from] io::Error),
 }
 
-/// A bound socket. Dropping it removes its path.
+/// A bound socket. Dropping this value removes the socket's path.
 #[derive(Debug)]
 pub struct ListeningSocket {
     path: PathBuf,
@@ -36,11 +36,11 @@ pub struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Binds `path` with a mode, and replaces a socket that nobody serves. Its directory must exist.
+    /// Binds `path`, in an existing directory, with a mode. Replaces a socket on which no server listens.
     pub async fn bind(path: &Path, mode: u32) -> Result<(Self, UnixListener), BindError> {
         clear_stale(path).await?;
-        // No other user can connect in between: the file has no more permissions than the socket, whatever
-        // the umask is, and it gets its final name only after its mode is set.
+        // Before the mode is set, no other user can connect: whatever the umask is, the file never has more
+        // permissions than `mode`, and it gets its final name last.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         remove_socket(&hidden)?;
         let socket = UnixSocket::new_stream()?;
@@ -53,14 +53,14 @@ impl ListeningSocket {
         Ok((Self { path: path.to_owned(), inode }, listener))
     }
 
-    /// Whether the path still leads to this socket.
+    /// Whether the path still belongs to this socket.
     pub fn is_in_place(&self) -> bool {
         std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode)
     }
 }
 
 impl Drop for ListeningSocket {
-    /// Removes the path, unless it now leads to another server's socket.
+    /// Removes the path, if it does not belong to another server's socket now.
     fn drop(&mut self) {
         if self.is_in_place() {
             drop(std::fs::remove_file(&self.path));
@@ -77,7 +77,7 @@ async fn clear_stale(path: &Path) -> Result<(), BindError> {
         Err((io::ErrorKind::ConnectionRefused, _)) => Ok(remove_socket(path)?),
         Err((io::ErrorKind::NotFound, _)) => Ok(()),
         Ok(stream) => Err(BindError::InUse { pid: server(&stream) }),
-        // A server listens, but its backlog is full.
+        // A server listens on the socket, but its backlog is full.
         Err((io::ErrorKind::WouldBlock, _)) => Err(BindError::InUse { pid: None }),
         Err((_, error)) => Err(error.into()),
     }
@@ -85,7 +85,7 @@ async fn clear_stale(path: &Path) -> Result<(), BindError> {
 
 fn server(stream: &UnixStream) -> Option<u32> {
     let pid = stream.peer_cred().ok()?.pid()?;
-    // 0 means a process that is not visible, because it is outside this pid namespace.
+    // The kernel returns the pid 0 for a process outside of this pid namespace.
     u32::try_from(pid).ok().filter(|pid| *pid != 0)
 }
 
@@ -93,7 +93,7 @@ fn remove_socket(path: &Path) -> io::Result<()> {
     if_there(std::fs::remove_file(path)).map(drop)
 }
 
-/// How many clients may wait to be accepted. The kernel has its own limit.
+/// How many clients may wait to be accepted. The kernel may reduce this number.
 const BACKLOG: u32 = 1024;
 
 #[cfg(test)]

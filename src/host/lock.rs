@@ -1,5 +1,4 @@
-//! A lock for one process, which ends with the process. The lock file contains the pid and the socket of
-//! the holder.
+//! A lock for one process, which ends with the process. The lock file has the holder's pid and socket.
 
 use std::{
     fmt,
@@ -18,8 +17,8 @@ use super::{
     file,
 };
 
-/// A held lock. Dropping it frees the lock. The file stays, because otherwise two processes could lock two
-/// files with the same name.
+/// A held lock, until the value is dropped. The lock file stays: otherwise two processes could lock two files
+/// with the same name.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -27,12 +26,12 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A close alone does not free it while a child that is just being started has a copy of the file.
+        // A child that is just being started may have a copy of the descriptor, which would keep the lock.
         let _ = self.file.unlock();
     }
 }
 
-/// The lock could not be taken.
+/// Why a lock could not be taken.
 #[derive(Debug, Error)]
 pub enum LockError {
     #[error("{} is locked by {holder}", path.display())]
@@ -41,7 +40,7 @@ pub enum LockError {
     Host(#[from] HostError),
 }
 
-/// The holder of a lock, from its file.
+/// The process that holds a lock, as its lock file names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     pub pid: Option<u32>,
@@ -49,11 +48,11 @@ pub struct Holder {
 }
 
 impl Lock {
-    /// Takes the lock at `path` for a process that serves on `socket`. Creates the file if it does not
-    /// exist. Does not wait.
+    /// Takes the lock at `path` for a process that serves on `socket`. Creates the lock file if it does not
+    /// exist. If another process holds the lock, fails without waiting.
     ///
     /// # Errors
-    /// Another process has the lock, or the file cannot be written.
+    /// Another process has the lock, or the lock file cannot be opened.
     pub fn take(path: &Path, socket: &Path) -> Result<Self, LockError> {
         let mut file = options()
             .write(true)
@@ -70,16 +69,17 @@ impl Lock {
             Err(TryLockError::Error(e)) => return Err(HostError::new("lock", path, e).into()),
         }
         let me = Holder { pid: Some(process::id()), socket: Some(socket.to_owned()) };
-        // Only for messages of other processes. The lock is valid without it.
+        // Writes the holder for the messages of other processes. Ignores an error, because the lock is valid
+        // without this text.
         let _ = file.set_len(0).and_then(|()| file.write_all(format!("{me}\n").as_bytes()));
         Ok(Self { file })
     }
 
-    /// The holder of the lock at `path`. None if there is no such file.
+    /// The holder of the lock at `path`. None if nobody has the lock or the file does not exist.
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
         let opened = file::if_there(options().open(path)).or_cannot("open", path)?;
         let Some(file) = opened else { return Ok(None) };
-        // This lock is shared and short. Another process that wants the lock at this moment retries.
+        // This check takes a shared lock for a moment. A process that wants the lock at that moment retries.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),
@@ -128,7 +128,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// More than a process id and the longest path of a socket need.
+/// The size limit of a lock file's text in bytes. A pid and the longest path of a socket need less.
 const LONGEST_TEXT: u64 = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! System calls, `/proc`, cgroups, mounts and files of this machine; the only `unsafe` code.
+//! System calls, `/proc`, cgroups, mounts and files of this host. Only this module has `unsafe` code.
 //!
-//! Functions block unless they are async, so those that may access a disk must be called in
-//! `spawn_blocking`. The module does not know pods, plugins or Docker.
+//! Functions that are not async block the thread, so functions that may access a disk must be called in
+//! `spawn_blocking`. This module does not know pods, plugins or Docker.
 
 pub mod apparmor;
 pub mod beneath;

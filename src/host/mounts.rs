@@ -19,42 +19,39 @@ use super::{
     file::if_there,
 };
 
-/// A line of `/proc/<pid>/mountinfo`.
+/// A mount, from a line of `/proc/<pid>/mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountInfo<'a> {
-    /// `major:minor` of the file system.
+    /// The device number of the file system, as `major:minor`.
     pub device: &'a str,
-    /// The directory of the file system that is mounted.
+    /// Which directory of the file system is mounted.
     pub root: PathBuf,
     pub point: PathBuf,
-    /// Propagation of mounts below it.
     pub propagation: MountPropagation,
     pub kind: &'a str,
     /// The mount source: a device, or any text.
     pub source: &'a str,
-    /// The file system's own options, before [`unescaped`]. Empty if there are none.
+    /// The file system's own options, as escaped in the file (see [`unescaped`]), possibly empty.
     pub options: &'a str,
 }
 
-/// Mount propagation of a path.
+/// The mount propagation of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountPropagation {
-    /// Mounts propagate in both directions.
+    /// Whether mounts propagate from and to other mounts of the same group.
     pub shared: bool,
-    /// Mounts of the other side propagate to this mount.
+    /// Whether mounts propagate from another mount to this one.
     pub follows: bool,
 }
 
-/// The propagation of every mount, from one read of the table. A machine may have tens of thousands of
-/// mounts, and a container may need many of them.
+/// The propagation of every mount, read only once, because a host may have tens of thousands of mounts.
 #[derive(Debug)]
 pub struct MountTable {
     by_point: HashMap<PathBuf, MountPropagation>,
 }
 
 impl MountTable {
-    /// The mount table of the engine behind the socket. If that cannot be read, the mount table of this
-    /// process.
+    /// The mount table of the process at the engine's socket; if unreadable, dockbridge's own.
     pub fn of_engine(engine_socket: &Path) -> io::Result<Self> {
         let table = listening_pid(engine_socket)
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
@@ -68,7 +65,7 @@ impl MountTable {
         Self { by_point: mounts.map(|mount| (mount.point, mount.propagation)).collect() }
     }
 
-    /// The propagation at `place`, or at its nearest existing parent directory.
+    /// The propagation at `place`; if `place` does not exist, at its nearest existing parent directory.
     pub fn propagation(&self, place: &Path) -> io::Result<MountPropagation> {
         Ok(self.propagation_of(&resolved(place)?))
     }
@@ -89,10 +86,10 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The upper directories of the overlays below the engine's `root_dir`, by the name of their mount point.
-/// The engine mounts a container's root under the container's id.
+/// The upper directories of the overlays below the engine's `root_dir`, by the name of their mount point. For
+/// a container's root file system, the engine gives the mount point the container's id as name.
 ///
-/// The table must be the host's, because a container can mount anything in its own namespace.
+/// `table` must be the host's mount table, because a container can mount anything in its own mount namespace.
 pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBuf> {
     let mut found = HashMap::new();
     // Skips lines of other file systems without parsing them, because the table may be long.
@@ -102,21 +99,21 @@ pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBu
         let upper = mount.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
         let upper = upper.map(unescaped).filter(|upper| upper.is_absolute());
         if let (Some(name), Some(upper), true) = (name, upper, mount.point.starts_with(root_dir)) {
-            // The engine's own mount is the first.
+            // If several overlay mounts have the same name, the first is the engine's own mount.
             found.entry(name.to_owned()).or_insert(upper);
         }
     }
     found
 }
 
-/// The mount that contains a path. If several mounts have the same path, the last one.
+/// The mount that contains a path. If several mounts have the same path, returns the last of them.
 pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
     let mounts = table.lines().filter_map(MountInfo::read);
     let mount_of = mounts.filter(|mount| place.starts_with(&mount.point));
     mount_of.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Ends the mount at `at`, and others that are stacked on it. Also succeeds if there is none.
+/// Unmounts all mounts that are stacked at `at`. Also succeeds if nothing is mounted there.
 pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
     for _ in 0..MAX_STACKED {
         match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
@@ -128,8 +125,7 @@ pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Removes an empty directory or a file on which nothing is mounted any more. Also succeeds if it does not
-/// exist.
+/// Removes an empty directory or a file without mounts, if it exists.
 pub(super) fn remove_mount_point(at: &Path) -> Result<(), HostError> {
     let removed = match fs::symlink_metadata(at) {
         Ok(facts) if facts.is_dir() => fs::remove_dir(at),
@@ -164,8 +160,7 @@ impl<'a> MountInfo<'a> {
     }
 }
 
-/// The kernel writes separators (spaces, tabs, newlines, backslashes, commas) as three octal digits after a
-/// backslash.
+/// The kernel writes spaces, tabs, newlines, backslashes and commas as three octal digits after a backslash.
 pub fn unescaped(field: &str) -> PathBuf {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -1,8 +1,7 @@
 //! Creates user and network namespaces before a container uses them.
 //!
-//! A network namespace belongs to the user namespace in which it was created, and only processes with
-//! rights there can mount its sysfs. For a pod with both, one child process creates first the user
-//! namespace and then the network namespace.
+//! Only processes with capabilities in a network namespace's user namespace can mount its sysfs. So one child
+//! process creates first the user namespace and then the network namespace.
 
 use std::{
     fs::{self, File},
@@ -28,25 +27,24 @@ use super::{
     netns,
 };
 
-/// The ids of a new user namespace, in the form of `/proc/<pid>/uid_map`.
+/// The id maps of a new user namespace, in the format of `/proc/<pid>/uid_map`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdMaps {
     pub uids: String,
     pub gids: String,
 }
 
-/// A child process with new namespaces. They end with it unless they are pinned or opened.
+/// A child process with new namespaces. If nobody pins or opens the namespaces, they end with the child.
 #[derive(Debug)]
 pub struct NamespaceHolder {
     pid: Pid,
 }
 
 impl NamespaceHolder {
-    /// Creates a user namespace with these ids, and perhaps a network namespace. Blocks for a moment.
+    /// Creates a user namespace with `ids`, and if `with_network` a network namespace. Blocks for a moment.
     ///
     /// # Errors
-    /// Access is denied, a mapping is invalid, or a limit of the kernel is reached
-    /// (`user.max_user_namespaces`).
+    /// Access is denied, a mapping is invalid, or `user.max_user_namespaces` is reached.
     pub fn make(ids: &IdMaps, with_network: bool) -> Result<Self, HostError> {
         let mut flags = CloneFlags::CLONE_NEWUSER;
         flags.set(CloneFlags::CLONE_NEWNET, with_network);
@@ -82,25 +80,24 @@ impl NamespaceHolder {
 
 impl Drop for NamespaceHolder {
     fn drop(&mut self) {
-        // The pid is that of a child which nobody has waited for, so it cannot be reused.
+        // Nobody has waited for the child yet, so its pid cannot have been reused.
         let _ = kill(self.pid, Signal::SIGKILL);
         let _ = waitpid(self.pid, None);
     }
 }
 
-/// A child in new namespaces, which waits for its end. It does not wait on a pipe, because children created
-/// at the same time would keep each other's pipes open.
+/// Starts a child in new namespaces, which waits until killed. A pipe would stay open in other children.
 fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
     let (told, tell) = pipe2(OFlag::O_CLOEXEC)?;
     let parent = getpid();
     #[allow(unsafe_code, reason = "fork has no safe form; the child makes only system calls")]
-    // SAFETY: until it ends, the child calls only async-signal-safe functions: `prctl`, `getppid`,
-    // `unshare`, `write`, `pause` and `_exit`. They use its own copy of memory and descriptors.
+    // SAFETY: until it ends, the child calls only async-signal-safe functions: `prctl`, `getppid`, `unshare`,
+    // `write`, `pause` and `_exit`. These functions use the child's own copy of memory and descriptors.
     let forked = unsafe { fork() }?;
     match forked {
         ForkResult::Child => {
             let made = set_pdeathsig(Signal::SIGKILL).and_then(|()| unshare(flags));
-            // If the parent was killed before this call, the child would never be ended.
+            // If the parent died before `set_pdeathsig`, no signal would come, so the child ends itself.
             if getppid() != parent {
                 end();
             }
@@ -125,7 +122,7 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
 
 #[allow(unsafe_code, reason = "a forked child must not run the exit handlers of its parent")]
 fn end() -> ! {
-    // SAFETY: `_exit` only ends the process.
+    // SAFETY: `_exit` only ends the child process.
     unsafe { libc::_exit(0) }
 }
 

@@ -1,8 +1,8 @@
-//! Network namespaces: pins, and work inside a namespace.
+//! Pins network namespaces, and runs work inside them.
 //!
-//! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. It keeps the namespace
-//! after its last process has ended, so that plugins can still clean up inside it. Child processes
-//! inherit dockbridge's mount namespace and see the pin, so its directory needs no shared mount.
+//! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. A pin keeps the namespace alive after
+//! its last process has ended, so that CNI plugins can still clean up inside it. Plugins are child processes,
+//! which inherit dockbridge's mount namespace and see the pin, so its directory needs no shared mount.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -35,13 +35,13 @@ use super::{
     processes::Processes,
 };
 
-/// Pins the network namespace of process `pid` at `at`. Creates the directories above it.
+/// Pins the network namespace of process `pid` at `at`. Creates missing parent directories.
 ///
-/// Also succeeds if this namespace is already pinned there. The pin of another namespace is replaced.
+/// Also succeeds if this namespace is already pinned at `at`. Replaces the pin of another namespace.
 ///
 /// # Errors
-/// The process has ended, is in dockbridge's own namespace (because the pid was reused, or by mistake:
-/// plugins must never use the host's namespace), or mounting is denied.
+/// The process has ended, mounting is denied, or the process is in dockbridge's own network namespace: its
+/// pid may have been reused, and plugins must never use the host's namespace.
 pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
     let wanted = identity(&source)?;
@@ -64,7 +64,7 @@ pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     Err(HostError::new("pin", &source, io::Error::other("the process has ended")))
 }
 
-/// Creates an empty network namespace and pins it at `at`. Another pin at `at` is replaced.
+/// Creates an empty network namespace and pins it at `at`. Replaces an existing pin at `at`.
 ///
 /// # Errors
 /// Access is denied, or a limit of the kernel is reached (`user.max_net_namespaces`).
@@ -83,7 +83,7 @@ pub fn is_of(pid: u32, at: &Path) -> bool {
     of_process.is_ok_and(|process| identity(at).is_ok_and(|pinned| process == pinned))
 }
 
-/// Whether a visible process is in the network namespace at `at`. Fails if the processes cannot be listed.
+/// Whether a visible process is in the network namespace at `at`. Fails if processes cannot be listed.
 pub fn is_used(at: &Path) -> Result<bool, HostError> {
     if !is_pinned(at) {
         return Ok(false);
@@ -93,27 +93,26 @@ pub fn is_used(at: &Path) -> Result<bool, HostError> {
     Ok(pids.into_iter().any(|pid| is_of(pid, at)))
 }
 
-/// Removes the pin at `at` and its file. The namespace ends with its last process.
+/// Removes the pin at `at` and its file. After that, the namespace ends with its last process.
 ///
-/// Also succeeds if there is no pin, no file, or no directory (as after a reboot). Fails if `at` is a directory.
+/// Also succeeds if the pin, its file or its directory does not exist. Fails if `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
-    // After a crash between two steps of `pin`, several mounts may be stacked here.
+    // After a crash between two steps of `pin`, several mounts may be stacked at `at`.
     match unmount_all(at) {
         Ok(()) => {}
-        // Without permission to mount, dockbridge cannot have a pin here.
+        // Without permission to mount, dockbridge cannot have made a pin at `at`.
         Err(Errno::EPERM) if !is_pinned(at) => {}
         Err(e) => return Err(HostError::new("unmount", at, e)),
     }
     file::remove_if_present(at, Durability::Written).map(|_| ())
 }
 
-/// Whether `at` is a namespace that can be entered, not only a file with this name.
+/// Whether a namespace that can be entered is pinned at `at`. False for an ordinary file.
 pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
 }
 
-/// Whether there is certainly no namespace at `at`, but nothing or a regular file. False without permission
-/// to read it.
+/// Whether certainly no namespace is pinned at `at`. False if reading `at` is not permitted.
 pub fn is_gone(at: &Path) -> bool {
     match statfs(at) {
         Ok(facts) => facts.filesystem_type() != NSFS_MAGIC,
@@ -121,18 +120,18 @@ pub fn is_gone(at: &Path) -> bool {
     }
 }
 
-/// Whether `at` is this process's namespace, which on a node is the host's. A path through `/proc/<pid>`
-/// may lead to it after the pid was reused.
+/// Whether `at` leads to dockbridge's own network namespace, which on a node is the host's. A path through
+/// `/proc/<pid>` may lead to the host's namespace after the pid was reused.
 pub fn is_our_own(at: &Path) -> bool {
     identity(Path::new(OWN)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
-/// Sets `lo` up in the namespace at `at`. The kernel then adds its addresses. Fails if there is no namespace.
+/// Sets `lo` up in the namespace at `at`. The kernel adds the addresses. Fails without a pinned namespace.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, raise_own_loopback)
 }
 
-/// Addresses of an interface in the namespace at `at`, without link-local ones. Fails if there is no namespace.
+/// The addresses of an interface in the namespace at `at`, without loopback and link-local addresses.
 pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     within(at, || {
         let all = getifaddrs()?.filter(|one| one.interface_name == interface);
@@ -149,11 +148,10 @@ pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     })
 }
 
-/// Runs `work` in a new thread inside the network namespace at `at`. Sockets that it opens there keep
-/// working outside.
+/// Runs `work` in a new thread inside the network namespace at `at`. Sockets of `work` can be used outside.
 ///
 /// # Errors
-/// There is no namespace, access is denied, or `work` fails.
+/// No namespace is pinned at `at`, access is denied, or `work` fails.
 pub fn within<T: Send>(
     at: &Path,
     work: impl FnOnce() -> io::Result<T> + Send,
@@ -166,8 +164,8 @@ pub fn within<T: Send>(
     entered.or_cannot("work in network namespace", at)
 }
 
-/// Runs work that changes its thread, for example the thread's namespace, on a thread that ends afterwards. If
-/// the work hangs, the thread's `name` in `/proc` says where.
+/// Runs `work` on a new thread that ends afterwards, because `work` changes its thread, for example the
+/// thread's namespace. If `work` hangs, the thread's `name` in `/proc` shows what hangs.
 pub(super) fn on_own_thread<T: Send>(
     name: &str,
     work: impl FnOnce() -> io::Result<T> + Send,
@@ -186,8 +184,8 @@ fn open(at: &Path) -> Result<File, HostError> {
     File::open(at).or_cannot("open", at)
 }
 
-/// Bind-mounts the namespace at `source` onto `at`. Nothing may be pinned at `at` before, because mounts
-/// stack. Fails if mounting is not permitted.
+/// Bind-mounts the namespace at `source` onto `at`. The caller must have removed an older pin at `at`,
+/// because a second mount would be stacked on it. Fails if mounting is not permitted.
 pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
     if let Some(parent) = at.parent() {
         file::ensure_directory(parent, 0o755)?;
@@ -205,18 +203,17 @@ pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
         .or_cannot("bind a network namespace to", at)
 }
 
-/// Device and inode identify a namespace as long as it exists.
+/// The device and the inode of a namespace, which identify the namespace as long as it exists.
 fn identity(path: &Path) -> Result<(u64, u64), HostError> {
     let facts = fs::metadata(path).or_cannot("stat", path)?;
     Ok((facts.dev(), facts.ino()))
 }
 
-/// Sets `lo` up in the calling thread's namespace by a request of rtnetlink(7). It is always the first
-/// interface.
+/// Sets `lo`, always the first interface of a namespace, up in the calling thread's namespace (rtnetlink(7)).
 fn raise_own_loopback() -> io::Result<()> {
     let route = Some(SockProtocol::NetlinkRoute);
     let kernel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, route)?;
-    // `nlmsghdr` and `ifinfomsg`.
+    // The request has a `nlmsghdr` and an `ifinfomsg`.
     let request = [
         &32_u32.to_ne_bytes()[..], // length of the message
         &libc::RTM_NEWLINK.to_ne_bytes(),
@@ -227,7 +224,7 @@ fn raise_own_loopback() -> io::Result<()> {
         &UP.to_ne_bytes(), // changed flags
     ];
     send(kernel.as_raw_fd(), &request.concat(), MsgFlags::empty())?;
-    // `nlmsghdr` and the beginning of `nlmsgerr`, which is the negative error number.
+    // The answer has a `nlmsghdr` and the beginning of a `nlmsgerr`, which is a negative error number.
     let mut answer = [0; 20];
     recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     let [.., a, b, c, d] = answer;
@@ -240,7 +237,6 @@ fn raise_own_loopback() -> io::Result<()> {
 const OWN: &str = "/proc/self/ns/net";
 const THREAD: &str = "netns";
 const OF_THREAD: &str = "/proc/thread-self/ns/net";
-/// The index of `lo` in every namespace.
 const LOOPBACK: u32 = 1;
 /// `IFF_UP`.
 const UP: u32 = 1;

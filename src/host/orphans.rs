@@ -1,12 +1,12 @@
-//! Finds the programs that a killed dockbridge left running, before the new process changes what they
-//! may still be changing. A program has [`WAIT`] to end by itself, because a network plugin cannot
-//! always undo an ADD that was killed half-way. After that it is killed.
+//! Ends programs that a killed dockbridge has left running, because they may change the same pods as the new
+//! dockbridge process. A program has [`WAIT`] to end by itself, because a network plugin cannot always undo
+//! an ADD that was killed half-way. If a program has not ended after that time, dockbridge kills it.
 //!
-//! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in
-//! its environment. A program that still leads its group after its dockbridge has ended was interrupted.
-//! Daemons that a program left on purpose are spared: they outlive the leader of the group, or they
-//! have a session of their own. There is no parent-death signal instead, because it would reach the
-//! program alone and not the programs that it runs, such as the plugins that Multus delegates to.
+//! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in its
+//! environment. A program that still leads its group after its dockbridge has ended was interrupted. Daemons
+//! that a program has left on purpose are not killed: they outlive the leader of the group, or have their own
+//! session. A parent-death signal could not replace this clean-up: it would reach only the program and not
+//! the programs that it runs, such as the plugins that Multus delegates to.
 
 use std::{
     fs, io,
@@ -24,19 +24,18 @@ use tracing::{info, warn};
 
 use super::processes::{Identity, Process, Processes};
 
-/// The variable with the identity of the dockbridge that runs a program.
+/// The environment variable of a program that identifies the dockbridge process that runs it.
 pub(super) const VARIABLE: &str = "DOCKBRIDGE_PARENT";
 
-/// Its value for this process.
+/// The value of the variable for programs of this dockbridge process.
 pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
     let own = Processes::new(PROCESS_TABLE).get(std::process::id());
     own.map_or_else(String::new, |own| mark(own.who))
 });
 
-/// Waits until the programs of ended dockbridges are gone, and kills those that keep running. Call it
-/// once the predecessor has ended, before repeating anything that it may have been doing.
+/// Waits until the programs of ended dockbridge processes have ended, and kills those that continue to run.
+/// Must be called after the previous dockbridge has ended, and before this process repeats old operations.
 pub async fn end_all() {
-    // This task only fails if it panics.
     let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), WAIT)).await;
 }
 
@@ -44,7 +43,7 @@ fn end(processes: &Processes, wait: Duration) {
     let killed_from = Instant::now() + wait;
     let until = killed_from + TIME_LIMIT;
     let mut killed = Vec::new();
-    // A program that is just being started may show no environment for a moment.
+    // The environment of a program that is just being started may be unreadable for a moment.
     let mut looks = 0;
     loop {
         looks += 1;
@@ -84,9 +83,8 @@ fn end(processes: &Processes, wait: Duration) {
     }
 }
 
-/// The programs of dockbridges that have ended, and the number of processes that may be such programs.
 fn find(processes: &Processes) -> (Vec<Identity>, usize) {
-    // The environment of a pod's process is the pod's.
+    // A pod chooses the environment of its processes, so only processes of the host count.
     let leads = |one: &Process| {
         one.is_alive
             && one.group == one.who.pid
@@ -105,7 +103,7 @@ fn find(processes: &Processes) -> (Vec<Identity>, usize) {
     (orphans, unclear)
 }
 
-/// Whether the value names a process of our pid namespace that has ended. Others cannot be seen.
+/// Whether `value` identifies an ended process of dockbridge's pid namespace; false for another namespace.
 fn is_of_ended(processes: &Processes, value: &str) -> bool {
     let mut numbers = value.split(':').map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
@@ -128,9 +126,9 @@ fn pid_namespace() -> io::Result<u64> {
 }
 
 const PROCESS_TABLE: &str = "/proc";
-/// How long programs may take to end by themselves. A working plugin takes less than a second.
+/// How long programs may take to end by themselves. A plugin that does not hang takes less than a second.
 const WAIT: Duration = Duration::from_secs(5);
-/// How long killed programs may take to end; one that waits for a dead disk does not.
+/// How long dockbridge waits for killed programs to end. A program that waits for a dead disk does not end.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 const LEAST_LOOKS: u32 = 10;

@@ -1,8 +1,8 @@
-//! Read-only overlay mounts of image layers.
+//! Mounts the layers of an image as a read-only overlay.
 //!
-//! The layers are passed to the kernel by path, so that they appear in the mount table: pods with user
-//! namespaces mount them again. If paths are too long or contain option separators, they are passed by file
-//! descriptor and cannot be found again.
+//! The kernel receives the paths of the layers, so that they appear in the mount table, where pods with user
+//! namespaces find them to mount them again. If the paths are too long or contain option separators, the
+//! kernel receives file descriptors, and the layers cannot be found in the mount table.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -26,8 +26,8 @@ use super::{
     mounts::{MountInfo, remove_mount_point, unmount_all},
 };
 
-/// Mounts `layers`, the topmost first, as one read-only directory at `at`. Creates `at` and missing
-/// parents. Only root can enter the directory above, because files of an image may have set-user-ID bits.
+/// Mounts `layers`, the topmost first, as one read-only directory at `at`. Creates `at` and missing parents
+/// with a mode that lets only root enter them, because files of an image may have set-user-ID bits.
 ///
 /// # Errors
 /// A layer is missing, or the mount is not supported or not permitted.
@@ -51,7 +51,7 @@ pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
     shown.or_cannot("mount an overlay on", at)
 }
 
-/// None if the kernel could not separate the paths, or would truncate them.
+/// Mount options with the paths of the layers. None if the paths have separators or are too long.
 fn by_path(layers: &[PathBuf], at: &Path) -> Option<String> {
     let mut named = Vec::new();
     let alone = (layers.len() == 1).then_some(at);
@@ -66,8 +66,8 @@ fn by_descriptor(held: &[File]) -> String {
     format!("lowerdir={}", named.join(":"))
 }
 
-/// Unmounts `at` and removes the directory. Also succeeds if it does not exist. A container that has
-/// the mount keeps it. Fails if the directory is not empty.
+/// Unmounts `at` and removes the directory. Also succeeds if the directory does not exist. A container that
+/// already has the mount keeps it. Fails if the directory is not empty.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     if is_mounted(at) {
         unmount_all(at).or_cannot("unmount", at)?;
@@ -82,8 +82,8 @@ pub fn is_mounted(at: &Path) -> bool {
     device(at).is_some_and(|own| above.is_some_and(|above| above != own))
 }
 
-/// Whether the mount at `at` is visible to the process that listens on `socket`, which may have
-/// another mount namespace. False if that process cannot be found.
+/// Whether the mount at `at` is visible to the process that listens on `socket`, which may have another mount
+/// namespace. False if the process cannot be found.
 pub fn is_visible_to(socket: &Path, at: &Path) -> bool {
     let Some(pid) = listening_pid(socket) else { return false };
     let Ok(facts) = fs::symlink_metadata(at) else { return false };
@@ -98,7 +98,7 @@ fn directory(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// A page, with room for options that the kernel adds.
+/// In bytes: less than a page, because the kernel adds options.
 const LONGEST_OPTIONS: usize = 4000;
 
 #[cfg(test)]

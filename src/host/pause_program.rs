@@ -1,5 +1,5 @@
-//! The pause program for this processor, which is assembled into dockbridge. Only containers run it. For
-//! dockbridge it is a few hundred bytes of data.
+//! The machine code of the pause program for this processor, which dockbridge contains as a few hundred bytes
+//! of data. Only pause containers run the pause program.
 
 #![allow(unsafe_code, reason = "dockbridge reads the assembled program between its labels")]
 
@@ -18,15 +18,16 @@ global_asm!(
     options(raw)
 );
 
-// SAFETY: the sources above define both, as labels in read-only data.
+// SAFETY: the assembly sources above define both symbols, as labels in read-only data.
 unsafe extern "C" {
     safe static dockbridge_pause: u8;
     safe static dockbridge_pause_end: u8;
 }
 
-/// Its machine code, which runs at any address.
+/// The machine code of the pause program, which runs at any address.
 pub fn machine_code() -> &'static [u8] {
     let (begin, end) = (&raw const dockbridge_pause, &raw const dockbridge_pause_end);
-    // SAFETY: both labels are in one section, in this order, and nothing writes to it.
+    // SAFETY: the labels at `begin` and `end` are in the same section, in this order, and nothing writes to
+    // that section.
     unsafe { slice::from_raw_parts(begin, end.addr() - begin.addr()) }
 }

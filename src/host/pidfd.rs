@@ -1,8 +1,8 @@
-//! A handle of one process that remains correct if its pid is reused.
+//! A handle of one process that never means another process, even if the pid is reused.
 //!
-//! A pid with its start time identifies one process. A pidfd is opened and then checked against the start
-//! time, so signals and waits reach this process or none. Kernels before 5.3 have no pidfd. There the start
-//! time is read right before each signal, and waiting is polling.
+//! A pid with its start time identifies one process. After opening a pidfd, dockbridge checks the start time,
+//! so a signal or a wait reaches the process with that start time, or none. Kernels before 5.3 have no pidfd:
+//! on these, dockbridge checks the start time right before each signal, and polls to wait.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -28,7 +28,7 @@ pub struct ProcessHandle {
 /// A signal to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessSignal {
-    /// SIGHUP: the terminal was closed.
+    /// SIGHUP, which means that the terminal was closed.
     HangUp,
     Kill,
     /// SIGSTOP, which no process can ignore.
@@ -36,7 +36,7 @@ pub enum ProcessSignal {
 }
 
 impl ProcessHandle {
-    /// Opens a process. None if it has ended. Fails if no file descriptor is left.
+    /// Opens a handle of a process. None if the process has ended. Fails if no file descriptor is free.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Ok(descriptor) => Some(descriptor),
@@ -45,11 +45,11 @@ impl ProcessHandle {
             Err(error) => return Err(error.into()),
         };
         let held = Self { who, processes: processes.clone(), descriptor };
-        // Checked after opening, so that the pidfd is of this process.
+        // Checks the start time after opening the pidfd, which then certainly belongs to `who`.
         Ok(held.is_same().then_some(held))
     }
 
-    /// Sends a signal. Also succeeds if the process has ended. Fails if access is denied.
+    /// Sends a signal to the process. Also succeeds if the process has ended. Fails if access is denied.
     pub fn signal(&self, message: ProcessSignal) -> io::Result<()> {
         let signal = match message {
             ProcessSignal::HangUp => Signal::HUP,
@@ -67,7 +67,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Resolves when the process has ended, even if its parent has not waited for it. Must be called inside a runtime.
+    /// Resolves when the process has ended, even as a zombie. Must be called inside a tokio runtime.
     pub async fn ended(&self) {
         let copy = self.descriptor.as_ref().and_then(|descriptor| descriptor.try_clone().ok());
         if let Some(copy) = copy
@@ -81,7 +81,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Whether it has not ended yet.
+    /// Whether the process has not ended yet.
     pub fn is_alive(&self) -> bool {
         self.processes.get(self.who.pid).is_some_and(|now| now.who == self.who && now.is_alive)
     }
@@ -91,12 +91,12 @@ impl ProcessHandle {
     }
 }
 
-/// Numbers from the process table fit, because the kernel's limit is far lower.
+/// Every pid of the process table fits into a `Pid`, because the kernel's limit is far lower.
 fn pid(number: u32) -> Result<Pid, Errno> {
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
-/// Interval of polling without a pidfd.
+/// How often dockbridge checks without a pidfd whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

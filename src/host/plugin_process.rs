@@ -1,5 +1,5 @@
-//! A program that runs in parallel with dockbridge and inherits one end of a socket pair as descriptor 3.
-//! It is killed when this is dropped, and when dockbridge is killed.
+//! A plugin that runs in parallel with dockbridge, and inherits one end of a socket pair as descriptor 3. The
+//! plugin is killed when its value is dropped, and when dockbridge is killed.
 
 use std::{
     io,
@@ -20,12 +20,12 @@ use tokio::process::Command;
 
 use super::process::ProcessGroup;
 
-/// The running program, with all its child processes.
+/// The running plugin with its child processes. Dropping a `PluginProcess` kills all of them.
 #[derive(Debug)]
 pub struct PluginProcess(#[allow(dead_code, reason = "a drop ends the program")] ProcessGroup);
 
 impl PluginProcess {
-    /// Starts a program with only these variables, and without input and output.
+    /// Starts a plugin whose environment has only these variables, and without standard input and output.
     pub fn start(
         program: &Path,
         environment: &[(&str, &str)],
@@ -49,8 +49,8 @@ impl PluginProcess {
 fn inherit(command: &mut Command, socket: &OwnedFd) {
     let descriptor = socket.as_raw_fd();
     let hand_over = move || {
-        // The signal is sent when the thread that started the plugin ends. Threads of the runtime end with
-        // dockbridge.
+        // The kernel sends SIGKILL to the plugin when the thread that started the plugin ends. Threads of the
+        // tokio runtime end only with dockbridge.
         set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
             // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been
@@ -69,5 +69,5 @@ fn inherit(command: &mut Command, socket: &OwnedFd) {
     unsafe { command.pre_exec(hand_over) };
 }
 
-/// The first descriptor after standard input, output and error.
+/// The number of the inherited descriptor: the first after standard input, output and error.
 const INHERITED: i32 = 3;

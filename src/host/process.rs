@@ -1,9 +1,8 @@
 //! Runs another program to its end, with input, output, a deadline and an output limit.
 //!
-//! The program has its own process group. A deadline, too much output or a dropped future kills the group.
-//! Background processes that remain after the program has exited are neither killed nor waited for. But if
-//! the program was killed by another process, [`run`] waits for them. If dockbridge is killed,
-//! [`super::orphans`] finds programs that still run.
+//! The program has its own process group, which is killed at a deadline, after too much output, or when the
+//! future is dropped. If the program exits, [`run`] leaves its background processes. If another process kills
+//! the program, [`run`] waits for its children.
 
 use std::{
     fmt, io,
@@ -30,14 +29,14 @@ use crate::error::Kind;
 /// A program to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// The executable. A name without a path is searched in `PATH`.
+    /// The program's executable. A name without a path is searched in `PATH`.
     pub executable: &'a Path,
     pub arguments: &'a [&'a str],
-    /// Variables in addition to dockbridge's, without those of systemd.
+    /// Variables that are added to dockbridge's environment, from which systemd's variables are removed.
     pub environment: &'a [(&'static str, &'a str)],
     pub input: &'a [u8],
     pub time_limit: Duration,
-    /// Output limit in bytes. A program that exceeds it is killed.
+    /// How many bytes the program may print. A program that prints more is killed.
     pub output_limit: usize,
 }
 
@@ -49,17 +48,17 @@ impl<'a> Program<'a> {
     }
 }
 
-/// A program that ended on its own.
+/// The result of a program that has ended by itself.
 #[derive(Clone, Debug)]
 pub struct Finished {
     pub exit: ProcessExit,
     pub stdout: Vec<u8>,
-    /// The start of its standard error, without control characters.
+    /// The start of the program's standard error, without control characters.
     pub stderr: String,
 }
 
 impl Finished {
-    /// Its standard output as text.
+    /// The program's standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
@@ -68,14 +67,13 @@ impl Finished {
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessExit {
-    /// It exited with this code; 0 is success.
     Code(i32),
     Signal(i32),
 }
 
 impl ProcessExit {
     fn of(status: ExitStatus) -> Self {
-        // One of the two always exists.
+        // An `ExitStatus` always has either an exit code or a signal.
         status.code().map_or_else(|| Self::Signal(status.signal().unwrap_or_default()), Self::Code)
     }
 }
@@ -89,7 +87,7 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// A program that did not end on its own.
+/// Why a program could not be started, or was killed.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("cannot start {}", program.display())]
@@ -103,7 +101,7 @@ pub enum ProcessError {
 }
 
 impl ProcessError {
-    /// The kind, which decides the gRPC code.
+    /// The kind of the error, which determines the gRPC code.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Deadline { .. } => Kind::DeadlineExceeded,
@@ -112,10 +110,10 @@ impl ProcessError {
     }
 }
 
-/// Runs `program` and waits for its end. Dropping the future kills it.
+/// Runs `program` and waits for its end. Dropping the future kills the program.
 ///
 /// # Errors
-/// It could not be started, or was killed: see [`ProcessError`]. A non-zero exit code is not an error here.
+/// The program could not be started, or dockbridge killed it ([`ProcessError`]).
 pub async fn run(program: Program<'_>) -> Result<Finished, ProcessError> {
     let mut group = ProcessGroup::start(&program).await?;
     let mut output = Output::default();
@@ -148,7 +146,7 @@ enum Stop {
     Lost(io::Error),
 }
 
-/// A running program with all its child processes. Dropping this kills them, unless they have ended.
+/// A running program with its child processes. Dropping a `ProcessGroup` kills those that still run.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     child: Child,
@@ -156,13 +154,13 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// The group that a program leads.
+    /// The process group that `child` leads.
     pub(super) fn of(child: Child) -> Self {
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
         Self { child, leader }
     }
 
-    /// A binary that is being replaced cannot be executed for a moment, so the start is retried.
+    /// Starts the program. Retries for a moment, because a binary that is being replaced cannot be executed.
     async fn start(program: &Program<'_>) -> Result<Self, ProcessError> {
         let mut command = Command::new(program.executable);
         command
@@ -213,7 +211,8 @@ impl ProcessGroup {
         let status = tokio::select! {
             done = &mut pipes => { done?; self.child.wait().await }
             status = self.child.wait() => {
-                // Its output is completely in the pipes. Only a process that it left behind can keep them open.
+                // The program has ended, so its whole output is in the pipes. Only a process that the program
+                // left behind can keep the pipes open.
                 if let Ok(done) = timeout(DRAIN_TIMEOUT, &mut pipes).await { done?; }
                 status
             }
@@ -226,12 +225,12 @@ impl ProcessGroup {
         Ok(status)
     }
 
-    /// When a CNI plugin is killed, the IPAM plugin that it started still runs. It could allocate an
-    /// address after the DEL that should release it.
+    /// Waits until the children of a killed program have ended. If a CNI plugin is killed, the IPAM plugin
+    /// that it started still runs, and could allocate an address after the DEL that should release it.
     async fn until_children_end(&self) {
         let Some(leader) = self.leader else { return };
         let until = Instant::now() + CHILDREN_TIMEOUT;
-        // While one of these processes exists, the group's number is not reused.
+        // While a process of the group exists, the kernel does not reuse the group's number.
         while killpg(leader, None).is_ok() {
             if Instant::now() > until {
                 let _ = killpg(leader, Signal::SIGKILL);
@@ -245,13 +244,12 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // The program may have ended a moment ago.
             let _ = killpg(leader, Signal::SIGKILL);
         }
     }
 }
 
-/// A program may close its input early.
+/// Writes the program's input. Succeeds even if the program closes its input early.
 async fn write_stdin(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {
     let Some(mut stdin) = stdin else { return Ok(()) };
     match stdin.write_all(input).await {
@@ -274,7 +272,7 @@ async fn read_output(
     Ok(())
 }
 
-/// Keeps the start and discards the rest, so that the program is not blocked.
+/// Reads standard error to its end, so that the program is not blocked. Keeps only the start.
 async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), Stop> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = Vec::with_capacity(4096);
@@ -285,15 +283,15 @@ async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -
     Ok(())
 }
 
-/// One line of text without control characters.
+/// Makes one line of text without control characters.
 pub(super) fn readable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Variables that systemd sets only for the service. A program with them would send notifications in the
-/// service's name: timedatectl sends `ERRNO=` if it fails (sd_notify(3), sd_listen_fds(3)).
+/// Variables that systemd sets only for dockbridge's service. A program with these variables could notify
+/// systemd in the service's name, as timedatectl does (sd_notify(3), sd_listen_fds(3)).
 pub(super) const SYSTEMD_VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -305,7 +303,7 @@ pub(super) const SYSTEMD_VARIABLES: [&str; 6] = [
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the children of a killed program may take to end on their own.
+/// How long the children of a killed program may take to end by themselves.
 const CHILDREN_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILDREN_PAUSE: Duration = Duration::from_millis(5);
 const STDERR_LIMIT: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Runs a program that is ended, with everything that it has started, if it takes too long.
+//! Runs a program. If the program takes too long, kills it and all processes that it has started.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,12 @@ use super::{
     processes::{Process, Processes},
 };
 
-/// Runs a program to its end. None if it did not end in time. Then all its descendants were killed, also those with their
-/// own session, so that it cleans up after them. If it does not end then, it was killed as well.
+/// Runs a program to its end, and returns its exit status. If the program does not end in time, first kills
+/// all its descendants, also descendants with their own session, so that the program can clean up. If the
+/// program still does not end, kills the program. Returns None if the program did not end within the limit.
 ///
 /// # Errors
-/// It cannot be started, or did not end in time and not all descendants could be killed.
+/// The program cannot be started, or it did not end in time and not all descendants could be killed.
 pub fn run_within(command: &mut Command, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
     if let Some(status) = wait(&mut child, limit)? {
@@ -49,7 +50,7 @@ fn kill_descendants(root: u32, processes: &Processes) -> io::Result<()> {
     found.values().map(|held| held.signal(ProcessSignal::Kill)).fold(stopped, Result::and)
 }
 
-/// Stops all processes before the first one is killed, because the children of a killed process get another parent.
+/// Stops all descendants before any is killed: children of a killed process would not be found any more.
 fn stop_descendants(
     root: u32,
     processes: &Processes,
@@ -58,14 +59,14 @@ fn stop_descendants(
     let until = Instant::now() + CLEANUP_LIMIT;
     loop {
         let all = match processes.all() {
-            // Memory or descriptors may be short for a moment.
+            // The process table may be unreadable for a moment, because memory or descriptors are short.
             Err(_) if Instant::now() < until => {
                 sleep(PAUSE);
                 continue;
             }
             listed => listed.map_err(io::Error::other)?,
         };
-        // Nobody has waited for the root, so no other process has its pid.
+        // Nobody has waited for the root process yet, so no other process can have its pid.
         let is_parent =
             |pid: u32| pid == root || found.get(&pid).is_some_and(ProcessHandle::is_alive);
         let is_new = |it: &&Process| is_parent(it.parent) && !found.contains_key(&it.who.pid);
@@ -82,7 +83,7 @@ fn stop_descendants(
     }
 }
 
-/// How long the program may take to clean up, and the process table may be unreadable.
+/// How long the program may take to clean up, and how long the process table may be unreadable.
 const CLEANUP_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 5000 });
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -129,7 +130,7 @@ mod tests {
             sleep(PAUSE);
         };
         wait_for(&|pids| pids.len() == 2);
-        // At first, the process table cannot be read.
+        // In this test, the process table cannot be read at first.
         let table = place.path().join("proc");
         let later = table.clone();
         let appears = thread::spawn(move || {

@@ -1,6 +1,6 @@
-//! The process table: parents, sessions, cgroups.
+//! Reads the process table: the parent, session, cgroup and other properties of each process.
 //!
-//! A process that ends while it is read counts as missing. Nothing is cached.
+//! A process that ends while its files are read counts as missing. No process is cached.
 
 use std::{
     ffi::OsString,
@@ -12,42 +12,40 @@ use std::{
 
 use super::error::{HostError, OrCannot as _};
 
-/// Identifies a process. A pid may be reused, but not with the same start time.
+/// Identifies a process: a pid may be reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub pid: u32,
-    /// When it started, in clock ticks since boot.
+    /// When the process started, in clock ticks since boot.
     pub started: u64,
 }
 
-/// A process and its relations.
+/// A process, and its relations to other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     pub who: Identity,
-    /// Pid of its parent, or of the process that adopted it.
+    /// The pid of the process's parent, or of the process that has adopted it.
     pub parent: u32,
-    /// Pid of the leader of its process group, which may have ended.
+    /// The pid of the leader of the process's group; the leader may have ended.
     pub group: u32,
-    /// Pid of the leader of its session, which may have ended.
+    /// The pid of the leader of the process's session; the leader may have ended.
     pub session: u32,
-    /// Whether it runs; false for a zombie.
     pub is_alive: bool,
 }
 
-/// A process table, mounted at some path. Cheap to clone.
+/// A process table, mounted at some path. A `Processes` is cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Processes {
     root: PathBuf,
 }
 
 impl Processes {
-    /// The table mounted at `root`, which is `/proc` outside of tests.
+    /// The process table that is mounted at `root`: `/proc`, except in tests.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Pids of root's processes with this name, which the kernel cuts after 15 bytes, and with the same
-    /// mounts as dockbridge.
+    /// The pids of root's processes with this name (15 bytes) in dockbridge's mount namespace.
     pub fn find_services(&self, name: &str) -> Vec<u32> {
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
@@ -58,8 +56,8 @@ impl Processes {
         .collect()
     }
 
-    /// Whether this is a process of root with the same mounts as dockbridge. A process of a container has
-    /// other mounts, so it cannot imitate one.
+    /// Whether the process belongs to the user root and has the same mount namespace as dockbridge. A process
+    /// of a container has another mount namespace, so it cannot imitate a process of the host.
     pub fn is_of_host(&self, pid: u32) -> bool {
         let facts = fs::metadata(self.root.join(pid.to_string()));
         facts.is_ok_and(|facts| facts.uid() == 0) && self.has_our_mounts(pid)
@@ -70,7 +68,6 @@ impl Processes {
         mounts(&self.root.join(pid.to_string())) == mounts(&self.root.join("self"))
     }
 
-    /// Every process.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
         let pids = self.pids().or_cannot("list processes in", &self.root)?;
         Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())
@@ -81,12 +78,12 @@ impl Processes {
         pids_of(fs::read_dir(&self.root)?.map(|entry| Ok(entry?.file_name())))
     }
 
-    /// The process with this pid, if there is one.
+    /// The process with this pid, if it exists.
     pub fn get(&self, pid: u32) -> Option<Process> {
         process(pid, &self.text(pid, "stat")?)
     }
 
-    /// The words of its command line, including the program. Empty if the process has ended.
+    /// The words of the process's command line, including the program. Empty if the process has ended.
     pub fn command_line(&self, pid: u32) -> Vec<String> {
         let bytes = self.bytes(pid, "cmdline").unwrap_or_default();
         let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|byte| *byte == 0);
@@ -94,25 +91,25 @@ impl Processes {
         if bytes.is_empty() { Vec::new() } else { words.collect() }
     }
 
-    /// The executable of a process. None if it has ended or access is denied.
+    /// The executable of a process. None if the process has ended or access is denied.
     pub fn executable(&self, pid: u32) -> Option<PathBuf> {
         fs::read_link(self.path(pid, "exe")).ok()
     }
 
-    /// Whether a component of its cgroup path contains `name`.
+    /// Whether the path of one of the process's cgroups contains `name`.
     pub fn is_in_cgroup(&self, pid: u32, name: &str) -> bool {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
     }
 
-    /// The value of a variable in its environment, if it has one. None while its environment is empty: for a
-    /// moment during every execve, and always for a process that was started without one.
+    /// The value of a variable in the process's environment; `Some(None)` if not set. None if the environment
+    /// is empty, as it is for a moment during every execve, and always in a process without variables.
     pub fn variable(&self, pid: u32, name: &str) -> Option<Option<String>> {
         let variables = self.text(pid, "environ").filter(|text| !text.is_empty())?;
         let value = |one: &str| Some(one.strip_prefix(name)?.strip_prefix('=')?.to_owned());
         Some(variables.split('\0').find_map(value))
     }
 
-    /// The pipes of its standard output and error, by their names in `/proc`.
+    /// The pipes of the process's standard output and error, by their names in `/proc`.
     pub fn output_pipes(&self, pid: u32) -> Vec<String> {
         let targets = ["1", "2"].map(|fd| fs::read_link(self.path(pid, "fd").join(fd)).ok());
         let name = |target: PathBuf| target.to_str().map(str::to_owned);
@@ -120,16 +117,16 @@ impl Processes {
         names.filter(|name| name.starts_with("pipe:[")).collect()
     }
 
-    /// The current directory of a process. None if it has ended or access is denied.
+    /// The current directory of a process. None if the process has ended or access is denied.
     pub fn current_directory(&self, pid: u32) -> Option<PathBuf> {
         fs::read_link(self.path(pid, "cwd")).ok()
     }
 
-    /// Whether a process with the same mounts as dockbridge has its current directory in this one, whose path
-    /// has no links. Also true if the table cannot be read: no process has certainly ended then.
+    /// Whether a process in dockbridge's mount namespace has its current directory in `directory`, a path
+    /// without links. Also true if the table cannot be read.
     pub fn has_in(&self, directory: &Path) -> bool {
         let Ok(pids) = self.pids() else { return true };
-        // A process that has ended has none, even if its parent has not waited for it.
+        // An ended process has no current directory, even if its parent has not waited for it.
         let is_there =
             |pid| self.current_directory(pid).is_some_and(|it| it.starts_with(directory));
         pids.into_iter().any(|pid| is_there(pid) && self.has_our_mounts(pid))
@@ -151,8 +148,7 @@ impl Processes {
     }
 }
 
-/// The pids among the names of entries. A directory has no more entries after its first error, so the pids
-/// before it are not all there are.
+/// The pids among directory entries. Fails on the first error, which ends the iterator.
 pub(super) fn pids_of(
     mut names: impl Iterator<Item = io::Result<OsString>>,
 ) -> io::Result<Vec<u32>> {
@@ -162,7 +158,7 @@ pub(super) fn pids_of(
     })
 }
 
-/// The values of a flag in a command line, written `--name=value` or `--name value`.
+/// The values of the flag `name` in a command line, in the forms `--name=value` and `--name value`.
 pub fn flag_values<'a>(words: &'a [String], name: &str) -> Vec<&'a str> {
     let next = words.iter().skip(1).map(Some).chain([None]);
     let values =
@@ -173,7 +169,7 @@ pub fn flag_values<'a>(words: &'a [String], name: &str) -> Vec<&'a str> {
     values.collect()
 }
 
-/// Parses `stat`: pid, name in parentheses (which may itself contain parentheses), then fields.
+/// Parses `/proc/<pid>/stat`: the pid, the name in parentheses (with any parentheses), then fields.
 pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -186,10 +182,10 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     Some(Process { who: Identity { pid, started }, parent, group, session, is_alive })
 }
 
-/// Fields between the session and the start time.
+/// How many fields are between the session and the start time.
 const FIELDS_TO_START: usize = 15;
 
-/// Size limit for an environment. A larger one is truncated.
+/// The size limit for an environment, in bytes. A larger environment is truncated.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Registers file descriptors with the async runtime, with a chosen interest.
+//! Registers file descriptors with the tokio runtime, for a chosen kind of events.
 
 #![allow(unsafe_code, reason = "tokio trusts its caller to keep the descriptor open")]
 
@@ -15,19 +15,20 @@ use tokio::io::{Interest, unix::AsyncFd};
 /// A type that keeps the same descriptor open as long as it exists.
 ///
 /// # Safety
-/// The implementation must guarantee this, even if the value is moved.
+/// The implementation must keep the descriptor open and unchanged, even if the value is moved.
 pub unsafe trait StableFd: AsRawFd {}
 
-// SAFETY: it owns the descriptor.
+// SAFETY: the type owns its descriptor.
 unsafe impl StableFd for OwnedFd {}
-// SAFETY: it owns the descriptor.
+// SAFETY: the type owns its descriptor.
 unsafe impl StableFd for UnixStream {}
 
-/// Registers a descriptor. Must be called inside a runtime.
+/// Registers a descriptor. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// The kernel cannot poll such a descriptor, or a limit is reached.
+/// The kernel cannot poll this kind of descriptor, or a limit of the kernel is reached.
 pub fn register<T: StableFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: a `StableFd` moves into the registration, which gives it out only when it ends.
+    // SAFETY: a `StableFd` keeps its descriptor, and the registration returns the value only when the
+    // registration ends.
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, interest) }?)
 }

@@ -1,7 +1,7 @@
-//! Sets one extended attribute on everything below a directory.
+//! Sets an extended attribute on a directory and everything below it.
 //!
-//! A pod may change the directory at the same time, so no path is used: each directory is opened
-//! relative to its parent, and no symbolic link is followed.
+//! A pod may change the directory at the same time, so this module uses no paths: it opens each directory
+//! relative to its parent, and follows no symbolic link.
 
 use std::{
     ffi::OsStr,
@@ -27,15 +27,15 @@ use rustix::{
 
 use super::error::{HostError, OrCannot as _};
 
-/// The attribute of SELinux labels.
+/// The name of the extended attribute that contains an SELinux label.
 pub const SELINUX: &str = "security.selinux";
 
-/// Sets attribute `name` to `value` on `root` and everything below it. Returns how many were set. Skips
-/// entries that disappear and file systems without such attributes. Stops when `is_over` returns true.
+/// Sets the attribute `name` to `value` on `root` and everything below it. Returns the number of entries.
+/// Skips entries that disappear and file systems without extended attributes. Stops when `is_over` is true.
 ///
 /// # Errors
-/// More than [`MAX_FILES`] files, deeper than [`MAX_DEPTH`] directories, an error of the kernel, or
-/// [`io::ErrorKind::Interrupted`].
+/// The tree has more than [`MAX_FILES`] entries or more than [`MAX_DEPTH`] levels, a call to the kernel
+/// fails, or `is_over` returned true ([`io::ErrorKind::Interrupted`]).
 pub fn relabel(
     root: &Path,
     (name, value): (&str, &str),
@@ -52,7 +52,7 @@ struct Attribute<'a> {
 }
 
 impl Attribute<'_> {
-    /// Sets it on an entry of an open directory. If the entry is a link, on the link itself.
+    /// Sets the attribute on an entry of an open directory, also on a symbolic link itself.
     fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(entry);
         match lsetxattr(path, self.name, self.value.as_bytes(), XattrFlags::empty()) {
@@ -69,7 +69,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The path of the root itself may contain links.
+    /// Starts the walk at `root`. Only the path of `root` may contain links.
     fn from(&mut self, root: &Path) -> io::Result<()> {
         let root = root.canonicalize()?;
         let above = root.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -89,7 +89,7 @@ impl Walk<'_> {
         self.attribute.set(directory, name)?;
         match openat(directory, name, DIRECTORY, Mode::empty()) {
             Ok(below) => self.entries(&below, depth + 1),
-            // The entry is a file or a link, or was removed.
+            // The walk does not enter an entry that is not a directory, or that was removed.
             Err(Errno::ENOTDIR | Errno::ELOOP | Errno::ENOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -121,9 +121,9 @@ impl Walk<'_> {
 
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
-/// Maximum number of files: relabelling more takes longer than a pod's start may take.
+/// The maximum number of files: relabelling more files takes longer than the start of a pod may take.
 pub const MAX_FILES: usize = 1_000_000;
-/// Maximum depth of directories. Each of them is open.
+/// The maximum depth of directories. During the walk, a directory of each level is open.
 pub const MAX_DEPTH: usize = 200;
 
 #[cfg(test)]

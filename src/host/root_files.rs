@@ -1,5 +1,5 @@
-//! Changes files below the root directory of a container that does not run. No symbolic link is followed: the image
-//! and the files of a checkpoint may have links that lead out of the root.
+//! Changes files below the root directory of a container that does not run. Follows no symbolic link, because
+//! the image and the files of a checkpoint may have links that lead out of the root directory.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,22 +17,22 @@ use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, XattrFlags, fstatfs, lsetx
 
 use super::file::if_there;
 
-/// Owner, permissions and extended attributes of a file.
+/// The owner, permissions and extended attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     pub uid: u32,
     pub gid: u32,
     pub mode: u32,
-    /// Seconds since 1970.
+    /// The modification time in seconds since 1970.
     pub modified: u64,
     pub attributes: Vec<(String, Vec<u8>)>,
 }
 
-/// The root directory.
+/// The open root directory of a container.
 #[derive(Debug)]
 pub struct RootFiles(OwnedFd);
 
-/// A path below the root. Its directory is open.
+/// A path below the container's root. The parent directory of the path is open.
 #[derive(Debug)]
 struct Place {
     directory: OwnedFd,
@@ -49,12 +49,12 @@ impl RootFiles {
     /// Opens the root.
     ///
     /// # Errors
-    /// It is not a directory.
+    /// `root` is not a directory.
     pub fn open(root: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, root, DIRECTORY, Mode::empty())?))
     }
 
-    /// Removes what is at a path, with everything below it. Succeeds if nothing is there.
+    /// Removes the file or directory at a path, with everything below it, if it exists.
     ///
     /// # Errors
     /// The path leads out of the root or through a link, or access is denied.
@@ -70,7 +70,7 @@ impl RootFiles {
     /// Removes everything in a directory.
     ///
     /// # Errors
-    /// As [`Self::remove`].
+    /// The same errors as [`Self::remove`].
     pub fn clear(&self, path: &Path) -> io::Result<()> {
         let place = self.place(path)?;
         for entry in fs::read_dir(place.path())? {
@@ -79,12 +79,12 @@ impl RootFiles {
         Ok(())
     }
 
-    /// Creates a directory, or changes the properties of an existing one.
+    /// Creates a directory, or changes the properties of an existing directory.
     ///
     /// # Errors
-    /// As [`Self::remove`].
+    /// The same errors as [`Self::remove`].
     pub fn directory(&self, path: &Path, properties: &Properties) -> io::Result<()> {
-        // The root itself is the engine's.
+        // The engine sets the properties of the root directory itself.
         let Some(_) = path.file_name() else { return Ok(()) };
         let place = self.place(path)?;
         if !fs::symlink_metadata(place.path()).is_ok_and(|facts| facts.is_dir()) {
@@ -94,10 +94,10 @@ impl RootFiles {
         finish(&place.path(), properties)
     }
 
-    /// Writes a file, and replaces what is at its path.
+    /// Writes a file, and replaces an existing file or directory at its path.
     ///
     /// # Errors
-    /// As [`Self::remove`].
+    /// The same errors as [`Self::remove`].
     pub fn file(
         &self,
         path: &Path,
@@ -114,29 +114,29 @@ impl RootFiles {
         )
     }
 
-    /// Makes a symbolic link, and replaces what is at its path.
+    /// Creates a symbolic link, and replaces an existing file or directory at its path.
     ///
     /// # Errors
-    /// As [`Self::remove`].
+    /// The same errors as [`Self::remove`].
     pub fn link(&self, path: &Path, target: &Path, properties: &Properties) -> io::Result<()> {
         let place = self.new_place(path)?;
         symlink(target, place.path())?;
         lchown(place.path(), Some(properties.uid), Some(properties.gid))
     }
 
-    /// Gives a file another name, and replaces an existing file of that name.
+    /// Gives the file `first` the second name `path`, and replaces an existing file at `path`.
     ///
     /// # Errors
-    /// As [`Self::remove`], and if there is no such file.
+    /// The errors of [`Self::remove`]; also, the file `first` does not exist.
     pub fn other_name(&self, path: &Path, first: &Path) -> io::Result<()> {
         let first = self.place(first)?;
         fs::hard_link(first.path(), self.new_place(path)?.path())
     }
 
-    /// What is at a path. None if nothing is there.
+    /// The type of the file at a path. None if the path does not exist.
     ///
     /// # Errors
-    /// As [`Self::remove`], and if the path is in `/proc`, whose links lead to the files of other processes.
+    /// The errors of [`Self::remove`]; also, the path is in `/proc`, whose links lead to other processes.
     pub fn kind(&self, path: &Path) -> io::Result<Option<FileType>> {
         let found = self.place(path).and_then(|place| {
             if fstatfs(&place.directory)?.f_type == PROC_SUPER_MAGIC {
@@ -150,10 +150,11 @@ impl RootFiles {
         if_there(found)
     }
 
-    /// The path with all links followed, as if this root was the system's. What does not exist is not a link.
+    /// The path to which `path` leads after all links, as if the container's root were the host's. A part
+    /// that does not exist counts as a directory.
     ///
     /// # Errors
-    /// There are too many links.
+    /// The path leads through too many links.
     pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let names = |path: &Path| -> Vec<OsString> {
             path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
@@ -164,7 +165,7 @@ impl RootFiles {
                 found.pop();
                 continue;
             }
-            // The name of the root replaces the whole path.
+            // If `name` is the root `/`, it replaces the whole path.
             let next = found.join(name);
             match self.place(&next).and_then(|place| fs::read_link(place.path())) {
                 Ok(_) if links == MOST_LINKS => return Err(io::ErrorKind::InvalidInput.into()),
@@ -206,8 +207,8 @@ impl RootFiles {
     }
 }
 
-/// The path is a file or a directory that was just created. A change of the owner removes set-user-ID bits, and
-/// file capabilities.
+/// Sets the properties of a file or directory that was just created. Sets the owner first, because changing
+/// the owner clears set-user-ID bits and file capabilities.
 fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     chown(path, Some(properties.uid), Some(properties.gid))?;
     fs::set_permissions(path, Permissions::from_mode(properties.mode & 0o7777))?;
@@ -286,7 +287,7 @@ mod tests {
         files.remove(Path::new("none/below")).unwrap();
         files.file(Path::new("/etc/own"), &own, &mut &b"text"[..]).unwrap();
         files.other_name(Path::new("etc/other"), Path::new("etc/own")).unwrap();
-        // What is at the path is replaced, not followed.
+        // A link at the path is replaced, not followed.
         files.directory(Path::new("link"), &own).unwrap();
         files.file(Path::new("link/kept"), &own, &mut &b"new"[..]).unwrap();
         assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept");

@@ -1,4 +1,4 @@
-//! Reads the seccomp filter of another process, as the kernel has it.
+//! Reads the seccomp filter of another process from the kernel.
 
 use std::{io, ptr};
 
@@ -9,25 +9,24 @@ use nix::{
     unistd::Pid,
 };
 
-/// The filter that the process installed last, as an array of `struct sock_filter`. None if it has no filter.
-/// The process is stopped for a moment.
+/// The filter that the process has installed last, as an array of `struct sock_filter`. None if the process
+/// has no filter. Stops the process for a moment.
 ///
 /// # Errors
-/// There is no such process, another process traces it, or this process has a filter itself.
+/// The process does not exist, another process traces it, or dockbridge itself has a seccomp filter.
 pub fn of_process(pid: u32) -> io::Result<Option<Vec<u8>>> {
     let pid = i32::try_from(pid).map_err(|_| Errno::ESRCH)?;
     trace(libc::PTRACE_ATTACH, pid, 0, ptr::null_mut())?;
     let read = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::__WALL))
         .map_err(io::Error::from)
         .and_then(|_| filter(pid));
-    // Fails only if the process has ended.
+    // Detaching fails only if the process has ended.
     let _ = trace(libc::PTRACE_DETACH, pid, 0, ptr::null_mut());
     read
 }
 
 fn filter(pid: i32) -> io::Result<Option<Vec<u8>>> {
     let instructions = match trace(GET_FILTER, pid, 0, ptr::null_mut()) {
-        // The process has no filter.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
         count => count?,
     };
@@ -38,13 +37,13 @@ fn filter(pid: i32) -> io::Result<Option<Vec<u8>>> {
 
 #[allow(unsafe_code, reason = "nix has no function for these ptrace requests")]
 fn trace(request: libc::c_uint, pid: i32, address: usize, data: *mut c_void) -> io::Result<i64> {
-    // SAFETY: the kernel writes to `data` only for GET_FILTER. It then is null, or has space for the number of
-    // instructions that the kernel returned before. The filters of a stopped process do not change.
+    // SAFETY: the kernel writes to `data` only for GET_FILTER. For GET_FILTER, `data` is null, or has space
+    // for the number of instructions that the kernel returned before; the filters of a stopped process do not
+    // change.
     let answer = unsafe { libc::ptrace(request, pid, address, data) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// PTRACE_SECCOMP_GET_FILTER.
+/// The number of the ptrace request PTRACE_SECCOMP_GET_FILTER.
 const GET_FILTER: libc::c_uint = 0x420c;
-/// The size of `struct sock_filter`.
 const INSTRUCTION: usize = 8;

@@ -8,13 +8,13 @@ use std::{
 
 use super::file::if_there;
 
-/// Whether the loaded policy has a context such as `system_u:system_r:container_t:s0:c1,c2`. None if
+/// Whether the loaded policy accepts a context such as `system_u:system_r:container_t:s0:c1,c2`. None if
 /// SELinux is off.
 pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
     check(Path::new(CONTEXT), context)
 }
 
-/// The write itself fails with "invalid" if the policy does not have the context.
+/// Writes the context to `file`, which fails with `InvalidInput` if the policy refuses the context.
 fn check(file: &Path, context: &str) -> io::Result<Option<bool>> {
     let opened = if_there(OpenOptions::new().write(true).open(file))?;
     let Some(mut file) = opened else { return Ok(None) };

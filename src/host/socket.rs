@@ -1,4 +1,4 @@
-//! The number of unsent bytes of a connection.
+//! Reads how many bytes of a connection are not sent yet.
 
 use std::{
     io,
@@ -7,7 +7,7 @@ use std::{
 
 use nix::{errno::Errno, libc};
 
-/// Bytes that were written to a connection and are not yet acknowledged by the peer's kernel.
+/// How many bytes were written to a connection but not yet acknowledged by the peer's kernel.
 ///
 /// # Errors
 /// The descriptor is not a connected socket.
@@ -15,15 +15,15 @@ use nix::{errno::Errno, libc};
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is borrowed during the call, and the kernel writes one number into a variable here.
-    // For a socket this is SIOCOUTQ, which has the same number.
+    // SAFETY: the descriptor is borrowed during the call, and the kernel writes one number into `bytes`. For
+    // a socket, TIOCOUTQ has the same number as SIOCOUTQ.
     Errno::result(unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut bytes) })?;
     Ok(u64::try_from(bytes).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    //! Two ends of a connection.
+    //! Tests with both ends of a connection.
 
     use std::{
         io::{Read, Write},

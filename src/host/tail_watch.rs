@@ -1,8 +1,8 @@
 //! Watches log files for growth and rotation, many files with one inotify descriptor.
 //!
-//! A file that is written a thousand times a second must not wake dockbridge as often. So a watch reports
-//! one event, and is set again after everything was read. Changes between the read and the new watch are
-//! not reported, so the file must be read once more after the watch is set.
+//! A file that is written a thousand times a second must not wake dockbridge as often. So a watch reports one
+//! event, and the caller sets the watch again after a read to the end, and then reads the file once more,
+//! because no event reports a change between the read and the new watch.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,43 +16,43 @@ use super::{
     inotify::{self, Notifications},
 };
 
-/// Sets watches. Clones use the same descriptor, from any thread.
+/// Sets watches. All clones of `TailWatch` use the same inotify descriptor, from any thread.
 #[derive(Clone, Debug)]
 pub struct TailWatch {
     inotify: Arc<Inotify>,
 }
 
-/// The events of a [`TailWatch`]. There is only one receiver.
+/// The events of a [`TailWatch`]. Only one receiver exists.
 #[derive(Debug)]
 pub struct TailEvents {
     notices: Notifications,
 }
 
-/// A watch. Its id is never reused for another file.
+/// The id of a watch, which is never reused for another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchedFile(WatchDescriptor);
 
-/// What happened.
+/// What happened to the watched files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
-    /// These files were written, closed, moved or removed. Their watches are gone.
+    /// These files were written, closed, moved or removed. The watches of these files no longer exist.
     Changed(Vec<WatchedFile>),
-    /// The kernel's queue overflowed. Any file may have changed, and any watch may be gone.
+    /// The kernel's queue of events overflowed: any file may have changed, and any watch may no longer exist.
     Anything,
 }
 
 impl TailWatch {
-    /// Opens the descriptor. Must be called inside a runtime.
+    /// Opens an inotify descriptor. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// The kernel's limits on watches or descriptors are reached.
+    /// The kernel's limit of inotify descriptors is reached.
     pub fn open() -> Result<(Self, TailEvents), HostError> {
         let opened = inotify::open();
         let (inotify, notices) = opened.or_cannot("watch", Path::new("log files"))?;
         Ok((Self { inotify }, TailEvents { notices }))
     }
 
-    /// Sets a watch on the file that has this path now. If the watch is already set, this changes nothing.
+    /// Sets a watch on the file that has this path now. Does nothing if the watch is already set.
     ///
     /// # Errors
     /// The file does not exist, or the kernel's limit on watches is reached.
@@ -60,15 +60,15 @@ impl TailWatch {
         self.inotify.add_watch(path, mask()).map(WatchedFile).or_cannot("watch", path)
     }
 
-    /// Removes a watch, even if it has reported.
+    /// Removes a watch, even if it has already reported an event.
     pub fn remove(&self, tail: WatchedFile) {
-        // A watch that has reported no longer exists.
+        // After its event, a watch no longer exists, so removing it may fail.
         let _ = self.inotify.rm_watch(tail.0);
     }
 }
 
 impl TailEvents {
-    /// The events since the last return. Dropping the future loses nothing. Fails if the descriptor is unusable.
+    /// Waits for events and returns all since the last call. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
             let events = self.notices.next().await;
@@ -77,7 +77,8 @@ impl TailEvents {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     return Ok(TailEvent::Anything);
                 }
-                // The event for the removal of a watch follows the watch's own event.
+                // After the event of a watch, the kernel sends another event that says that the watch was
+                // removed. The event IN_IGNORED, which says that a watch was removed, is ignored.
                 if !event.mask.contains(AddWatchFlags::IN_IGNORED) {
                     changed.push(WatchedFile(event.wd));
                 }
@@ -95,7 +96,7 @@ pub fn is_exhausted(error: &HostError) -> bool {
     matches!(errno, Some(Errno::ENOSPC | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
 }
 
-/// If the file is open elsewhere, its removal is reported as a change of the link count.
+/// If a file is still open, the kernel reports its removal only as a change of the link count.
 fn mask() -> AddWatchFlags {
     AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CLOSE_WRITE

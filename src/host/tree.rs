@@ -1,7 +1,7 @@
-//! Disk usage of a directory tree, in steps, while it may be changing.
+//! Measures the disk usage of a directory tree in steps. The tree may change during the walk.
 //!
-//! The walk never follows a symbolic link and never leaves the file system on which it began. It counts a
-//! file with several names once, and skips entries that are removed before it reads them.
+//! The walk never follows a symbolic link and never leaves the file system on which it began. The walk counts
+//! a file with several names once, and skips entries that are removed before it reads them.
 
 use std::{collections::HashSet, ffi::CStr, io, path::Path};
 
@@ -12,41 +12,40 @@ use rustix::{
 
 use super::error::{HostError, OrCannot as _};
 
-/// Disk usage of a tree.
+/// The disk usage of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Bytes on disk, as `du` counts.
+    /// The number of bytes on disk, as `du` counts.
     pub bytes: u64,
-    /// Number of files, directories and other entries, including the root of the tree.
+    /// The number of files, directories and other entries, including the root of the tree.
     pub inodes: u64,
 }
 
-/// A walk in progress. It holds at most [`KEPT_OPEN`] + 1 descriptors, however deep the tree is.
+/// A walk in progress. However deep the tree is, the walk has at most [`KEPT_OPEN`] + 1 descriptors open.
 #[derive(Debug)]
 pub struct Walk {
     device: (u32, u32),
-    /// From the root to the directory that is being read. The last one is open.
+    /// The directories from the root to the directory that is being read. The last directory is open.
     levels: Vec<Level>,
-    /// Inodes with several names that have been counted.
+    /// The inodes with several names that the walk has already counted.
     linked: HashSet<u64>,
     size: Size,
 }
 
-/// A directory that has not been read to its end.
 #[derive(Debug)]
 struct Level {
     inode: u64,
-    /// None while a directory below it is read, unless it is one of the first [`KEPT_OPEN`].
+    /// The open directory. None on levels after [`KEPT_OPEN`] while the walk is further below.
     directory: Option<Dir>,
-    /// Where to continue reading.
+    /// The position at which the walk continues to read the directory.
     position: i64,
 }
 
 impl Walk {
-    /// Starts at a directory. Its path may contain symbolic links.
+    /// Starts a walk at a directory, whose path may contain symbolic links.
     ///
     /// # Errors
-    /// It does not exist, is not a directory, or access is denied.
+    /// The path does not exist, is not a directory, or access is denied.
     pub fn begin(root: &Path) -> Result<Self, HostError> {
         let opened = openat(CWD, root, DIRECTORY, Mode::empty()).and_then(|root| {
             let facts = facts(&root, c"")?;
@@ -63,12 +62,12 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Reads this many further entries. At the end, returns the size.
+    /// Reads up to `entries` further entries of the tree. At the end of the walk, returns the size.
     pub fn step(&mut self, entries: usize) -> Option<Size> {
         for _ in 0..entries {
             let Some(level) = self.levels.last_mut() else { return Some(self.size) };
             match level.directory.as_mut().and_then(Dir::read) {
-                // A directory that can no longer be read counts as read.
+                // A directory that can no longer be read counts as read to its end.
                 None | Some(Err(_)) => self.leave(),
                 Some(Ok(entry)) => self.count_entry(&entry),
             }
@@ -83,14 +82,14 @@ impl Walk {
         };
         level.position = entry.offset();
         let Some(directory) = level.directory.as_ref().and_then(|it| it.fd().ok()) else { return };
-        // The data of a link itself.
+        // For a symbolic link, this is the size of the link itself.
         let Ok(facts) = facts(directory, name) else { return };
         if device(&facts) != self.device {
             return;
         }
         let below = is_directory(&facts).then(|| openat(directory, name, BELOW, Mode::empty()));
         self.count(&facts);
-        // This is an error if it is no longer a directory.
+        // Opening fails if the entry is no longer a directory.
         if let Some(below) = below.and_then(Result::ok) {
             self.enter(below);
         }
@@ -110,8 +109,8 @@ impl Walk {
         self.levels.push(Level::new(&facts, directory));
     }
 
-    /// Returns to the parent directory. If the directory was moved during the walk, its parent is not
-    /// the one that the walk came from. Then the walk continues at the deepest open directory.
+    /// Continues the walk in the parent directory. If the directory was moved during the walk, its parent is
+    /// another directory. After such a move, the walk continues at the deepest directory that is still open.
     fn leave(&mut self) {
         let left = self.levels.pop();
         while let Some(level) = self.levels.last_mut() {
@@ -145,7 +144,7 @@ impl Level {
         Self { inode: facts.stx_ino, directory: Some(directory), position: 0 }
     }
 
-    /// Opens this directory again, from a directory that was in it.
+    /// Opens the directory of a level again, as the parent of `below`, a directory that was in it.
     fn reopened(&self, device_of_walk: (u32, u32), below: &Dir) -> io::Result<Dir> {
         let above = openat(below.fd()?, c"..", BELOW, Mode::empty())?;
         let facts = facts(&above, c"")?;
@@ -158,7 +157,7 @@ impl Level {
     }
 }
 
-/// An empty name means the directory itself.
+/// Reads the properties of an entry of `directory`; an empty name means the directory itself.
 fn facts(directory: impl AsFd, name: &CStr) -> rustix::io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
@@ -176,10 +175,10 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 const BELOW: OFlags = DIRECTORY.union(OFlags::NOFOLLOW);
 /// The unit of `stx_blocks`, which is the same on all file systems.
 const BLOCK: u64 = 512;
-/// How many directories from the root stay open while those below them are read. Deeper ones are opened
-/// again through `..`, so the depth of a tree is not limited.
+/// On how many levels from the root directories stay open while the walk reads directories below them. The
+/// walk opens deeper directories again through `..`, so the depth of a tree is not limited.
 const KEPT_OPEN: usize = 16;
-/// How many files with several names are remembered. Further ones count once for each name.
+/// How many files with several names the walk remembers. Further files count once for each name.
 const MOST_LINKED: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Reads the upper directory of an overlay: what a container has added, changed and deleted.
+//! Reads the upper directory of an overlay: the files that a container has added, changed and deleted.
 //!
-//! No symbolic link is followed, because a process in another container may change the directory at the
-//! same time if both share their processes. Files that a restore cannot create again are refused.
+//! Follows no symbolic link, because a container that shares its process namespace with this one may change
+//! the directory at the same time. Fails on files that a restore could not create again.
 
 use std::{
     ffi::OsStr,
@@ -26,10 +26,10 @@ use rustix::{
 /// An entry of the layer.
 #[derive(Debug)]
 pub struct LayerEntry<'a> {
-    /// The path below the layer.
+    /// The path relative to the layer's root.
     pub path: &'a Path,
     pub metadata: Metadata,
-    /// Extended attributes, without those of overlayfs. Links have none.
+    /// The extended attributes, without the attributes of overlayfs. For a symbolic link, this list is empty.
     pub attributes: Vec<(String, Vec<u8>)>,
     pub kind: EntryKind,
 }
@@ -37,21 +37,20 @@ pub struct LayerEntry<'a> {
 /// The kind of an entry.
 #[derive(Debug)]
 pub enum EntryKind {
-    /// A directory. It is opaque if it hides the one of the image instead of adding to it.
+    /// A directory, opaque if it hides the image's directory of the same name.
     Directory {
         is_opaque: bool,
     },
     File(File),
     Link(PathBuf),
-    /// The file or directory of the image was deleted.
+    /// A mark that the container has deleted the image's file or directory of this name.
     Deleted,
 }
 
-/// Calls `visit` for each entry. Directories come before their content.
+/// Calls `visit` for each entry. Visits a directory before its content.
 ///
 /// # Errors
-/// The layer cannot be read, has something that cannot be created again, or `visit` failed. The error names
-/// the path.
+/// The layer cannot be read, a restore could not create a file, or `visit` failed.
 pub fn walk(
     layer: &Path,
     visit: &mut dyn FnMut(LayerEntry<'_>) -> io::Result<()>,
@@ -88,7 +87,7 @@ fn descend(
     Ok(())
 }
 
-/// The entry of this name, and the directory if it is one.
+/// Reads the entry `name` of a directory. If the entry is itself a directory, also opens it.
 fn read<'a>(
     directory: &OwnedFd,
     name: &OsStr,
@@ -143,11 +142,11 @@ fn read<'a>(
     Err(refused(path, what))
 }
 
-/// Extended attributes by name.
+/// The extended attributes of an entry, by name.
 #[derive(Default)]
 struct Attributes {
     own: Vec<(String, Vec<u8>)>,
-    /// Those of overlayfs, without their prefix.
+    /// The attributes of overlayfs, without their prefix.
     overlay: Vec<(String, Vec<u8>)>,
 }
 
@@ -162,7 +161,7 @@ fn attributes(of: &impl AsFd) -> io::Result<Attributes> {
             Some(("trusted" | "user", of_overlay)) => {
                 found.overlay.push((of_overlay.to_owned(), value));
             }
-            // The label of a new container is another one.
+            // The SELinux label is left out, because a restored container gets its own label.
             _ if name == "security.selinux" => {}
             _ => found.own.push((name, value)),
         }
@@ -170,7 +169,7 @@ fn attributes(of: &impl AsFd) -> io::Result<Attributes> {
     Ok(found)
 }
 
-/// The names with a NUL byte after each. Empty if the file system has no attributes.
+/// The names of the extended attributes, each followed by a NUL byte; possibly empty.
 fn attribute_names(of: &impl AsFd) -> io::Result<Vec<u8>> {
     let length = match flistxattr_query(of) {
         Err(Errno::OPNOTSUPP) => 0,
@@ -182,7 +181,6 @@ fn attribute_names(of: &impl AsFd) -> io::Result<Vec<u8>> {
     Ok(names)
 }
 
-/// Checks that the entry was not replaced between two reads of its properties.
 fn same(before: &Metadata, now: &File) -> io::Result<()> {
     let now = now.metadata()?;
     if (now.dev(), now.ino()) == (before.dev(), before.ino()) {
@@ -196,7 +194,7 @@ fn refused(path: &Path, what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// Adds the path, unless the error has it.
+/// Adds the path to an error, if the error does not have the path already.
 fn at(path: &Path, error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::Unsupported {
         return error;
@@ -209,7 +207,7 @@ const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Each level needs two descriptors.
+/// The greatest depth of directories that is read, because each level needs two descriptors.
 const DEEPEST: usize = 400;
 
 #[cfg(test)]

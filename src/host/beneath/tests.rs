@@ -1,4 +1,4 @@
-//! Links are created and removed only inside their directory.
+//! Links are created and removed only below the given directory.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ fn no_link_leads_out() {
     assert_eq!(fs::read_dir(outside.join("deep")).unwrap().count(), 0);
 }
 
-/// `/var/log/pods` may be on another disk. kubelet never makes a pod's own directory a link, but a
+/// `/var/log/pods` may be on another disk. kubelet never replaces a pod's log directory with a link, but a
 /// container that mounts `/var/log` can.
 #[test]
 fn the_way_to_the_directory_may_have_links_but_the_directory_is_none() {
@@ -131,8 +131,8 @@ fn a_link_gives_way_to_a_file_and_is_not_followed() {
     assert!(list(&root, Path::new("away")).is_err());
 }
 
-/// kubelet may rename logs at any time. An existing file must not be missed because its name changed while
-/// the others were read.
+/// kubelet may rename logs at any time. A file must not be left out because its name changed while `list`
+/// read other files.
 #[test]
 fn what_is_renamed_meanwhile_is_listed() {
     let dir = tempfile::tempdir().unwrap();

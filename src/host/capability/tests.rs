@@ -1,4 +1,4 @@
-//! The lowest score follows from the capabilities of the listening process.
+//! The capabilities of the process that listens on a socket determine the lowest score.
 
 use std::{os::unix::net::UnixListener, process};
 

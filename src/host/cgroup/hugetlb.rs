@@ -2,8 +2,7 @@
 
 use std::{fs, path::Path};
 
-/// The sizes of huge pages that this kernel has, as in the names of cgroup files: `2MB`, `1GB`. Empty if it
-/// has none.
+/// The sizes of huge pages, as in the names of cgroup files: `2MB`, `1GB`. Empty without huge pages.
 pub fn page_sizes() -> Vec<String> {
     sizes_in(Path::new("/sys/kernel/mm/hugepages"))
 }

@@ -3,33 +3,32 @@
 use super::{Cgroup, Hierarchy, file_name, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
 
-/// Current limits. A field is none if the machine lacks the controller.
+/// Current limits. A field is None if the host does not have the cgroup controller of the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Period of the CPU quota in microseconds.
     pub cpu_period: Option<i64>,
-    /// CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
+    /// The CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
     pub cpu_quota: Option<i64>,
     pub cpu_weight: Option<CpuWeight>,
-    /// Bytes; [`UNLIMITED`] for no limit.
+    /// The memory limit in bytes; [`UNLIMITED`] for no limit.
     pub memory: Option<i64>,
-    /// Memory and swap together in bytes; [`UNLIMITED`] for no limit.
+    /// The limit of memory and swap together in bytes; [`UNLIMITED`] for no limit.
     pub memory_and_swap: Option<i64>,
-    /// CPUs in the kernel's list format. Empty if it was not set.
+    /// The permitted CPUs in the kernel's list format. Empty if no list was set.
     pub cpus: Option<String>,
-    /// Memory nodes in the kernel's list format. Empty if it was not set.
+    /// The permitted memory nodes in the kernel's list format. Empty if no list was set.
     pub mems: Option<String>,
     pub oom_score_adj: Option<i64>,
 }
 
 impl Limits {
-    /// Whether any limit was read. If so, the cgroup existed.
+    /// Whether any limit was read, which proves that the cgroup existed.
     pub const fn is_known(&self) -> bool {
         self.cpu_quota.is_some() || self.cpu_weight.is_some() || self.memory.is_some()
     }
 }
 
-/// No limit.
+/// A limit with this value means that there is no limit.
 pub const UNLIMITED: i64 = -1;
 
 impl Cgroup {
@@ -42,9 +41,10 @@ impl Cgroup {
         }
     }
 
-    /// Like [`Self::limits`], without the lists.
+    /// Like [`Self::limits`], but without the sets of CPUs and memory nodes.
     pub fn numbers(&self, pid: u32) -> Limits {
-        // This is read first: if the cgroup still has values after that, the process was in it.
+        // The OOM score is read first: if the cgroup still exists afterwards, `pid` belonged to a process in
+        // it.
         let score = self.oom_score_adj(pid);
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
@@ -68,7 +68,7 @@ impl Cgroup {
     /// Sets the OOM score of a process in the cgroup.
     ///
     /// # Errors
-    /// The process has ended, or such a low score needs `CAP_SYS_RESOURCE`.
+    /// The process has ended, or the score is so low that setting it needs `CAP_SYS_RESOURCE`.
     pub fn set_oom_score_adj(&self, pid: u32, score: i64) -> Result<(), HostError> {
         write(&self.proc.join(pid.to_string()), "oom_score_adj", &score.to_string())
     }
@@ -115,7 +115,7 @@ impl Cgroup {
         self.text(controller, file).as_deref().and_then(number)
     }
 
-    /// The text of a controller's file, trimmed. None if it cannot be read. The file stays open.
+    /// The text of a controller's file, trimmed. None if the file cannot be read. Keeps the file open.
     pub fn text(&self, controller: &str, file: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let path = self.directory(controller)?.1.join(file_name(file).ok()?);
@@ -132,5 +132,5 @@ pub(in crate::host) fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Version 1 has no text for "no limit" and shows the largest number of pages instead. No machine has this much.
+/// Cgroup v1 shows the largest possible number of bytes for "no limit". No host has this much memory.
 pub const V1_NO_LIMIT: i64 = i64::MAX - (1 << 20);

@@ -1,4 +1,4 @@
-//! The processes of a cgroup, and so of a container, without reading the whole process table.
+//! Lists the processes of a cgroup, and so of a container, without reading the whole process table.
 
 use std::{
     collections::BTreeSet,
@@ -10,11 +10,11 @@ use super::{Cgroup, Cgroups, read};
 
 impl Cgroups {
     /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any
-    /// hierarchy. Includes all processes that ran during the whole read, and perhaps some that have ended.
-    /// The cost depends only on the size of the cgroup.
+    /// hierarchy. The result contains every process that ran during the whole read, and perhaps processes
+    /// that have ended. The call's cost depends only on the size of the cgroup.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if the process or its cgroup has ended or is not visible.
+    /// [`io::ErrorKind::NotFound`] if the process or its cgroup no longer exists or dockbridge cannot see it.
     pub fn processes(&self, pid: u32, owner: &str) -> io::Result<BTreeSet<u32>> {
         self.find_uncached(pid, owner)?.processes()
     }
@@ -34,12 +34,12 @@ impl Cgroup {
     }
 }
 
-/// Adds the pids of the cgroup at `top` and of those below it. Returns whether the cgroup itself could be read.
+/// Adds the pids of the cgroup at `top` and below. Returns whether the cgroup itself could be read.
 fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
     let mut seen = false;
     let mut groups = vec![top.to_owned()];
     while let Some(group) = groups.pop() {
-        // The processes of a threaded cgroup are listed above it. Its own file cannot be read.
+        // The file of a threaded cgroup cannot be read, but a cgroup above it lists its processes.
         if let Ok(listed) = read(&group, "cgroup.procs") {
             found.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
             seen |= group == top;
@@ -49,7 +49,7 @@ fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
         let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         groups.extend(below.map(|entry| entry.path()));
     }
-    // 0 means a process of another pid namespace.
+    // The kernel shows the pid 0 for a process of another pid namespace.
     found.remove(&0);
     seen
 }

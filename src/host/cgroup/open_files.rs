@@ -1,5 +1,5 @@
-//! Cgroup files that stay open: opening one takes the kernel several times as long as reading it, and
-//! kubelet's calls read the same files of every container many times.
+//! Keeps cgroup files open, because kubelet's calls make dockbridge read the same files of every container
+//! many times, and opening a cgroup file takes the kernel several times as long as reading it.
 
 use std::{
     fs::File,
@@ -15,17 +15,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::host::descriptors;
 
-/// How many files may stay open, of all cgroups together. Clones share it.
+/// The limit of how many cgroup files may stay open. All clones of `OpenFileLimit` share the limit.
 #[derive(Clone, Debug)]
 pub(super) struct OpenFileLimit(Arc<Semaphore>);
 
-/// The open files of one cgroup. Clones share them.
+/// The open files of one cgroup, shared by all clones of this value.
 #[derive(Clone, Debug)]
 pub struct OpenFiles(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Few enough for a linear search.
+    /// The open files with their paths: few enough for a linear search.
     files: Mutex<Vec<(PathBuf, Arc<Open>)>>,
     limit: OpenFileLimit,
 }
@@ -37,8 +37,7 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// A part of the descriptors beyond the usual limit, up to a maximum. If there are few, logs and
-    /// streams need them.
+    /// A part of the descriptors beyond the usual limit. With a low limit, none: logs and streams need them.
     pub(super) fn usual() -> Self {
         let spare = descriptors::limit().saturating_sub(descriptors::USUAL);
         Self::of((MOST_BYTES / page()).min(spare / PART))
@@ -54,11 +53,11 @@ impl OpenFiles {
         Self(Arc::new(Shared { files: Mutex::default(), limit: limit.clone() }))
     }
 
-    /// Reads a file into `bytes`, if the kernel generates its content at once, as for all files
-    /// except lists of processes. The file stays open afterwards, within the limit.
+    /// Reads a file into `bytes`, and keeps the file open if the limit allows it. Only for files whose
+    /// content the kernel generates at once: all cgroup files except lists of processes.
     ///
     /// # Errors
-    /// There is no such file any more, or it cannot be read.
+    /// The file no longer exists, or cannot be read.
     pub fn read(&self, path: &Path, bytes: &mut Vec<u8>) -> io::Result<()> {
         let known =
             self.0.files.lock().iter().find(|(of, _)| of == path).map(|(_, open)| Arc::clone(open));
@@ -66,14 +65,14 @@ impl OpenFiles {
             if whole(&open.file, bytes).is_ok() {
                 return Ok(());
             }
-            // Its cgroup is removed; there may be a new one of that name.
+            // The cgroup of the open file was removed; a new cgroup may have the same name.
             self.0.files.lock().retain(|(of, _)| of != path);
         }
         let file = File::open(path)?;
         whole(&file, bytes)?;
         if let Ok(limit) = Arc::clone(&self.0.limit.0).try_acquire_owned() {
             let mut files = self.0.files.lock();
-            // Another thread may have opened it first.
+            // Another thread may have stored the same open file first.
             if files.iter().all(|(of, _)| of != path) {
                 files.push((path.to_owned(), Arc::new(Open { file, _permit: limit })));
             }
@@ -82,7 +81,7 @@ impl OpenFiles {
     }
 }
 
-/// Reads from the beginning to the end; the kernel generates the content once.
+/// Reads the file from the beginning to the end. The kernel generates the content only once.
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;
     loop {
@@ -102,13 +101,13 @@ fn page() -> usize {
     page_size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(PIECE).max(PIECE)
 }
 
-/// Larger than nearly all files.
+/// How many bytes are read at once. Nearly all cgroup files are smaller.
 const PIECE: usize = 4096;
-/// Larger than any cgroup file.
+/// How many bytes are read at most. Every cgroup file is smaller.
 const LARGEST: usize = 1 << 20;
-/// Memory limit: the kernel has a page for each file. A container has about a dozen.
+/// How many bytes of memory the open files may need: the kernel needs a page for each file.
 const MOST_BYTES: usize = 16 << 20;
-/// The part of descriptors; logs, streams and sockets need the others.
+/// Cgroup files may use a quarter of the descriptors; logs, streams and sockets need the other descriptors.
 const PART: usize = 4;
 
 #[cfg(test)]
@@ -159,7 +158,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("memory.stat");
         let open_files = OpenFiles::of(&OpenFileLimit::of(1));
-        // A directory can be opened, but not read, like a file whose cgroup was removed.
+        // The test uses a directory, which can be opened but not read, instead of a file whose cgroup was
+        // removed.
         let file = File::open(place.path()).unwrap();
         let limit = Arc::clone(&open_files.0.limit.0).try_acquire_owned().unwrap();
         open_files.0.files.lock().push((path.clone(), Arc::new(Open { file, _permit: limit })));

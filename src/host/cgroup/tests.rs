@@ -1,4 +1,4 @@
-//! Cgroup trees of every layout, in a folder.
+//! Finds cgroups in trees of every layout, which the tests create in a temporary directory.
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
@@ -8,13 +8,13 @@ use super::{
 
 const ID: &str = "4f5c1e9d8b7a6f5e4d3c2b1a09f8e7d6c5b4a3928170f6e5d4c3b2a190817263";
 
-/// A machine in a folder: its mount table, one process and the files of its cgroups.
+/// A host in a temporary directory: its mount table, one process and the files of its cgroups.
 struct Machine {
     root: tempfile::TempDir,
 }
 
 impl Machine {
-    /// Mounts are `(mounted directory, mount point, type, options)`.
+    /// Each mount is `(mounted directory, mount point, type, options)`.
     fn new(mounts: &[(&str, &str, &str, &str)], memberships: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         let table: Vec<String> = mounts
@@ -94,7 +94,7 @@ fn version_2_without_limits_is_found() {
     assert_eq!((group.scope(), group.working_set()), (None, None));
 }
 
-/// The mount shows a part of the tree, and the process has moved to a cgroup below it.
+/// Only a part of the cgroup tree is mounted, and the process has moved to a cgroup below the container's.
 #[test]
 fn version_2_is_found_from_within_a_container() {
     let machine = Machine::new(
@@ -116,7 +116,7 @@ fn version_2_is_found_from_a_container_beside() {
     assert!(machine.cgroups().find(42, ID).is_ok());
 }
 
-/// Finding a cgroup again keeps its open files.
+/// Finding a cgroup again returns the cached one, with its open files.
 #[test]
 fn what_was_found_is_found_again() {
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw")], "0::/kubepods/ID\n");
@@ -175,7 +175,8 @@ fn version_1_with_controllers_mounted_together_is_found() {
     assert_eq!(group.working_set(), Some(2000));
 }
 
-/// With both versions, controllers of version 1 have priority, and version 2 has the others.
+/// On a host with both cgroup versions, dockbridge uses a controller of version 1 if that version has it,
+/// otherwise the controller of version 2.
 #[test]
 fn hybrid_with_systemd_scopes_is_found() {
     let machine = Machine::new(
@@ -231,7 +232,7 @@ fn page_sizes_are_spelt_as_the_files_are() {
     assert!(sizes_in(&folder.path().join("none")).is_empty());
 }
 
-// Many processes whose cgroup is not visible, on a machine with many mounts. Reading the mount table for
+// A host has many mounts, and many processes whose cgroup dockbridge cannot see. Reading the mount table for
 // each process would be most of the work.
 #[test]
 fn a_long_table_of_mounts_is_not_read_for_every_process() {

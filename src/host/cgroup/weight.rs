@@ -1,20 +1,21 @@
-//! CPU shares on the scales of both cgroup versions, and their conversion.
+//! Converts CPU shares between the scales of both cgroup versions.
 
-/// A share of the CPU on the scale of its hierarchy.
+/// A share of the CPU, on the scale of its cgroup version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuWeight {
-    /// Version 1: 2 to 262144, usually 1024.
+    /// The `cpu.shares` of cgroup v1: 2 to 262144, usually 1024.
     Shares(i64),
-    /// Version 2: 1 to 10000, usually 100.
+    /// The `cpu.weight` of cgroup v2: 1 to 10000, usually 100.
     Weight(i64),
 }
 
 impl CpuWeight {
-    /// The value on the scale of version 1: `requested` if a runtime converts these shares to this weight
-    /// (0 means no request), the default for the default weight, and otherwise cAdvisor's result.
+    /// The shares on the scale of version 1. If a runtime converts the `requested` shares to this weight,
+    /// returns `requested` (0 means that no shares were requested). For the default weight returns the
+    /// default shares, otherwise the result of cAdvisor's formula.
     ///
-    /// Runtimes use two formulas, so a weight does not show from which shares it was made: 59 is 512 shares
-    /// with runc 1.3.2 and newer, and 1,522 with older ones.
+    /// Runtimes use two formulas, so the same weight can result from different shares: the weight 59 means
+    /// 512 shares with runc 1.3.2 and newer, and 1,522 shares with older versions.
     pub fn shares(self, requested: i64) -> i64 {
         match self {
             Self::Shares(shares) => shares,
@@ -33,12 +34,12 @@ fn is_made_of(weight: i64, shares: i64) -> bool {
     linear(shares) == weight || (curved(shares) - weight).abs() <= 1
 }
 
-/// Maps 2..=262144 linearly to 1..=10000.
+/// Converts shares to a weight: maps 2..=262144 linearly to 1..=10000.
 const fn linear(shares: i64) -> i64 {
     1 + (shares - MIN_SHARES) * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
-/// The same on a curve through (1024, 100), as in runc 1.3.2 and newer, and crun 1.23 and newer.
+/// Converts shares to a weight along a curve through (1024, 100), as runc since 1.3.2 and crun since 1.23 do.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Replacement is whole or not at all, and leaves nothing behind.
+//! A file is replaced completely or not at all, and no draft is left.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

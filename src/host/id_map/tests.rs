@@ -1,4 +1,4 @@
-//! Mapped mounts with this machine's kernel, and parsing of mount tables.
+//! Makes mapped mounts with this host's kernel, and parses mount tables.
 
 use std::{
     fs,
@@ -59,7 +59,7 @@ fn a_directory_and_a_file_are_shown_with_other_owners() {
     assert_eq!(owner(&source.join("file")), (7, 8));
 }
 
-/// As image volumes are mounted if the engine cannot mount images.
+/// Mounts the layers of an image as dockbridge does if the engine cannot mount images.
 #[test]
 fn layers_of_an_image_are_found_again() {
     let Some(ids) = ids() else { return };
@@ -87,7 +87,7 @@ fn layers_of_an_image_are_found_again() {
     }
 }
 
-/// On hosts with systemd all mounts are shared.
+/// The mounts are shared, as systemd makes all mounts of a host.
 #[test]
 fn mounts_below_a_volume_outlive_its_copy() {
     let Some(ids) = ids() else { return };
@@ -138,7 +138,7 @@ fn an_overlay_is_written_by_the_mapped_root() {
     let target = folder.path().join("target");
     overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
     assert_eq!(owner(&target.join("low")), (FIRST, FIRST));
-    // A copied-up file and a new file both belong to 0 on disk.
+    // A file that was copied to the upper layer and a new file both belong to 0 on disk.
     let changed = File::options().append(true).open(target.join("low"));
     io::Write::write_all(&mut changed.unwrap(), b"er").unwrap();
     write_as_mapped_root(&target.join("new"));
@@ -169,7 +169,7 @@ fn overlays_are_read_as_engines_mount_them() {
         Overlay::at(&line, Path::new(point))
     };
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
-    // The overlay2 driver, with few and with many layers.
+    // Mount options of Docker's driver overlay2, with few and with many layers.
     let absolute = read(
         "lowerdir=/d/overlay2/l/A:/d/overlay2/l/B,upperdir=/d/overlay2/x/diff,workdir=/d/overlay2/x/work,index=off",
         "/d/overlay2/x/merged",
@@ -183,7 +183,7 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(absolute, Some(wanted.clone()));
     let relative = read("lowerdir=l/A:l/B,upperdir=x/diff,workdir=x/work", "/d/overlay2/x/merged");
     assert_eq!(relative, Some(wanted));
-    // containerd's snapshots: only the lower layers become relative.
+    // Mount options of containerd's snapshots, where only the lower layers have relative paths.
     let snapshots = read(
         "lowerdir=12/fs:11/fs,upperdir=/c/snapshots/13/fs,workdir=/c/snapshots/13/work,metacopy=on",
         "/d/rootfs/overlayfs/x",
@@ -208,7 +208,7 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(Overlay::at(bound, Path::new("/m")), None, "a directory of an overlay");
     let part = |table: &str, path: &str| Some(Overlay::around(table, Path::new(path))?.1);
     assert_eq!(part(bound, "/m"), Some("sub".into()));
-    // A writable overlay is not an image, because a volume may be there.
+    // `around` refuses a path below a writable overlay, because a volume may be mounted there.
     assert_eq!(part(bound, "/m/below"), None);
     let image = "30 1 0:9 / /i rw - overlay dockbridge ro,lowerdir=/d/a/A:/d/b/B";
     assert_eq!(part(image, "/i/a/b"), Some("a/b".into()));

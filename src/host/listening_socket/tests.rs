@@ -17,7 +17,8 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
     assert!(matches!(ListeningSocket::bind(&path, 0o660).await, Err(BindError::InUse { .. })));
-    // A child that another test starts may have a copy of the socket, so a close alone would not end it.
+    // A child process of another test may have a copy of the socket, so closing our copy would not stop the
+    // socket from accepting connections.
     shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
     std::mem::forget(socket);
     assert!(path.exists());
@@ -26,8 +27,8 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     assert!(!path.exists());
 }
 
-/// The kernel gives the file no more permissions than the socket has at the bind. With a umask of 0, a new
-/// socket has all.
+/// When a socket is bound, the kernel gives its file at most the permissions of the socket itself. With a
+/// umask of 0, a new socket has all permissions.
 #[tokio::test]
 async fn the_socket_has_its_mode_before_it_has_a_name() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The second process sees who holds the lock, and a lock without a holder can be taken.
+//! A second process sees who holds the lock, and a lock whose holder has ended can be taken.
 
 use std::{
     fs,

@@ -9,15 +9,15 @@ use nix::{
 
 use crate::skips::{Lack, skip};
 
-/// A thread in a new network namespace, which ends when this is dropped.
+/// A thread in a new network namespace. Dropping this value ends the thread and the namespace.
 pub(crate) struct Resident {
-    /// Its thread id, which can be used in `/proc`.
+    /// The thread's id, which can be used in `/proc` like a pid.
     pub(crate) tid: u32,
     _leave: mpsc::Sender<()>,
 }
 
 impl Resident {
-    /// None without permission. The test is then skipped.
+    /// Starts the thread. None without permission to create a namespace; the test is then skipped.
     #[track_caller]
     pub(crate) fn new() -> Option<Self> {
         let (tell, told) = mpsc::channel();
@@ -34,8 +34,8 @@ impl Resident {
     }
 }
 
-/// Moves the calling thread, and all threads that it starts, into a new network namespace. False without
-/// permission. The test is then skipped.
+/// Moves the calling thread, and all threads that it starts, into a new network namespace. Returns false
+/// without permission to create a namespace; the test is then skipped.
 #[track_caller]
 pub(crate) fn enter_new_namespace() -> bool {
     let made = enter();

@@ -1,4 +1,4 @@
-//! Pins of namespaces that the tests create. The machine's namespace is not used.
+//! Pins namespaces that the tests create, never the host's namespace.
 
 use std::process::Command;
 
@@ -6,7 +6,8 @@ use super::{resident::Resident, *};
 
 fn loopback_is_up(at: &Path) -> bool {
     within(at, || {
-        // Binding works in both cases. Connecting needs the route of `lo`.
+        // Binding works even if `lo` is down. Connecting needs the route of `lo`, which exists only if `lo`
+        // is up.
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         Ok(std::net::TcpStream::connect(listener.local_addr()?).is_ok())
     })

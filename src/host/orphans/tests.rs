@@ -1,4 +1,4 @@
-//! What an ended dockbridge left is killed, and nothing else.
+//! Programs that an ended dockbridge has left are killed, and no other processes.
 
 use std::{
     io::Read,
@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::skips::{Lack, skip};
 
-/// A program as dockbridge runs it, or a daemon with a new session. Once its child runs, it has written
-/// a line.
+/// Starts a program in its own process group, as dockbridge does, or a daemon with a new session. Returns
+/// once the program has written a line, which it does when its child runs.
 fn program(mark: &str, body: &str, is_daemon: bool) -> Child {
     let mut command = Command::new(if is_daemon { "setsid" } else { "env" });
     command.args(["sh", "-c", body]).env(VARIABLE, mark).stdout(Stdio::piped());
@@ -34,8 +34,8 @@ fn group_lives(group: u32) -> bool {
     all.iter().any(|one| one.is_alive && one.group == group)
 }
 
-/// A process table with these process groups and our own process only. In the table of the machine, two
-/// of these tests would kill each other's programs, also those of another test run.
+/// A process table with only `groups` and the test's own process. With the host's process table, these tests
+/// would kill each other's programs, even programs of another test run.
 fn table_of(groups: &[u32]) -> (TempDir, Processes) {
     let table = tempfile::tempdir().unwrap();
     let own = std::process::id();
@@ -50,7 +50,8 @@ fn table_of(groups: &[u32]) -> (TempDir, Processes) {
     (table, processes)
 }
 
-/// The environment of its processes is the pod's. At a start they must neither be killed nor waited for.
+/// A pod chooses the environment of its processes. Although such a process may have dockbridge's mark in its
+/// environment, dockbridge must neither kill it nor wait for it.
 #[test]
 fn a_process_of_a_pod_is_no_orphan() {
     let mut pods = program(&mark(ended()), "echo; exec sleep 600", false);
@@ -68,7 +69,7 @@ fn a_process_of_a_pod_is_no_orphan() {
 
 const WAITS: &str = "sleep 600 & echo; wait";
 
-/// The identity of nobody: our pid, at another time.
+/// The identity of no process: the test's own pid with another start time.
 fn ended() -> Identity {
     let own = Processes::new(PROCESS_TABLE).get(std::process::id()).unwrap().who;
     Identity { started: own.started + 1, ..own }
@@ -102,7 +103,7 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
     }
 }
 
-/// Stopped in the middle of an ADD, the bridge plugin fails its next DEL.
+/// If the bridge plugin is killed in the middle of an ADD, its next DEL fails.
 #[test]
 fn a_program_that_ends_in_time_is_not_killed() {
     if !nix::unistd::geteuid().is_root() {
@@ -113,14 +114,14 @@ fn a_program_that_ends_in_time_is_not_killed() {
     let body = format!("echo; sleep 0.3; touch {}", done.display());
     let mut left = program(&mark(ended()), &body, false);
     let (_table, processes) = table_of(&[left.id()]);
-    // This test started the program, so it also has to wait for its end.
+    // The test has started the program, so the test has to wait for the program's end.
     let waits = std::thread::spawn(move || left.wait().unwrap());
     end(&processes, Duration::from_secs(60));
     assert!(done.exists());
     assert!(waits.join().unwrap().success());
 }
 
-/// dnsmasq of a plugin, for one.
+/// For example, a CNI plugin starts dnsmasq, which runs on after the plugin has ended.
 #[test]
 fn a_daemon_that_outlived_its_program_is_spared() {
     let mut program = program(&mark(ended()), "sleep 600 & echo", false);
@@ -132,7 +133,7 @@ fn a_daemon_that_outlived_its_program_is_spared() {
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
 
-/// Each way to run a program puts the variable into its environment.
+/// Each way of running a program puts the variable into the program's environment.
 #[tokio::test]
 async fn programs_have_the_mark_of_this_process() {
     use crate::host::process::{Program, run};

@@ -1,4 +1,4 @@
-//! Layers that the tests create, if mounting is permitted.
+//! Mounts layers that the tests create, if mounting is permitted.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Handles of real processes.
+//! Tests handles with real processes.
 
 use std::process::{Child, Command};
 
@@ -24,7 +24,7 @@ async fn an_end_is_seen_before_the_parent_takes_notice() {
     let held = hold(child.id());
     held.signal(ProcessSignal::Kill).unwrap();
     held.ended().await;
-    // Still in the table, because nobody has waited for it.
+    // The ended child is still in the process table, because nobody has waited for it.
     assert!(!table().get(child.id()).unwrap().is_alive);
     child.wait().unwrap();
     held.signal(ProcessSignal::Kill).unwrap();
@@ -68,7 +68,7 @@ async fn a_read_without_descriptors_is_retried() {
     held.signal(ProcessSignal::Kill).unwrap();
 }
 
-/// The lowest bit of the mask is for signal 1.
+/// The lowest bit of the mask is for signal 1, SIGHUP.
 fn ignores_hang_ups(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

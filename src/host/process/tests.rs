@@ -1,4 +1,4 @@
-//! Programs that work, and all ways in which they can fail.
+//! Runs programs that succeed, and programs that fail in all possible ways.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -31,7 +31,7 @@ fn job(program: &Path) -> Program<'_> {
 
 fn is_alive(pid_file: &Path) -> bool {
     let pid = fs::read_to_string(pid_file).unwrap();
-    // A zombie waits for the runtime to reap it. It no longer runs.
+    // A zombie counts as ended: it only waits for the tokio runtime to reap it.
     fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
@@ -123,7 +123,7 @@ async fn what_a_killed_program_was_running_has_ended_too() {
     assert!(dies(&mark).await);
 }
 
-/// Moves the clock forward, past any wait.
+/// Moves the clock forward repeatedly, so that every wait ends.
 async fn hurry() {
     loop {
         sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! A process table of files, and the real one.
+//! Reads a process table of test files, and the real process table.
 
 use std::{
     fs,
@@ -98,7 +98,7 @@ fn the_real_table_shows_this_process() {
     assert!(table.all().unwrap().contains(&own));
 }
 
-/// The kernel lists pids in their order, and std ends the list after an error.
+/// The kernel lists pids in ascending order, and Rust's `read_dir` ends the list after an error.
 #[test]
 fn a_part_of_the_table_does_not_count_as_the_whole_table() {
     let names = || ["self", "7", "12"].map(|name| Ok(name.into())).into_iter();

@@ -1,4 +1,4 @@
-//! The walk, with an attribute that any user may set.
+//! Tests the walk with an attribute that every user may set.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -15,7 +15,8 @@ fn value(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// A folder on a file system with such attributes. The temporary folder might not have them.
+/// A temporary directory on a file system with user attributes. None if the file system does not have user
+/// attributes.
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().ok()?;
     fs::write(folder.path().join("probe"), "").ok()?;
@@ -37,7 +38,8 @@ fn everything_below_is_relabelled_and_nothing_else() {
         fs::write(file, "").unwrap();
     }
     symlink(outside.join("file"), outside.join("link")).unwrap();
-    // A link cannot have a user attribute, so a link to a directory is used as proof.
+    // A link cannot have a user attribute, so the test can only show that the targets of links did not
+    // change.
     let links = folder.path().join("way");
     symlink(&inside, &links).unwrap();
     assert_eq!(relabel(&links, (NAME, "label"), &|| false).unwrap(), 5);

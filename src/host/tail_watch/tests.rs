@@ -1,4 +1,4 @@
-//! However a log file changes, a watch reports it once.
+//! However a log file changes, a watch reports one event.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// A directory with one file, and watches.
+/// A directory with one log file, and a [`TailWatch`] with its events.
 struct Room {
     watch: TailWatch,
     tidings: TailEvents,
@@ -24,8 +24,8 @@ impl Room {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("json.log");
-        // Created without opening it. A child that another test starts would inherit the descriptor, and
-        // closing it would be an event.
+        // Creates the file without opening it: a child process of another test could inherit an open
+        // descriptor, and closing that would cause an event.
         mknod(&file, SFlag::S_IFREG, Mode::S_IRUSR | Mode::S_IWUSR, 0).unwrap();
         let (watch, tidings) = TailWatch::open().unwrap();
         Self { watch, tidings, file, directory }

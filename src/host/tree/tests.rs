@@ -1,4 +1,4 @@
-//! Trees of every shape, also while they change.
+//! Measures trees of every shape, also while they change.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ fn measure(root: &Path) -> Size {
     }
 }
 
-/// The result of `du` and `find`.
+/// The size of a tree according to the programs `du` and `find`.
 fn told(root: &Path) -> Size {
     let du = Command::new("du").args(["-s", "-x", "-B1"]).arg(root).output().unwrap().stdout;
     let du = String::from_utf8(du).unwrap();
@@ -77,7 +77,7 @@ fn what_changes_meanwhile_does_no_harm() {
     }
     let mut walk = Walk::begin(&root).unwrap();
     assert_eq!(walk.step(1), None, "it is in the first directory now");
-    // A directory that is moved out of the tree.
+    // A directory that is moved out of the tree during the walk.
     fs::rename(root.join("deep"), dir.path().join("moved")).unwrap();
     symlink(&outside, root.join("deep")).unwrap();
     let size = (0..100).find_map(|_| walk.step(1)).unwrap();
@@ -89,7 +89,8 @@ fn what_changes_meanwhile_does_no_harm() {
 }
 
 /// Creates nested directories below `root`, each with a file before and after the next directory in name
-/// order. Uses relative steps, because the last path is too long for one call.
+/// order. Opens each directory relative to its parent, because the path of the last one is too long for one
+/// call.
 fn nest(root: &Path, depth: usize) {
     let mut place = openat(CWD, root, DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..depth {
@@ -118,7 +119,7 @@ fn depth_costs_no_descriptors_and_hides_nothing() {
         };
         assert_eq!(size, told(dir.path()));
         assert_eq!(size.inodes, u64::try_from(3 * depth + 1).unwrap());
-        // The standard library would hold a descriptor for each level.
+        // Uses `rm`, because `remove_dir_all` would hold a descriptor open for each level.
         assert!(Command::new("rm").arg("-rf").arg(dir.path()).status().unwrap().success());
     }
 }
@@ -145,7 +146,7 @@ fn other_file_systems_are_not_entered() {
     let (root, proc) = (Path::new("/"), Path::new("/proc"));
     assert_ne!(fs::metadata(root).unwrap().dev(), fs::metadata(proc).unwrap().dev());
     let mut walk = Walk::begin(root).unwrap();
-    // Only the first level, because the rest is not part of this test.
+    // Walks only the first level, because deeper levels are not part of this test.
     while walk.levels.len() == 1 && walk.step(1).is_none() {
         let entered = walk.levels.get(1).and_then(|level| level.directory.as_ref());
         if let Some(entered) = entered {
