@@ -1,5 +1,5 @@
-//! Credentials for the pause image, which no CRI call contains. They are those of `docker login`, from a
-//! Docker client configuration or the credential helper that it names.
+//! Finds the credentials for the pause image, which no CRI call contains: those of `docker login`, in a
+//! Docker client configuration or in its credential helper.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -18,8 +18,7 @@ use crate::{
     wire::nullable::nullable,
 };
 
-/// The credentials for a registry from the configuration at `path`. An unreadable file counts as missing:
-/// the pull is then anonymous, and its error names what is missing.
+/// The credentials for a registry from the configuration at `path`. An unreadable file counts as missing.
 pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
     let place = path.to_owned();
     let bytes = match blocking(move || read_if_present(&place, LONGEST_CONFIG)).await {
@@ -38,7 +37,7 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
     find(&bytes, domain)
 }
 
-/// The credentials for a registry in a configuration's text.
+/// The credentials for a registry in the text of a Docker client configuration.
 pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let (address, entry) = config.auths.into_iter().find(|(key, _)| registry_of(key) == domain)?;
@@ -53,8 +52,8 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     })
 }
 
-/// The credential helper for a registry in a configuration's text: the registry's own helper, otherwise the
-/// one for all registries. Names with a path separator are ignored.
+/// The credential helper for a registry in a Docker client configuration: the registry's own helper,
+/// otherwise the helper for all registries. A helper whose name has a path separator is ignored.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| registry_of(key) == domain);
@@ -63,7 +62,7 @@ pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     (!name.is_empty() && name.bytes().all(plain)).then_some(name)
 }
 
-/// The credentials in a credential helper's output.
+/// The credentials in the output of a credential helper.
 pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
     let answer: Answer = serde_json::from_slice(stdout).ok()?;
     let server_address = address.to_owned();
@@ -76,10 +75,10 @@ pub(super) fn answered(stdout: &[u8], address: &str) -> Option<Credentials> {
     proves.then(|| Credentials { username, password, server_address, ..Credentials::default() })
 }
 
-/// Calls a credential helper with its protocol: `get`, the address on its input, JSON on its output.
+/// Calls a credential helper with `get` and the registry's address; its output is JSON.
 async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     let program = format!("docker-credential-{helper}");
-    // Docker's client stores the credentials of Docker Hub under this address.
+    // Docker's client stores the credentials for Docker Hub under the address `https://index.docker.io/v1/`.
     let address = if domain == "docker.io" { "https://index.docker.io/v1/" } else { domain };
     let home = config.parent().unwrap_or(config).to_string_lossy();
     let job = Program {
@@ -92,7 +91,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     };
     let error = match run(job).await {
         Ok(done) if done.exit == ProcessExit::Code(0) => return answered(&done.stdout, address),
-        // Its output may contain a secret.
+        // The log shows only the exit code, because the helper's output may contain a secret.
         Ok(done) => done.exit.to_string(),
         Err(error) => chain(&error),
     };
@@ -131,7 +130,6 @@ struct RegistryAuth {
     registry_token: String,
 }
 
-/// The output of a helper.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct Answer {
@@ -142,8 +140,7 @@ struct Answer {
 }
 
 impl RegistryAuth {
-    /// User name and password, which are usually packed into `auth` as base64 of `user:password`;
-    /// none if the entry has neither.
+    /// The user name and password; usually `auth` has both in base64. None without a user name or token.
     fn user(&self) -> Option<(String, String)> {
         let packed = STANDARD.decode(self.auth.trim()).ok();
         let packed = packed.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -151,18 +148,18 @@ impl RegistryAuth {
         let (username, password) = pair.unwrap_or((&self.username, &self.password));
         let token = !self.identity_token.is_empty() || !self.registry_token.is_empty();
         let proves = token || !username.is_empty();
-        // Old clients pad the password with zero bytes.
+        // Old Docker clients pad the password with zero bytes.
         proves.then(|| (username.to_owned(), password.trim_end_matches('\0').to_owned()))
     }
 }
 
-/// The user name under which helpers keep identity tokens.
+/// The user name under which credential helpers store identity tokens.
 const TOKEN_USER: &str = "<token>";
-/// Much more than a client writes.
+/// The size limit of a Docker client's configuration in bytes. Real files are much smaller.
 const LONGEST_CONFIG: u64 = 1 << 20;
-/// Much more than a token needs.
+/// The size limit of a credential helper's output in bytes. An output with a token is much smaller.
 const LONGEST_ANSWER: usize = 1 << 20;
-/// Helpers of cloud registries use the network.
+/// How long a credential helper may take. The helpers of cloud registries use the network.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Entry points for `make fuzz`: a Docker client's configuration, and what a credential helper prints.
+//! Entry points for `make fuzz`: a Docker client's configuration, and the output of a credential helper.
 
 use super::credentials::{answered, find, helper};
 
-/// Parses the same bytes as both. A helper's name must not lead to another directory.
+/// Parses the bytes as a configuration and as the output of a helper. The name of a helper must not contain a
+/// path separator.
 pub(crate) fn credentials(bytes: &[u8]) {
     for domain in ["docker.io", "registry.example:5000"] {
         if let Some(name) = helper(bytes, domain) {

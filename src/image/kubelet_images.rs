@@ -1,7 +1,7 @@
-//! Which images belong to kubelet: those that it pulled and that nobody has tagged since.
+//! Which images belong to kubelet: images that were pulled for kubelet and that nobody has tagged since.
 //!
-//! The list is kept in a file across restarts. An image that is not on the list counts as foreign and is
-//! not removed for kubelet: an operator can still remove it, but could not get a removed image back.
+//! The list of these images is in a file, so it survives restarts. dockbridge removes no other image for
+//! kubelet, because an operator could not get a foreign image back, but can still remove the image.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// The list of images pulled for kubelet. Clones share it.
+/// The list of images that were pulled for kubelet, shared by all clones of this value.
 #[derive(Clone)]
 pub struct KubeletImages {
     known: Arc<Mutex<PulledImages>>,
     checkpoints: Checkpoints,
-    /// Ensures one write at a time, each with the latest list.
+    /// This lock is held during a write, so that writes run one after another, each with the latest list.
     saving: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl KubeletImages {
-    /// Reads the list that earlier runs have stored.
+    /// Reads the list that earlier dockbridge processes have stored.
     pub async fn load(checkpoints: Checkpoints) -> Self {
         let known = Arc::new(Mutex::new(checkpoints.load_file().await));
         Self { known, checkpoints, saving: Arc::default() }
@@ -40,8 +40,8 @@ impl KubeletImages {
         })
     }
 
-    /// Adds an image that was pulled for kubelet. An image that existed before the pull (`was_there`)
-    /// counts as somebody else's, unless it is on the list.
+    /// Adds an image that was pulled for kubelet. If the image existed before the pull (`was_there`) and is
+    /// not on the list, it counts as foreign and is not added.
     pub(super) async fn add(&self, id: &ImageId, name: &ImageReference, was_there: bool) {
         let name = name.to_string();
         let is_new = {
@@ -54,8 +54,7 @@ impl KubeletImages {
         }
     }
 
-    /// Takes removed images off the list until the store ends, because the same id may come back as a foreign
-    /// image.
+    /// Takes removed images off the list, because a foreign image with the same id may be pulled later.
     pub(super) async fn forget_removed(self, store: Store) {
         let gone = |shown: &Arc<Snapshot>| {
             let gone = |id: &&ImageId| shown.image(id.as_str()).is_none();

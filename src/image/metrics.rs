@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-/// The metrics of image calls. Clones share the counts.
+/// The metrics of image pulls. All clones of `ImageMetrics` share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct ImageMetrics {
     pulls: Operations<1>,

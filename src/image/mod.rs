@@ -1,9 +1,9 @@
 //! Images: pull, remove, the pause image, and the space that images take.
 //!
-//! Lists and statuses come from the store. The calls here change the engine's images. They run on their own
-//! tasks ([`service::Images`]) and return when the store has the change. `pull` has the transfer, `stall`
-//! decides when a pull is stalled, `remove` has the order of a removal, `pause` the pause image, `usage`
-//! ImageFsInfo, and `kubelet_images` which images kubelet may remove.
+//! Lists and statuses come from the store. The calls of this module change the engine's images. Each call
+//! runs as its own task ([`service::Images`]) and returns when the store shows the change. `pull` pulls an
+//! image, `stall` decides when a pull is stalled, `remove` removes an image, `pause` finds the pause image,
+//! `usage` answers ImageFsInfo, and `kubelet_images` knows which images kubelet may remove.
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

@@ -1,4 +1,4 @@
-//! The pause image: the one built into this program, or the one that the operator names.
+//! The pause image: either the image that is built into dockbridge, or an image that the operator names.
 
 use tracing::{info, warn};
 
@@ -16,8 +16,8 @@ use crate::{
 impl Images {
     /// The pause image, if the store has it. Does not call the engine.
     ///
-    /// An image that lost its name remains the pause image while it exists and no other allowed image has
-    /// the name, because running pods use it.
+    /// A pause image that has lost its name remains the pause image, because running pods use it, until it is
+    /// removed or another allowed image has the name.
     pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
         let mut last = self.pause.lock();
@@ -31,7 +31,7 @@ impl Images {
         last.clone().filter(|id| snapshot.image(id.as_str()).is_some())
     }
 
-    /// Loads or pulls the pause image unless the engine has it, and updates it in the store.
+    /// If the engine does not have the pause image, loads or pulls it, and updates the store.
     pub(super) async fn ensure_pause(&self) -> Result<ImageId, Failure> {
         let name = &self.pause_name();
         let id = match self.engine.inspect_image(name).await {
@@ -50,9 +50,9 @@ impl Images {
         Ok(id)
     }
 
-    /// Whether the image that has the name may be used. If the operator set the name, any image may be
-    /// used. For the name of the built-in image, only the built-in image may be used, and none that
-    /// somebody pulled or tagged.
+    /// Whether the image that has the pause image's name may be used. If the operator has set that name, any
+    /// image may be used. Otherwise only the built-in image may be used, not another image that somebody has
+    /// pulled or tagged with its name.
     fn may_be_pause(&self, id: &ImageId) -> bool {
         self.live.current().sandbox_image.is_some() || archive::is_of(id.as_str())
     }

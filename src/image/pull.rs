@@ -1,4 +1,4 @@
-//! One pull: the transfer with its stall detector, then the inspect of the image.
+//! Pulls an image: first the transfer with its stall detector, then the inspect of the image.
 
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, trace};
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Images {
-    /// Pulls the image and returns when the store has it.
+    /// Pulls the image, and returns when the store has the image.
     pub(super) async fn pull_now(&self, request: &PullRequest) -> Result<ImageId, Failure> {
         let began = Instant::now();
         info!(image = %request.reference, "pulling image");
@@ -24,16 +24,17 @@ impl Images {
         let transferred = self.transfer(request).await;
         transfer.ended(transferred.as_ref().err().map(Failure::kind));
         transferred?;
-        // The reference says which image was pulled, not the progress messages: a tag may have been moved,
-        // and the digest of a multi-platform index differs from the digests of its parts.
+        // The pulled image is found by its reference and not by a digest in the progress messages: the digest
+        // of a multi-platform index differs from the digests of its parts.
         let id = self.inspect_pulled(&request.reference.to_string()).await?;
         self.record_pulled(&before, &id, &request.reference).await?;
         info!(image = %request.reference, %id, took = ?began.elapsed(), "image pulled");
         Ok(id)
     }
 
-    /// The id of a pulled image. Removes the image if its inspect is too large: the node's cleanup would wait
-    /// for the inspect, and a registry could repeat this until the disk is full.
+    /// Returns the id of a pulled image. Removes the image if the answer to its inspect is too large: the
+    /// node's cleanup would wait for the inspect forever, and a registry could fill the disk with such
+    /// images.
     async fn inspect_pulled(&self, name: &str) -> Result<ImageId, Failure> {
         let inspected = self.engine.inspect_image(name).await;
         if matches!(inspected, Err(EngineError::TooLarge { .. })) {
@@ -51,7 +52,7 @@ impl Images {
         name: &ImageReference,
     ) -> Result<(), Failure> {
         self.store.refresh_image(&name.to_string()).await?;
-        // Before the first list of images, we must assume that any image existed.
+        // Before the first list of images, dockbridge must assume that the image existed before the pull.
         let was_there = !before.has_images() || before.image(id.as_str()).is_some();
         self.kubelet_images.add(id, name, was_there).await;
         Ok(())
@@ -83,7 +84,6 @@ impl Images {
     }
 }
 
-/// Waits for the next message of the engine until the pull counts as stalled.
 async fn until_stall<F: Future>(detector: &StallDetector, next: F) -> Result<F::Output, Stall> {
     let mut next = std::pin::pin!(next);
     loop {

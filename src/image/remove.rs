@@ -1,4 +1,4 @@
-//! Removes an image with all its names. The order ensures that an image in use never loses all its names.
+//! Removes an image with all its names, in an order in which an image in use keeps a name.
 
 use tracing::info;
 
@@ -14,17 +14,16 @@ use crate::{
 };
 
 impl Images {
-    /// The id of the image that the engine finds by `name`; none if there is no such image.
+    /// The id of the image that the engine finds by `name`; None if the engine finds no image.
     ///
-    /// The engine may also take a short name for the prefix of an id. The answer is used only when the
-    /// image has the name.
+    /// The image must really have the name: the engine may take a short name for the prefix of an id.
     pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, Failure> {
         match self.engine.inspect_image(name).await {
             Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
             Err(error) if error.is_not_found() => Ok(None),
             // A name that the engine rejects belongs to no image.
             Err(EngineError::Rejected { .. }) => Ok(None),
-            // The image can be removed although its inspect is unreadable.
+            // An image can be removed even if its inspect is unreadable.
             Err(error @ (EngineError::Garbled { .. } | EngineError::TooLarge { .. })) => {
                 let known = self.store.snapshot().image(name).map(|image| image.id.clone());
                 known.map(Some).ok_or_else(|| error.into())
@@ -33,14 +32,13 @@ impl Images {
         }
     }
 
-    /// The image as it is in the engine's list.
     async fn listed(&self, id: &ImageId) -> Result<Option<ImageRecord>, EngineError> {
         Ok(self.engine.list_images().await?.into_iter().find(|image| image.id == *id))
     }
 
-    /// Removes until the engine has no such image, then updates the store.
+    /// Repeats the removal until the engine does not have the image, then updates the store.
     pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), Failure> {
-        // When asked to remove it by id, the engine would remove an image that is mounted into a container.
+        // The engine does not protect an image that is mounted into a container from a removal by id.
         if let Some(user) = self.store.snapshot().mounting(id).next() {
             return Err(in_use(id, user.id.as_str()));
         }
@@ -61,13 +59,12 @@ impl Images {
         Err(Failure::unmet(format!("image {id} still exists after {ATTEMPTS} removals")))
     }
 
-    /// Removes by id first: if a container uses the image, that fails and the image keeps all its names. It
-    /// also fails for an image with several names and for a parent of other images. We check which reason
-    /// it was, because the engine tells it only as text. If asked by name, the engine would refuse only the
-    /// last name of an image in use.
+    /// Removes the image by its id first, which fails if a container uses the image. Removing by name would
+    /// fail only for the last name. The removal by id also fails for an image with several names and for a
+    /// parent of other images, so dockbridge itself checks which reason it was.
     ///
-    /// Returns whether only its layers are left, because other images are based on it. Otherwise the next
-    /// inspect shows whether it is gone.
+    /// Returns true if only the image's layers are left, because other images are based on them. Returns
+    /// false otherwise; then the next inspect shows whether the image still exists.
     async fn remove_record(&self, record: &ImageRecord) -> Result<bool, Failure> {
         let error = match self.remove_name(record.id.as_str()).await {
             Ok(()) => return Ok(false),
@@ -80,7 +77,7 @@ impl Images {
         }
         let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
         if names.is_empty() {
-            // Without a name, it is a parent layer of other images, which no list shows.
+            // An image without a name that no list shows is a parent layer of other images.
             let listed = self.listed(&record.id).await?;
             return if listed.is_some() { Err(error.into()) } else { Ok(true) };
         }
@@ -90,7 +87,7 @@ impl Images {
         Ok(false)
     }
 
-    /// Removes a name. A missing name is success.
+    /// Removes a name of an image. Also succeeds if no image has the name.
     pub(super) async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
         match self.engine.remove_image(name).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -98,8 +95,7 @@ impl Images {
         }
     }
 
-    /// Called when the engine has no such name. Another caller may have just removed it, and the store may
-    /// still have it.
+    /// Called if the engine has no image of this name, because the store may still have its record.
     pub(super) async fn refresh_missing(&self, name: &str) -> Result<(), Failure> {
         if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
             self.store.refresh_image(image.as_str()).await?;
@@ -114,7 +110,7 @@ impl Images {
     }
 }
 
-/// Whether `name` refers to this image: its id, a prefix of its id, or one of its names in any spelling.
+/// Whether `name` is the image's id, a prefix of the id, or one of its names in any spelling.
 pub(super) fn has_name(record: &ImageRecord, name: &str) -> bool {
     if names_id(name) {
         return record.id.as_str() == name || record.id.hex() == name;
@@ -136,12 +132,12 @@ fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
     hex.len() >= SHORTEST_PREFIX && record.id.hex().starts_with(hex)
 }
 
-/// How many times to remove an image that is tagged again each time.
+/// How often the removal of an image is repeated, if somebody tags the image again each time.
 const ATTEMPTS: u32 = 5;
-/// The length of Docker's short id. Anything shorter is more likely a name.
+/// The length of Docker's short id. A shorter text is more likely a name.
 const SHORTEST_PREFIX: usize = 12;
 
-/// `container` is the engine's id of one of the containers, whether it belongs to a pod or not.
+/// The error if a container uses the image. `container` is the engine's id of any such container.
 fn in_use(image: &ImageId, container: &str) -> Failure {
     Failure::unmet(format!("image {image} is used by container {container}"))
 }

@@ -1,4 +1,4 @@
-//! The service: what the calls PullImage, RemoveImage and ImageFsInfo share.
+//! The state that the calls PullImage, RemoveImage and ImageFsInfo share.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// The images of this node. Clones share everything.
+/// The images of this node. All clones of `Images` share their state.
 #[derive(Clone)]
 pub struct Images {
     pub(super) engine: Engine,
@@ -33,7 +33,7 @@ pub struct Images {
     pub(super) removals: SingleFlight<ImageId, Result<(), Failure>>,
     pub(super) kubelet_images: KubeletImages,
     pub(super) loads: SingleFlight<(), Result<ImageId, Failure>>,
-    /// The pause image, as it was last read.
+    /// The id of the pause image, as it was last known.
     pub(super) pause: Arc<Mutex<Option<ImageId>>>,
     usage: UsageMonitor,
     pub metrics: ImageMetrics,
@@ -41,9 +41,9 @@ pub struct Images {
 }
 
 impl Images {
-    /// Starts background tasks that measure the image store and update the list of kubelet's images until
-    /// the last clone is dropped. Needs a tokio runtime. At shutdown, `tracker` waits for removals and
-    /// loads; a pull is cancelled with its callers.
+    /// Starts background tasks that measure the image store and update the list of kubelet's images until the
+    /// last clone is dropped. Must be called inside a tokio runtime. At shutdown, `tracker` waits for
+    /// removals and loads of images. A pull is cancelled when all its callers have dropped their calls.
     pub fn new(
         engine: Engine,
         store: Store,
@@ -72,18 +72,19 @@ impl Images {
 
     /// Pulls an image and returns its current id.
     ///
-    /// Equal calls share one pull. It is cancelled when all of them are dropped. Fails with the error of
-    /// the registry or the engine, or if the pull makes no progress.
+    /// Equal calls share one pull, which is cancelled when all of these calls are dropped. Fails with the
+    /// error of the registry or the engine, or if the pull makes no progress.
     pub async fn pull(&self, request: PullRequest) -> Result<ImageId, Failure> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
         self.pulls.run(key, pull).await?
     }
 
-    /// Removes an image, given by any of its names, with all its names.
+    /// Removes the image that has this name, with all its names.
     ///
-    /// A missing image is success. After that, neither the engine nor the store has an image of this name.
-    /// A dropped call still runs to its end. Fails with `FailedPrecondition` if a container uses the image.
+    /// Also succeeds if no image has the name. After success, neither the engine nor the store has an image
+    /// of this name. A removal that has begun runs to its end, even if its caller drops the future. Fails
+    /// with `FailedPrecondition` if a container uses the image.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(name).await? else {
             return self.refresh_missing(name).await;
@@ -93,7 +94,7 @@ impl Images {
         self.removals.run(key, removal).await?
     }
 
-    /// The image of pause containers. It is loaded or pulled when the engine does not have it.
+    /// The id of the pause image. Loads or pulls the pause image if the engine does not have it.
     pub async fn pause(&self) -> Result<ImageId, Failure> {
         if let Some(id) = self.cached_pause() {
             return Ok(id);
@@ -102,10 +103,10 @@ impl Images {
         self.loads.run((), async move { images.ensure_pause().await }).await?
     }
 
-    /// Whether kubelet's image collection must keep the image, which has one of these reasons: It is the
-    /// pause image, under any name. The operator pinned it. A container that kubelet does not know uses it,
-    /// so that every removal would be refused. It is mounted into a container, which kubelet's lists do not
-    /// show. Or kubelet did not pull it, and the setting protects such images.
+    /// Whether kubelet's garbage collection must keep the image: because it is the pause image (under any
+    /// name), because the operator has pinned it, because a container that kubelet does not know uses it, so
+    /// that the engine would refuse to remove it, because it is mounted into a container, which kubelet's
+    /// lists do not show, or because kubelet has not pulled it and the setting protects foreign images.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         let live = self.live.current();
         self.cached_pause().is_some_and(|pause| pause == record.id)
@@ -115,8 +116,8 @@ impl Images {
             || (live.collect == CollectImages::Pulled && !self.kubelet_images.contains(record))
     }
 
-    /// The space that images take, as last measured. Does not call the engine. Only the first answer may
-    /// take up to two seconds. Fails if the engine has not answered yet.
+    /// The space that images take, from the last measurement. Does not call the engine. The first call waits
+    /// up to two seconds for a measurement. Fails if the engine has not answered yet.
     pub async fn filesystem(&self) -> Result<FilesystemUsage, Failure> {
         self.usage.read(&self.store).await
     }

@@ -1,8 +1,8 @@
-//! Decides when a pull is stalled: no progress for too long. A message alone does not count, because the engine
-//! repeats messages ten times a second and counts the seconds of an extraction.
+//! Decides when a pull is stalled, because it has made no progress for too long. A message alone is not
+//! progress: the engine repeats messages ten times a second and counts the seconds of an extraction.
 //!
-//! A download has the configured deadline. A step without visible progress (a queued layer, or an
-//! extraction without byte counts) has several times as long.
+//! A download must make progress within the configured deadline. A step without visible progress (a queued
+//! layer, or an extraction without byte counts) may take several times as long.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::pull::PullProgress;
 
-/// When any pull of this process last made progress. Clones share the value.
+/// When any pull of this process last made progress. All clones of `LastProgress` share this time.
 #[derive(Clone)]
 pub(super) struct LastProgress(Arc<Mutex<Instant>>);
 
@@ -24,59 +24,53 @@ pub(super) struct StallDetector {
     waits_unseen: bool,
 }
 
-/// A pull without progress for too long.
+/// Why a pull counts as stalled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
-    /// How long there was no progress.
     pub(super) silent: Duration,
-    /// The layer without progress and where it is; none before the first layer is reported.
+    /// The layer that makes no progress, and its last status; None before the engine has reported a layer.
     pub(super) layer: Option<String>,
 }
 
-/// The progress of the layers of a pull, from the engine's messages.
+/// The progress of a pull's layers, as the engine's messages report it.
 #[derive(Default)]
 pub(super) struct Transfer {
     layers: BTreeMap<String, Layer>,
-    /// The last status of the whole pull.
     status: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layer {
     phase: Phase,
-    /// The engine's last status of the layer.
+    /// The last status of the layer that the engine has reported.
     status: String,
-    /// Bytes of that step that are done.
     current: u64,
-    /// Bytes of that step, 0 when unknown.
+    /// How many bytes the layer's current step has in total; 0 if unknown.
     total: u64,
 }
 
-/// The phase of a layer. The phase that most often stalls comes first.
+/// The phases of a layer. The phase that stalls most often comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// Its bytes are being downloaded.
     Downloading,
-    /// The engine reports its extraction.
+    /// The engine reports that it extracts the layer.
     Extracting,
-    /// Its download has not begun.
+    /// The download of the layer has not begun.
     Expected,
-    /// The layer waits for other downloads: the engine runs only a few at a time, for all pulls together.
+    /// The layer waits: the engine downloads only a few layers at a time, for all pulls together.
     Queued,
-    /// Downloaded; the engine may be extracting it without sending messages.
+    /// The layer is downloaded. The engine may be extracting the layer without sending messages.
     Downloaded,
-    /// In the image store.
     Done,
 }
 
-/// Whether a pull waits for others: the engine does a few downloads at a time, over all pulls.
+/// Whether a pull waits: the engine downloads only a few layers at a time, for all pulls together.
 enum Turn {
-    /// The pull does not wait.
     Comes,
-    /// The engine says so, and nothing else is left to do.
+    /// The engine says that the remaining layers of the pull wait.
     Waits,
-    /// With containerd's store (since 29.7) the engine does not say: a manifest or a layer that waits
-    /// looks like one whose registry does not answer.
+    /// The pull may wait. With containerd's image store, Docker 29.7 and newer does not say whether a
+    /// manifest or layer waits, so the pull looks as if the registry did not answer.
     MayWait,
 }
 
@@ -98,13 +92,13 @@ impl Default for LastProgress {
 }
 
 impl StallDetector {
-    /// Starts now. Without a deadline, a pull is never stalled.
+    /// The detector for a pull that starts now. Without a deadline, a pull never counts as stalled.
     pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
         let transfer = Transfer::default();
         Self { deadline, transfer, progressed_at: now, shared, waits_unseen: false }
     }
 
-    /// Whether the engine may let a pull wait for another one and not say so.
+    /// Sets whether the engine may let a pull wait for another pull without saying so.
     pub(super) const fn with_unseen_waits(mut self, waits_unseen: bool) -> Self {
         self.waits_unseen = waits_unseen;
         self
@@ -117,7 +111,7 @@ impl StallDetector {
         }
     }
 
-    /// The time at which the pull will count as stalled if no message arrives. None if it never will.
+    /// When the pull will count as stalled if no message arrives. None if it can never count as stalled.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
         let factor = self.transfer.deadline_factor();
@@ -125,7 +119,7 @@ impl StallDetector {
         match self.transfer.turn() {
             Turn::MayWait if !self.waits_unseen => after(self.progressed_at, factor),
             Turn::Comes => after(self.progressed_at, factor),
-            // This pull cannot progress while the pulls before it do.
+            // This pull cannot make progress while the engine downloads for other pulls.
             Turn::Waits => after(others, factor),
             Turn::MayWait => {
                 Some(after(others, factor)?.min(after(self.progressed_at, UNSEEN_FACTOR)?))
@@ -133,7 +127,7 @@ impl StallDetector {
         }
     }
 
-    /// The stall, if the pull is stalled now.
+    /// Returns the stall if the pull counts as stalled at `now`.
     pub(super) fn stall(&self, now: Instant) -> Option<Stall> {
         let end = self.deadline()?;
         let silent = end.saturating_duration_since(self.progressed_at);
@@ -148,7 +142,7 @@ impl Transfer {
         let Some(phase) = Phase::of(status).filter(|_| !layer.is_empty()) else {
             return self.set_status(status);
         };
-        // The number of seconds until the next try is left out.
+        // The status contains the number of seconds until the next try, which must not count as progress.
         let status = if status.starts_with(RETRYING) { RETRYING } else { status };
         let new = Layer { phase, status: status.to_owned(), current: *current, total: *total };
         let old = self.layers.insert(layer.clone(), new);
@@ -156,14 +150,13 @@ impl Transfer {
         !old.is_some_and(same)
     }
 
-    /// The current factor for the deadline without progress.
+    /// By which factor the deadline for progress is currently extended.
     pub(super) fn deadline_factor(&self) -> u32 {
         let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
         let downloads = any(Phase::Downloading) || any(Phase::Expected) || self.layers.is_empty();
         if downloads && !any(Phase::Extracting) { 1 } else { UNSEEN_FACTOR }
     }
 
-    /// Whether the pull waits for other pulls.
     fn turn(&self) -> Turn {
         let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
         if any(Phase::Downloading) || any(Phase::Extracting) {
@@ -177,7 +170,6 @@ impl Transfer {
         }
     }
 
-    /// The layer that most likely delays the pull.
     fn slowest_layer(&self) -> Option<String> {
         let (id, layer) = self.layers.iter().min_by_key(|(_, layer)| layer.phase)?;
         let progress = match (layer.current, layer.total) {
@@ -196,7 +188,7 @@ impl Transfer {
 }
 
 impl Phase {
-    /// The phase of a layer's status; none for messages about the tag or the digest.
+    /// The phase that a layer's status means; None for a message about the tag or the digest.
     fn of(status: &str) -> Option<Self> {
         Some(match status {
             "Downloading" => Self::Downloading,
@@ -211,10 +203,9 @@ impl Phase {
     }
 }
 
-/// The factor for a step without visible progress. The extraction of a large layer on a slow disk takes
-/// many minutes.
+/// The factor for a step without visible progress: extracting a large layer may take many minutes.
 const UNSEEN_FACTOR: u32 = 6;
-/// The start of a layer's status when a failed download is tried again.
+/// The beginning of a layer's status while the engine waits to retry a failed download.
 const RETRYING: &str = "Retrying";
 
 #[cfg(test)]

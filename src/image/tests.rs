@@ -1,5 +1,5 @@
-//! The rules of image calls that need no engine: which names an image has, where images are stored, and
-//! what errors say.
+//! Tests rules of image calls without an engine: which names an image has, where images are stored, and the
+//! texts of errors.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
-//! How much space images take. The engine measures it in the background, because this takes seconds on a
-//! full node. Calls are answered from memory. The disk is read every few seconds: kubelet's eviction runs
-//! every ten seconds and ignores figures that are not newer than those of its last run.
+//! Measures how much space images take, in the background, because that takes seconds on a full node.
+//! dockbridge reads the disk every few seconds: kubelet's eviction runs every ten seconds and ignores a
+//! measurement that is not newer than at its last run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,29 +19,27 @@ use crate::{
     store::{handle::Store, snapshot::Snapshot},
 };
 
-/// The latest figures. Clones share the figures.
+/// The latest figures about the image store, shared by all clones of this value.
 #[derive(Clone, Default)]
 pub(super) struct UsageMonitor {
     image_bytes: Arc<watch::Sender<Option<u64>>>,
-    /// Without the bytes of the images.
+    /// The usage of the disk, without the bytes of the images.
     disk: Arc<watch::Sender<Option<FilesystemUsage>>>,
 }
 
 impl UsageMonitor {
-    /// Keeps all figures up to date; never returns. A disk that hangs delays no other measurement.
+    /// Repeats the measurements of images and, independently, of the disk; never returns.
     pub(super) async fn run(self, engine: Engine, store: Store) {
         tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
 
-    /// Measures at the start and after each change of the images.
-    ///
-    /// Changes that come close together are measured once. Measuring takes only a small part of the time,
-    /// even with a slow engine.
+    /// Changes within a short time cause one measurement. Measuring takes only a small part of the time.
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;
             let began = Instant::now();
-            // Not the snapshot, which would keep all its records for as long as no image changes.
+            // Copies only the images and the engine from the snapshot: the snapshot would keep all its
+            // records in memory until an image changes.
             let (images, described) = {
                 let now = store.snapshot();
                 (now.images().to_vec(), now.engine.clone())
@@ -64,7 +62,6 @@ impl UsageMonitor {
         }
     }
 
-    /// Called after a failed measurement: callers get an estimate until the next measurement.
     async fn use_estimate(&self, store: &Store, error: &str) {
         debug!(error, "cannot measure the image store");
         self.image_bytes.send_if_modified(|latest| {
@@ -75,7 +72,7 @@ impl UsageMonitor {
         sleep(INTERVAL).await;
     }
 
-    /// Reads the disk periodically. While a read hangs, the figures keep the time of the last read.
+    /// Reads the disk periodically. While a read hangs, the usage keeps the time of the last read.
     async fn read_disk(&self, store: &Store) {
         loop {
             let disk = read_disk(&*engine_info(store).await).await;
@@ -84,7 +81,7 @@ impl UsageMonitor {
         }
     }
 
-    /// The latest figures; an estimate from the sizes of the images until the first measurement.
+    /// The latest usage; until the first measurement, an estimate from the sizes of the images.
     pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, Failure> {
         let deadline = Instant::now() + FIRST_TIMEOUT;
         let engine = store.wait(FIRST_TIMEOUT, |snapshot| snapshot.engine.clone()).await;
@@ -101,14 +98,14 @@ impl UsageMonitor {
     }
 }
 
-/// The latest value; waits for the first one.
+/// The latest measurement. Waits until `deadline` for the first measurement.
 async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -> Option<T> {
     let mut latest = latest.subscribe();
     let known = timeout_at(deadline, latest.wait_for(Option::is_some)).await.ok()?;
     known.ok().and_then(|known| known.clone())
 }
 
-/// Reads the file system. Hangs for as long as the file system does.
+/// Reads the file system. Hangs as long as the file system does not answer.
 async fn read_disk(engine: &EngineInfo) -> FilesystemUsage {
     let mountpoint = storage::mountpoint(engine).await;
     let place = mountpoint.clone();
@@ -118,13 +115,11 @@ async fn read_disk(engine: &EngineInfo) -> FilesystemUsage {
     FilesystemUsage { mountpoint, inodes, measured_at, image_bytes: 0 }
 }
 
-/// The engine's information about itself. Waits for the first answer.
 async fn engine_info(store: &Store) -> Arc<EngineInfo> {
     until(store, |now| now.engine.clone()).await
 }
 
-/// Waits until `find` finds something in the store. Waits forever if the store has ended, because the process
-/// then ends.
+/// Waits until `find` returns a value for the store's snapshot; forever if the store has ended.
 async fn until<T>(store: &Store, find: impl Fn(&Snapshot) -> Option<T>) -> T {
     match store.when(|now| find(now)).await {
         Some(found) => found,
@@ -132,21 +127,19 @@ async fn until<T>(store: &Store, find: impl Fn(&Snapshot) -> Option<T>) -> T {
     }
 }
 
-/// Counts shared layers more than once. The result is too large but never 0: kubelet would take 0 for a
-/// broken file system.
+/// The sum of the sizes of all images. The sum is too large, because it counts shared layers several times,
+/// but never 0 if images exist: kubelet would take 0 for a broken file system.
 fn estimate(snapshot: &Snapshot) -> u64 {
     snapshot.images().iter().map(|image| image.size).fold(0, u64::saturating_add)
 }
 
-/// How long the first answer may wait for the first measurement.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long one measurement may take.
 const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
-/// Time between two reads of the disk: half of kubelet's eviction interval.
+/// The time between two reads of the disk: half of kubelet's eviction interval.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
-/// The shortest time between two measurements, also after a failed one.
+/// The shortest time between two measurements, also after a failed measurement.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// At most this part of the time (one n-th) is spent on measuring.
+/// Measuring takes at most one tenth of the time.
 const SHARE: u32 = 10;
-/// How long after the first change the measurement starts, so that it includes the changes that follow.
+/// How long after a change the measurement starts, so that it includes the changes that follow.
 const DEBOUNCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What counts as progress, how long a pull may be silent, and what the error for a stall says.
+//! Which messages count as progress, how long a pull may make no progress, and the text of a stall's error.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn progress_is_what_moves_and_silence_is_short_while_bytes_are_owed() {
     }
 }
 
-/// The stall, and when it is one.
+/// Returns the stall of a pull, and the time from which the pull counts as stalled.
 fn stall(detector: &StallDetector) -> (Stall, Instant) {
     loop {
         let end = detector.deadline().unwrap();
@@ -84,7 +84,7 @@ fn a_stall_names_the_layer_and_the_time() {
     assert_eq!(stalled.layer.unwrap().to_string(), "layer a is at \"Extracting\"");
 }
 
-/// The engine repeats a message, which does not count as progress.
+/// The engine repeats a message, but a repeated message does not count as progress.
 #[test]
 fn words_without_progress_do_not_help() {
     let began = Instant::now();
@@ -110,7 +110,8 @@ fn a_slow_pull_that_moves_is_no_stall() {
     }
 }
 
-/// The engine downloads a few layers at a time. The layers of one pull may wait for those of another.
+/// The engine downloads only a few layers at a time, so the layers of one pull may wait for the layers of
+/// another.
 #[test]
 fn waiting_for_a_pull_that_moves_is_no_stall() {
     let (shared, mut now) = (LastProgress::default(), Instant::now());
@@ -126,7 +127,8 @@ fn waiting_for_a_pull_that_moves_is_no_stall() {
     assert!(detector.stall(now + MINUTE * UNSEEN_FACTOR).is_some());
 }
 
-/// Docker 29.7 with containerd's store shows a download that waits like one that begins.
+/// With containerd's image store, Docker 29.7 reports the same status for a download that waits as for a
+/// download that begins.
 #[test]
 fn a_download_that_may_wait_for_a_pull_that_moves_has_longer() {
     for waiting in [&[][..], &["Pulling fs layer"], &["Download complete", "Pulling fs layer"]] {
