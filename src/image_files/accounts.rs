@@ -1,4 +1,4 @@
-//! The users and groups of images. They are read once for each image.
+//! Reads the users and groups of images, once for each image.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// The users and groups of an image. Callers at the same time share one inspection.
+    /// The users and groups of an image. Callers that ask at the same time share one inspection.
     ///
     /// # Errors
-    /// The image does not exist, one of its files is too large or not a regular file, or the engine fails.
+    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large or no file, or a call fails.
     pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, UnreadableFile> {
         let known = self.accounts.lock().get(image).cloned();
         if let Some(known) = known {
@@ -33,7 +33,7 @@ impl ImageFiles {
             let read = read_accounts(&inspection).await;
             inspection.close().await;
             match read {
-                // Another dockbridge that just started has removed our inspection container as a leftover.
+                // A dockbridge process that has just started may have removed the container as a leftover.
                 Err(error) if error.kind() == Kind::NotFound && !is_repeated => {
                     is_repeated = true;
                 }
@@ -42,7 +42,8 @@ impl ImageFiles {
         }
     }
 
-    /// When the cache is full, removes images that the engine no longer has. If that is not enough, removes all.
+    /// Adds accounts to the cache. If the cache is full, first removes the accounts of images that the engine
+    /// no longer has; if it is still full, removes all.
     fn cache_accounts(&self, image: ImageId, accounts: Accounts) -> Arc<Accounts> {
         let accounts = Arc::new(accounts);
         let mut known = self.accounts.lock();
@@ -58,7 +59,7 @@ impl ImageFiles {
     }
 }
 
-/// Both paths are checked before either file is read: see [`ImageInspection::file`].
+/// Reads `/etc/passwd` and `/etc/group`. Checks both paths first: see [`ImageInspection::read`].
 async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, UnreadableFile> {
     let (passwd, group) = tokio::try_join!(
         inspection.file("/etc/passwd", LARGEST_FILE),
@@ -72,6 +73,6 @@ async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, Unreada
     Ok(Accounts::parse(&passwd, &group))
 }
 
-/// In bytes; much more than in any image.
+/// The largest file that is read, in bytes. The files of real images are much smaller.
 const LARGEST_FILE: u64 = 1 << 20;
 const CACHED: usize = 512;

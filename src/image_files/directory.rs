@@ -1,9 +1,8 @@
-//! An image as a directory of this host: its layers as a read-only overlay mount.
+//! Mounts the layers of an image as a read-only overlay, so that the image is a directory of this host.
 //!
-//! The labels of the containers say which of them need the directory, so nothing is lost when this process
-//! ends. A running container has its own reference to the mount. A directory and its pin are created before
-//! the container and removed after it. The code that creates a container holds the image's lock until the
-//! store shows the container.
+//! The labels of containers say which containers need the directory. dockbridge creates a directory and its
+//! pin before the container, and removes them after the container. The code that creates a container holds
+//! the image's lock until the store shows the container.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +24,7 @@ use crate::{
     translate::plan::unstarted::unstarted,
 };
 
-/// While this exists, the directories of these images are not removed.
+/// While this value exists, the directories of its images are not removed.
 #[derive(Debug)]
 pub struct ImageLocks {
     images: BTreeSet<ImageId>,
@@ -40,8 +39,8 @@ impl ImageLocks {
 }
 
 impl ImageFiles {
-    /// Locks images so that their directories are not removed. All are locked in one call and in one order,
-    /// so that two callers never wait for each other.
+    /// Locks images so that their directories are not removed. Locks all images of a caller in one call and
+    /// in a fixed order, so that two callers never wait for each other.
     pub async fn lock(&self, images: BTreeSet<ImageId>) -> ImageLocks {
         let mut locks = Vec::new();
         for image in &images {
@@ -50,11 +49,10 @@ impl ImageFiles {
         ImageLocks { images, _locks: locks }
     }
 
-    /// The root of the image's directory. Mounts it if necessary. Call it with [`Self::lock`] held.
+    /// The root of the image's directory, mounted if necessary. The caller must hold [`Self::lock`].
     ///
     /// # Errors
-    /// The engine does not report where the layers are, they cannot be mounted, or the engine does not see
-    /// the mount.
+    /// The image's layers are unknown or cannot be mounted, or the engine does not see the mount.
     pub async fn directory(
         &self,
         engine: &EngineInfo,
@@ -63,7 +61,7 @@ impl ImageFiles {
         let _alone = self.making.write(image.as_str()).await;
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
-        // While there was no pin, the image may have been removed and pulled again with other layers.
+        // A new pin needs a new mount, because the image may have been pulled again with other layers.
         let place = root.clone();
         if new || !blocking(move || overlay::is_mounted(&place)).await {
             self.mount_layers(engine, image).await?;
@@ -79,14 +77,14 @@ impl ImageFiles {
         }
     }
 
-    /// Removes the directory of an image and its pin, unless a container needs it. Fails if the engine does
+    /// Removes the directory of an image and its pin, if no container needs them. Fails if the engine does
     /// not answer, or the directory cannot be removed.
     pub async fn release(&self, image: &ImageId) -> Result<(), Failure> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await
     }
 
-    /// The pin is removed first: if the rest fails, a sweep still finds the directory.
+    /// Removes the pin before the directory: if removing the directory fails, a sweep still finds it.
     async fn release_locked(
         &self,
         image: &ImageId,
@@ -94,7 +92,8 @@ impl ImageFiles {
     ) -> Result<(), Failure> {
         let now = self.store.synced(SYNC_TIMEOUT).await?;
         if !now.is_complete() || is_needed(&now, image) {
-            // Not all containers are known yet. A sweep follows when they are.
+            // Either a container needs the directory, or the store does not know all containers yet. Once the
+            // store knows all containers, a sweep removes the directory if no container needs it.
             return Ok(());
         }
         self.unpin(image).await?;
@@ -105,7 +104,7 @@ impl ImageFiles {
     }
 
     /// Repairs the directories after a crash, a reboot, or the removal of a container by another program:
-    /// creates those that are needed and removes the others.
+    /// mounts directories that containers need, and removes all others.
     pub async fn restore_directories(&self) {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
@@ -123,7 +122,7 @@ impl ImageFiles {
         }
     }
 
-    /// Pins and mounts the image again if it is still needed. Returns whether the pin was missing.
+    /// Pins and mounts the image again if a container still needs it. Returns whether the pin was missing.
     pub(super) async fn restore(
         &self,
         engine: &EngineInfo,
@@ -145,7 +144,7 @@ impl ImageFiles {
         self.release_all(found).await;
     }
 
-    /// Skips a locked image: the code that has the lock releases the directory afterwards.
+    /// Releases images that no container needs, except locked ones, which the lock's holder releases.
     async fn release_all(&self, images: Vec<ImageId>) {
         for image in images {
             if !is_needed(&self.store.snapshot(), &image)
@@ -174,9 +173,8 @@ impl ImageFiles {
     }
 }
 
-/// Pins an image in the engine while dockbridge mounts its files. The engine does not know of that mount,
-/// but it removes no image that a container uses, not even with `docker rmi`. So the pin is a container
-/// that is never started.
+/// Pins an image while dockbridge mounts its files, because the engine does not know that mount. The engine
+/// never removes an image that a container uses, so a pin is a container that is never started.
 impl ImageFiles {
     /// Pins the image. Returns whether the pin is new.
     pub(super) async fn pin(&self, image: &ImageId) -> Result<bool, Failure> {
@@ -212,12 +210,11 @@ impl ImageFiles {
     }
 }
 
-/// The failure if the engine has no such image.
+/// The error if the engine does not have the image.
 pub fn no_image() -> Failure {
     Failure::new(Kind::NotFound, "the image is not on this node: pull it first")
 }
 
-/// Whether a container mounts the image's directory.
 fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
     let unpacked = |container: &crate::model::record::ContainerRecord| {
         let mut mounted = container.document.image_volumes.iter();
@@ -233,7 +230,6 @@ pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
     unpacked.collect()
 }
 
-/// If an entry cannot be read, those before it.
 fn images_in(directories: &Path) -> Vec<ImageId> {
     let Ok(entries) = fs::read_dir(directories) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -244,5 +240,5 @@ fn pin_name(image: &ImageId) -> String {
     format!("{NAME_START}{}", image.as_str().replace(':', "-"))
 }
 
-/// Not a pod's name, so the store treats the container as foreign.
+/// The start of a pin's name, unlike the name of a pod's container, so that the store treats it as foreign.
 const NAME_START: &str = "dockbridge-image-pin-";

@@ -4,10 +4,10 @@ use thiserror::Error;
 
 use crate::error::{Failure, Kind, WithKind};
 
-/// A file of an image was not read. Can be cloned, because several callers may wait for one task.
+/// Why a file was not read. The error can be cloned, because several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum UnreadableFile {
-    /// Opening this file could block forever.
+    /// The file is a pipe or a device: opening it could block forever.
     #[error("{path} of the image is a pipe or a device: Docker could hang on it forever")]
     NotRegular { path: String },
     #[error(transparent)]

@@ -1,5 +1,5 @@
-//! Reads an image through a container that is created for this, never started, and removed at once. If
-//! dockbridge was killed, the next start removes such containers.
+//! Reads the files of an image through an inspection container, which dockbridge creates, never starts, and
+//! soon removes. If dockbridge is killed, the next dockbridge process removes leftover inspection containers.
 
 use std::time::Duration;
 
@@ -21,31 +21,30 @@ use crate::{
     translate::plan::unstarted::unstarted,
 };
 
-/// An open inspection of an image. The caller must call [`ImageInspection::close`]; a dropped one is
-/// removed in the background.
+/// An open inspection of an image. The caller must call [`ImageInspection::close`]. If the caller drops the
+/// inspection instead, dockbridge removes the inspection's container in the background.
 #[derive(Debug)]
 pub struct ImageInspection {
-    /// None after closing.
+    /// The id of the inspection's container; None after the inspection was closed.
     container: Option<String>,
     engine: Engine,
     tracker: TaskTracker,
 }
 
 impl ImageFiles {
-    /// Opens an inspection. While it is open, the engine counts the image as in use. Fails if the image
-    /// does not exist.
+    /// Opens an inspection, during which the engine counts the image as used. Fails if it does not exist.
     pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, Failure> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
         let (engine, tracker) = (self.engine.clone(), self.tracker.clone());
-        // Runs in a separate task, so that no container is left when the caller is cancelled.
+        // Creates the container in a separate task, so that no container is left if the caller is cancelled.
         let opening = self.tracker.spawn(async move {
             match engine.create_container(&name, &body).await {
                 Ok(container) => {
                     Ok(ImageInspection { container: Some(container), engine, tracker })
                 }
                 Err(error) => {
-                    // The answer was incomplete, so the container may have been created.
+                    // Even though the call failed, the engine may have created the container.
                     remove(&engine, &name).await;
                     Err(error.into())
                 }
@@ -54,14 +53,14 @@ impl ImageFiles {
         opening.await.map_err(|_| Lost)?
     }
 
-    /// Removes the inspection containers that earlier processes left.
+    /// Removes the inspection containers that earlier dockbridge processes have left.
     ///
     /// # Errors
-    /// The engine fails. Everything that could be removed has been removed.
+    /// The engine fails. All containers that could be removed were removed nevertheless.
     pub async fn sweep_inspections(&self) -> Result<(), Failure> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
-        // Listed after the first list, so that it contains all our own containers of the first list.
+        // `mine` is newer than the first list, so it has all containers of this process in the first list.
         let mine =
             self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
@@ -75,25 +74,23 @@ impl ImageFiles {
         Ok(outcome?)
     }
 
-    /// The first part of the names of this process's inspection containers.
     fn name_prefix(&self) -> String {
         format!("{NAME_PREFIX}{:08x}-", self.token)
     }
 }
 
 impl ImageInspection {
-    /// What is at an absolute path. If the last step is a link, it is not followed, but returned with the
-    /// path at which all other links end. Fails if the links form a loop.
+    /// The type of the file at an absolute path. If the path is a link, returns the path to which the link
+    /// finally leads. Fails if the links form a loop.
     pub async fn step(&self, path: &str) -> Result<Option<PathKind>, EngineError> {
         self.engine.path_kind(self.id(), path).await
     }
 
-    /// The path of the regular file at an absolute path, after following links inside the image. None if
-    /// the path is missing or a directory.
+    /// The path of the regular file to which an absolute path leads, after following links inside the image.
+    /// None if the path does not exist or is a directory.
     ///
     /// # Errors
-    /// The engine fails, the links form a loop, the file is larger than `limit` bytes, or it is a pipe
-    /// or a device.
+    /// The engine fails, the links form a loop, or the file is larger than `limit` bytes, a pipe or a device.
     pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, UnreadableFile> {
         let step = async |path| self.step(path).await.map_err(Failure::from);
         let (end, kind) = match step(path).await? {
@@ -112,9 +109,9 @@ impl ImageInspection {
         }
     }
 
-    /// The bytes of a file that [`Self::file`] found. For every read, the engine looks up the file's owner
-    /// in the image's own `/etc/passwd` and `/etc/group`. If one of them is a pipe, the engine never
-    /// finishes its answer and never releases the container.
+    /// The content of a file that [`Self::file`] has found. The caller must first have checked `/etc/passwd`
+    /// and `/etc/group` with [`Self::file`]: for every read, the engine looks up the file's owner in both. If
+    /// either is a pipe, the engine never answers and never releases the container.
     pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
         match self.engine.read_path(self.id(), file, limit).await? {
             Some(PathContent::File(bytes)) => Ok(Some(bytes)),
@@ -122,12 +119,12 @@ impl ImageInspection {
         }
     }
 
-    /// All files of the image.
+    /// Exports all files of the image.
     pub async fn export(&self) -> Result<Export, Failure> {
         Ok(self.engine.export(self.id()).await?)
     }
 
-    /// Removes the container. On return, the engine no longer has it.
+    /// Removes the inspection container. Returns after the first attempt; retries are in the background.
     pub async fn close(mut self) {
         if let Some(container) = self.container.take() {
             remove(&self.engine, &container).await;
@@ -148,8 +145,7 @@ impl Drop for ImageInspection {
     }
 }
 
-/// A failed removal is tried again until this process ends. After that, the next process removes the
-/// container.
+/// Removes a container. Retries in the background until this process ends; then the next process retries.
 async fn remove(engine: &Engine, container: &str) {
     let Err(error) = engine.remove_container(container).await else { return };
     let error = chain(&error);
@@ -168,6 +164,6 @@ async fn remove(engine: &Engine, container: &str) {
 /// The pause between two tries to remove a container.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
-/// The start of the names of inspection containers. An image cannot choose it: labels alone, which an image
-/// can set, do not make a container ours.
+/// The start of the names of inspection containers. A container counts as dockbridge's only with such a name:
+/// an image can set labels, but not the names of containers.
 const NAME_PREFIX: &str = "dockbridge-image-inspection-";

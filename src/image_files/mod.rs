@@ -1,12 +1,12 @@
 //! The content of an image: its users and groups, its paths, and its files as a directory of this host that
-//! containers can mount. This module does not know what they are used for.
+//! containers can mount. This module does not know for which purpose other modules read images.
 //!
 //! The engine shows only the content of containers, so an inspection needs a container, which is never
-//! started. Results are cached by image id, because an id always means the same bytes.
+//! started. Results are cached by image id, because an image id always means the same files.
 //!
 //! Start with [`service::ImageFiles`]. [`accounts`] reads `/etc/passwd` and `/etc/group` through an
-//! [`inspection`]. [`volume`] prepares a mount of an image: the engine mounts it, or dockbridge mounts it
-//! as a [`directory`]. That image has a pin, which [`volume_restore`] creates again when it is removed.
+//! [`inspection`]. [`volume`] prepares a mount of an image, by the engine or as a [`directory`] that has a
+//! pin. If the pin is removed, [`volume_restore`] creates it again.
 
 pub mod accounts;
 pub mod directory;

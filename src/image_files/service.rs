@@ -1,4 +1,4 @@
-//! The service: what other modules call about the files of images.
+//! [`ImageFiles`], through which other modules read and mount the files of images.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,29 +18,26 @@ use crate::{
 
 use super::error::UnreadableFile;
 
-/// The files of images. Clones share everything.
+/// Reads and mounts the files of images. All clones of `ImageFiles` share their state.
 #[derive(Clone, Debug)]
 pub struct ImageFiles {
     pub(super) engine: Engine,
     pub(super) store: Store,
     pub(super) directories: PathBuf,
-    /// Owns tasks that outlive their caller.
+    /// Owns tasks that run on after their caller was dropped.
     pub(super) tracker: TaskTracker,
-    /// A part of the names of this process's containers, which distinguishes them from those of earlier
-    /// processes.
+    /// A random part of the names of inspection containers, different for each dockbridge process.
     pub(super) token: u32,
-    /// By image: read-locked while a container is created from its directory, write-locked
-    /// while the directory is removed.
+    /// Locks by image: creating a container from the image's directory read-locks, removing it write-locks.
     pub(super) locks: KeyedLocks,
-    /// By image: write-locked while its directory is mounted.
+    /// Locks by image: mounting the image's directory write-locks the image.
     pub(super) making: KeyedLocks,
     pub(super) accounts: Arc<Mutex<HashMap<ImageId, Arc<Accounts>>>>,
     pub(super) reading: SingleFlight<ImageId, Result<Arc<Accounts>, UnreadableFile>>,
 }
 
 impl ImageFiles {
-    /// Reads through the engine. Directories are mounted below `run_dir`. `tracker` owns the tasks that
-    /// outlive their caller.
+    /// Directories of images are mounted below `run_dir`. `tracker` owns the tasks that outlive their caller.
     pub fn new(engine: Engine, store: Store, run_dir: &Path, tracker: &TaskTracker) -> Self {
         let directories = run_dir.join("images");
         Self {
@@ -57,7 +54,7 @@ impl ImageFiles {
     }
 
     /// The paths of the volumes that containers of an image get. Empty if the store does not know the image
-    /// yet, which only means that files are copied.
+    /// yet; the only effect is that the engine copies files.
     pub(super) fn volumes_of(&self, image: &ImageId) -> BTreeSet<String> {
         let now = self.store.snapshot();
         now.image(image.as_str()).map(|known| known.volumes.clone()).unwrap_or_default()

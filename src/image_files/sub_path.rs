@@ -1,8 +1,8 @@
 //! Follows a path inside an image step by step, and never leaves the image.
 //!
-//! Links of an image refer to the image: an absolute link begins at its root, and `..` at the root stays at
-//! the root. The caller is asked for one path at a time. All steps before the last one are known to
-//! be directories, so no link outside the image is followed.
+//! Links in an image lead to paths of the image: an absolute link begins at the image's root, and `..` at the
+//! root stays at the root. This module asks its caller for the type of one path at a time. All parts of that
+//! path except the last are known to be directories, so the caller never follows a link.
 
 use std::{
     ffi::OsString,
@@ -14,16 +14,16 @@ use crate::error::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathEntry {
     Directory,
-    /// A file of any other kind.
+    /// A file that is neither a directory nor a symbolic link.
     File,
-    /// A link to a path of the image.
+    /// A symbolic link to another path of the image.
     Link(PathBuf),
     LinkLoop,
     Nothing,
 }
 
-/// Where `sub_path` leads: a path relative to the image's root, without links; empty for the root. Fails
-/// with `InvalidArgument` if the path does not exist or its links form a loop.
+/// The path to which `sub_path` leads, relative to the image's root and without links; empty for the root.
+/// Fails with `InvalidArgument` if the path does not exist or its links form a loop.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,
@@ -64,7 +64,6 @@ where
     Ok(at)
 }
 
-/// The steps of a path, the last one first: the name to go down to, or none to go up.
 fn steps(path: &Path) -> Vec<Option<OsString>> {
     let step = |component| match component {
         Component::Normal(name) => Some(Some(name.to_owned())),
@@ -74,7 +73,7 @@ fn steps(path: &Path) -> Vec<Option<OsString>> {
     path.components().rev().filter_map(step).collect()
 }
 
-/// As many links as the kernel follows.
+/// How many links are followed at most, as in the kernel.
 const MAX_LINKS: u32 = 40;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Mounts an image, or a path in it, in a container. The engine mounts it if it can; otherwise dockbridge
-//! mounts it as a directory.
+//! Mounts an image, or a path in the image, into a container. The engine makes the mount if it can; otherwise
+//! dockbridge mounts the image as a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Prepares a mount of an image. Call it with [`Self::lock`] held. The caller must call
-    /// [`Self::release`] when the mount is no longer needed, also after an error. Fails if the sub path
-    /// does not exist, or images cannot be mounted with this engine.
+    /// Prepares a mount of an image. The caller must hold [`Self::lock`], and must call [`Self::release`]
+    /// when the mount is no longer needed, also after an error. Fails if the sub path does not exist, or if
+    /// images cannot be mounted with this engine.
     pub async fn volume(
         &self,
         engine: &EngineInfo,
@@ -40,9 +40,8 @@ impl ImageFiles {
         Ok(ImageVolume { image: image.clone(), source })
     }
 
-    /// Where a sub path leads, without links. Links are resolved here because the engine follows them on
-    /// the host, where an absolute link means another file. And the engine would report a missing path only
-    /// when the container starts.
+    /// The path to which a sub path leads, without links. dockbridge resolves the links, because the engine
+    /// would follow an absolute link on the host, where it leads to another file.
     async fn path_in_image(&self, image: &ImageId, sub_path: &str) -> Result<String, Failure> {
         if sub_path.is_empty() {
             return Ok(String::new());
@@ -54,7 +53,7 @@ impl ImageFiles {
     }
 }
 
-/// This engine cannot mount images, and dockbridge cannot mount them from its image store.
+/// The error if neither the engine nor dockbridge can mount images from the engine's image store.
 pub(super) fn unsupported(engine: &EngineInfo) -> Failure {
     let store = match engine.containerd_store {
         true => "containerd".to_owned(),
@@ -68,20 +67,20 @@ pub(super) fn unsupported(engine: &EngineInfo) -> Failure {
     Failure::new(Kind::Unimplemented, text)
 }
 
-/// A path in the image that the engine's JSON cannot contain.
+/// The error for a path in the image that is not UTF-8, which JSON requests to the engine cannot contain.
 fn not_utf8(path: &Path) -> Failure {
     Failure::invalid(format!("sub path {path:?} resolves to a name that is not UTF-8"))
 }
 
-/// What is at a path of an image, as the engine reports it.
+/// The type of the file at a path of an image, as the engine reports it.
 async fn entry_in_image(
     inspection: &ImageInspection,
     below: PathBuf,
 ) -> Result<PathEntry, Failure> {
     let path = PathBuf::from("/").join(below);
     let kind = match inspection.step(path.to_str().ok_or_else(|| not_utf8(&path))?).await {
-        // The engine follows the last link itself and has no status code for a loop. With an unknown message, the
-        // error counts as one of the engine instead of one of the path.
+        // The engine has no status code for a loop of links, only a message. With an unknown message, the
+        // loop counts as a failure of the engine and not as a fault of the path.
         Err(EngineError::Failed { message, .. }) if message.contains("too many links") => {
             return Ok(PathEntry::LinkLoop);
         }
@@ -95,7 +94,7 @@ async fn entry_in_image(
     })
 }
 
-/// What is at a path of a mounted image. The mount is read-only and does not change.
+/// The type of the file at a path of an image that dockbridge has mounted read-only.
 async fn entry_on_host(path: PathBuf) -> Result<PathEntry, Failure> {
     let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else {
         return Ok(PathEntry::Nothing);

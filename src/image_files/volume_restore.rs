@@ -1,7 +1,6 @@
 //! Restores the pins of images that containers mount. `docker system prune` first removes every container
-//! that is not running, also the pins, and then images without containers. If a pin is created again
-//! between these two steps, its image is kept. Without the image, running containers would lose the files
-//! of their volume.
+//! that is not running, also the pins, and then images without containers. If dockbridge creates the pin
+//! again between these steps, Docker keeps the image, and running containers keep their files.
 
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
@@ -14,7 +13,7 @@ use crate::{error::chain, model::id::ImageId, store::snapshot::Snapshot};
 impl ImageFiles {
     /// Restores missing pins and directories; never returns.
     pub async fn restore_volumes(&self) -> Infallible {
-        // Often they were removed and are not restored before somebody pulls them again.
+        // Images that could not be restored, often because nobody has pulled removed images again.
         let mut failed = BTreeSet::new();
         loop {
             let due = |now: &Arc<Snapshot>| {
@@ -23,7 +22,7 @@ impl ImageFiles {
             };
             let (images, engine) = match timeout(RETRY_INTERVAL, self.store.when(due)).await {
                 Ok(Some(found)) => found,
-                // The store has ended, so the process ends soon.
+                // The store has ended, so dockbridge ends soon.
                 Ok(None) => return pending().await,
                 Err(_) => {
                     failed.clear();
@@ -43,17 +42,16 @@ impl ImageFiles {
                     }
                 }
             }
-            // Waits until the store has seen the new pins, before one counts as missing again.
+            // Waits until the store shows the new pins: otherwise they would count as missing again.
             sleep(SETTLE).await;
         }
     }
 }
 
-/// Images that containers mount and that have no pin.
 fn missing(now: &Snapshot) -> BTreeSet<ImageId> {
     needed(now).into_iter().filter(|image| !now.is_used_by_hidden(image)).collect()
 }
 
 const SETTLE: Duration = Duration::from_secs(1);
-/// How long failed images are left alone, at least.
+/// How long dockbridge waits before it tries again to restore images that failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);

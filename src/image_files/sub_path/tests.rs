@@ -1,4 +1,4 @@
-//! Hostile images: whatever links they have, the path stays inside the image.
+//! Follows paths in hostile images: whatever links an image has, the path stays inside the image.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{PathEntry, resolve};
 
-/// An image: the entry at each path. The directories above also exist.
+/// An image: the entry at each path. The parent directories of these paths also exist.
 type Image = BTreeMap<&'static str, PathEntry>;
 
 fn link(to: &str) -> PathEntry {
