@@ -1,4 +1,4 @@
-//! dockbridge: the Container Runtime Interface served by a Docker Engine.
+//! dockbridge serves the Container Runtime Interface (CRI) with a Docker Engine.
 //!
 //! # One RunPodSandbox, from the socket and back
 //!
@@ -6,20 +6,21 @@
 //!    metrics and its log line; [`rpc::runtime`] has one method for each RPC and nothing else.
 //! 2. [`translate::parse`] turns the message into a [`model::sandbox::SandboxSpec`], or refuses it with the
 //!    name of the field. Parsing is pure: it uses no I/O and no clock.
-//! 3. [`sandbox::run`] does the work. Identical requests share one run ([`concurrency`]), and a request
-//!    that kubelet repeats finds the pod of the first one. Each step records how to undo it
+//! 3. [`sandbox::run`] creates the pod. Identical requests share one run ([`concurrency`]), and a request
+//!    that kubelet repeats finds the pod of the first request. Each step records how to undo the step
 //!    ([`sandbox::undo`]).
-//! 4. [`image`] ensures that the pause image exists; without a registry it is built by [`pause`].
+//! 4. [`image`] ensures that the pause image exists. [`pause`] can build that image without a registry.
 //! 5. [`translate::plan`] makes the body of the Engine's `create container` from the spec and from facts
-//!    about the engine and the host. It is pure too: the fixtures in `tests/fixtures/plan` are pairs of input
-//!    and output.
+//!    about the engine and the host. `plan` is also pure: the fixtures in `tests/fixtures/plan` are pairs of
+//!    its input and output.
 //! 6. [`engine`] sends the body. A failed call becomes an [`engine::error::EngineError`] with an
 //!    [`error::Kind`], which `rpc` turns into a gRPC code at the end.
-//! 7. [`checkpoint`] records the intent, [`network`] runs the CNI plugins, and `checkpoint` records the
-//!    result: after a `kill -9` in between, [`sandbox::recover`] undoes what was done.
+//! 7. [`checkpoint`] records that plugins will run, [`network`] runs the CNI plugins, and `checkpoint`
+//!   records the result of the plugins: after a `kill -9` in between, [`sandbox::recover`] undoes the
+//!   unfinished steps.
 //! 8. [`store`] always follows the engine's events. [`translate::observe`] turns the engine's answers into
 //!    records. Readers get a snapshot of all records, so that lists and statuses need no call to the engine.
-//! 9. [`translate::render`] makes the answer.
+//! 9. [`translate::render`] makes the gRPC answer.
 //!
 //! # Where to change what
 //!
@@ -42,7 +43,7 @@
 //! | files and calls of the kernel | [`host`] |
 //!
 //! `docs/architecture.md` has the levels of the modules and the rules that always hold. `docs/decisions`
-//! says why.
+//! has the reasons for these rules.
 
 pub mod admin;
 pub mod app;
