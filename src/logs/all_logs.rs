@@ -1,4 +1,4 @@
-//! All container logs: starts a task for each log, and ends the tasks.
+//! Starts a task for the log of each container, and ends the tasks.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,7 +21,7 @@ use crate::{
     concurrency::blocking::blocking, host::tail_watch::TailEvents, model::id::ContainerId,
 };
 
-/// The logs by container. Dropping this aborts their tasks.
+/// The logs of all containers. Dropping an `AllLogs` aborts the tasks of all logs.
 #[derive(Debug)]
 pub(super) struct AllLogs {
     shared: Arc<Shared>,
@@ -33,15 +33,15 @@ pub(super) struct AllLogs {
 struct Known {
     logs: HashMap<ContainerId, Arc<LogState>>,
     tasks: JoinSet<()>,
-    /// Saved by an earlier process, and not used yet.
+    /// Positions that an earlier dockbridge process has saved and that no log has used yet.
     saved: HashMap<ContainerId, Saved>,
-    /// Recently removed containers, the latest last. An inspect that began before a removal may still
-    /// report one of them. Docker never reuses an id.
+    /// Recently removed containers, the latest last: an inspect that began before the removal may still
+    /// report the container. Docker never reuses an id.
     removed: VecDeque<ContainerId>,
 }
 
 impl AllLogs {
-    /// No log yet. `saved` says how far an earlier process has written each log.
+    /// Starts without logs. `saved` are the positions of logs that an earlier process has written.
     pub(super) fn new(
         shared: Arc<Shared>,
         saved: HashMap<ContainerId, Saved>,
@@ -56,7 +56,7 @@ impl AllLogs {
         Self { shared, known, _watching: watching }
     }
 
-    /// The store has seen this container. None if its log is no longer written.
+    /// Starts or updates the log of an observed container. None if no task writes the log any more.
     pub(super) fn observe(
         self: &Arc<Self>,
         container: LoggedContainer,
@@ -87,7 +87,6 @@ impl AllLogs {
                 all.known.lock().logs.remove(&id);
             }
         });
-        // Forgets tasks that have ended.
         while known.tasks.try_join_next().is_some() {}
         state
     }
@@ -96,7 +95,7 @@ impl AllLogs {
         self.known.lock().logs.get(id).cloned()
     }
 
-    /// The container is gone. The returned channel closes when its log is closed.
+    /// Ends the log of a container that no longer exists. The returned channel closes when the log is closed.
     pub(super) fn forget(&self, id: &ContainerId) -> watch::Receiver<Progress> {
         let mut known = self.known.lock();
         if !known.removed.contains(id) {
@@ -119,14 +118,13 @@ impl AllLogs {
         receiver
     }
 
-    /// All containers whose log is written now, or was written by an earlier process.
+    /// All containers whose log this process writes, or an earlier process has written.
     pub(super) fn ids(&self) -> Vec<ContainerId> {
         let known = self.known.lock();
         known.logs.keys().chain(known.saved.keys()).cloned().collect()
     }
 
-    /// Starts no more polls, waits for running ones unless they hang, and saves the positions of all logs
-    /// whose container still exists.
+    /// Starts no more polls, waits for running polls, and saves the positions of logs with a container.
     pub(super) async fn close(&self) {
         self.shared.permits.close();
         let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known.lock());
@@ -134,12 +132,12 @@ impl AllLogs {
         drop(logs);
         let ended = async { while tasks.join_next().await.is_some() {} };
         let _ = timeout(self.shared.poll_limit, ended).await;
-        // Callers that wait for a log with a hanging poll return when its task is aborted.
+        // If the poll of a log hangs, aborting its task makes callers that wait for this log return.
         tasks.shutdown().await;
     }
 }
 
-/// How many removed containers are remembered: more than are removed during one inspect.
+/// How many removed containers are remembered: more than can be removed during one inspect.
 const REMEMBERED: usize = 1024;
 
 #[cfg(test)]

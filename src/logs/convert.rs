@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use super::{cri_tail::Written, entry, line};
 
-/// Buffers for a conversion. Only one poll uses them at a time.
+/// The buffers of a conversion. Only one poll uses a `Buffers` at a time.
 #[derive(Debug, Default)]
 pub struct Buffers {
     input: Vec<u8>,
@@ -13,33 +13,33 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Space for this many bytes of the engine's file.
+    /// Returns room for `length` bytes of the engine's log file.
     pub fn input(&mut self, length: usize) -> &mut [u8] {
         self.input.resize(length, 0);
         &mut self.input
     }
 
-    /// The first bytes of the input.
+    /// The first `length` bytes of the input.
     pub fn first(&self, length: u64) -> &[u8] {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.input.get(..length).unwrap_or(&self.input)
     }
 }
 
-/// How much of the input was used.
+/// The result of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// Converted bytes. An incomplete line is not converted.
+    /// How many bytes of the input were converted. An incomplete line is not converted.
     pub consumed: u64,
-    /// Lines without an entry.
+    /// How many lines of the input have no readable entry.
     pub unreadable: u64,
-    /// The length up to the end of the last entry that was already written before.
+    /// The length of the input up to the end of the last entry that the CRI file already has.
     pub written: Option<u64>,
 }
 
-/// Converts the first `length` bytes of the input, which start with a new line. If `is_last`, a last line
-/// without a newline is complete. With `search`, entries are not converted but compared with those that
-/// were written before.
+/// Converts the first `length` bytes of the input, from the beginning of a line. If `is_last`, a last line
+/// needs no newline. With `search`, compares the entries with the CRI file's entries instead of converting
+/// them.
 pub fn convert(
     buffers: &mut Buffers,
     length: usize,
@@ -81,7 +81,7 @@ fn first_line(bytes: &[u8], is_last: bool) -> Option<(&[u8], &[u8])> {
     Some((line, behind.strip_prefix(b"\n")?))
 }
 
-/// Skips NUL bytes, which a power failure leaves instead of data.
+/// Skips NUL bytes at the beginning, which a power failure may leave instead of data.
 fn without_nuls(bytes: &[u8]) -> &[u8] {
     if bytes.first() != Some(&0) {
         return bytes;

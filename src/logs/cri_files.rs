@@ -1,4 +1,4 @@
-//! The CRI files of one log: the current one and those that kubelet has rotated.
+//! Lists the CRI files of one log: the current file and the files that kubelet has rotated.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,17 +20,16 @@ pub struct CriFile {
     pub length: u64,
 }
 
-/// All files of a log.
+/// All CRI files of a log.
 #[derive(Debug, Default)]
 pub struct CriFiles {
-    /// Whether there is a symbolic link with the log's name.
     pub link: bool,
     current: Option<CriFile>,
-    /// Files named like the log with a suffix, in descending order of their names.
+    /// The files whose name is the log's name with a suffix, in descending order of their names.
     renamed: Vec<CriFile>,
 }
 
-/// The files that a position refers to.
+/// The file of a saved position, and the newer files.
 #[derive(Debug)]
 pub struct WrittenSince<'a> {
     pub total: u64,
@@ -40,7 +39,7 @@ pub struct WrittenSince<'a> {
 }
 
 impl CriFiles {
-    /// Lists the files, without those that kubelet has compressed.
+    /// Lists the files, except files that kubelet has compressed.
     pub fn list(target: &LogPath) -> Result<Self, LogError> {
         let directory = target.name().parent().unwrap_or(Path::new(""));
         let own = target.name().file_name().unwrap_or_default();
@@ -57,12 +56,12 @@ impl CriFiles {
                 found.renamed.push(CriFile { name, identity, length: metadata.len() });
             }
         }
-        // kubelet's suffix is the time of the rotation.
+        // kubelet's suffix is the time of the rotation, so the names of newer files are greater.
         found.renamed.sort_by(|one, other| other.name.cmp(&one.name));
         Ok(found)
     }
 
-    /// The file at which the position starts and all newer files. None if that file is gone.
+    /// The file in which `position` starts, and all newer files. None if that file no longer exists.
     pub fn since(&self, position: &OutputPosition) -> Option<WrittenSince<'_>> {
         let origin = self.all().find(|file| file.identity == position.file)?;
         let mut later: Vec<&CriFile> = self.others(&origin.identity).collect();
@@ -75,30 +74,29 @@ impl CriFiles {
         Some(WrittenSince { total, origin, later, is_renamed })
     }
 
-    /// All files but one.
+    /// All files except `one`.
     pub fn others(&self, one: &Identity) -> impl Iterator<Item = &CriFile> {
         self.all().filter(move |file| file.identity != *one)
     }
 
-    /// The newest first.
     fn all(&self) -> impl Iterator<Item = &CriFile> {
         self.current.iter().chain(&self.renamed)
     }
 }
 
 impl WrittenSince<'_> {
-    /// If no file has the log's own name: the newest file, which is then continued.
+    /// The name of the newest file, which dockbridge continues, if no file has the log's own name.
     pub fn newest_if_renamed(&self) -> Option<&OsStr> {
         let newest = self.later.last().unwrap_or(&self.origin);
         self.is_renamed.then_some(newest.name.as_os_str())
     }
 
-    /// The first file and the newer ones.
+    /// The file of the position, and the newer files.
     pub fn files(&self) -> impl Iterator<Item = &CriFile> {
         std::iter::once(self.origin).chain(self.later.iter().copied())
     }
 
-    /// The files after the first one, in the order in which they were written.
+    /// The files that are newer than the position's file, in the order in which they were written.
     pub fn newer(&self) -> Vec<Identity> {
         self.later.iter().map(|file| file.identity).collect()
     }

@@ -1,4 +1,4 @@
-//! The last complete entries of a CRI file, for a log without a saved position.
+//! Reads the last complete entries of a CRI file, for a log without a saved position.
 
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
@@ -8,28 +8,27 @@ use memchr::{memchr, memrchr};
 use super::entry::{LogEntry, is_time};
 use crate::model::time::Nanos;
 
-/// The entries at the end of a log's CRI files, by time. Times are exact to the nanosecond, so they
-/// identify an entry even if the clock was set back.
+/// The entries at the end of a log's CRI files, by time in nanoseconds, which identifies an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The number of lines with each time. Parts of a long line share one time.
+    /// How many lines have each time. The parts of a long line have the same time.
     lines: HashMap<Timestamp, u32>,
 }
 
 impl Written {
-    /// Whether nothing was written.
+    /// Whether the tail of the CRI file has no entry.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Whether all entries are from before this instant.
+    /// Whether all entries are older than `instant`.
     pub fn ends_before(&self, instant: Nanos) -> bool {
         let latest = self.lines.keys().max();
         latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
     }
 
-    /// Whether an entry of the engine is among the written ones. `lines` is the number of its CRI lines.
-    /// Call it once for each entry, in the engine's order.
+    /// Whether the CRI files already have an entry of the engine's log. `lines` is the number of CRI lines of
+    /// the entry. Must be called once for each entry, in the engine's order.
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return false };
         let Some(left) = self.lines.get_mut(&time).filter(|left| **left > 0) else { return false };
@@ -37,7 +36,7 @@ impl Written {
         true
     }
 
-    /// Adds the end of an older file. A long line may have parts in both files.
+    /// Adds the entries at the end of an older file, because a long line may have parts in both files.
     pub fn and_older(mut self, older: Self) -> Self {
         for (time, count) in older.lines {
             add(self.lines.entry(time).or_default(), count);
@@ -50,7 +49,7 @@ fn add(count: &mut u32, more: u32) {
     *count = count.saturating_add(more);
 }
 
-/// The last entries of a CRI file. None if it has no complete line.
+/// The last entries of a CRI file. None if the file has no complete line.
 pub fn last(file: &File) -> io::Result<Option<Written>> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;
@@ -90,8 +89,8 @@ fn torn(file: &File) -> io::Result<u64> {
     }
 }
 
-/// The entries at the end of a file. `bytes` is the whole file or its last part. Entries with the last time
-/// are only counted completely if an entry with another time precedes them.
+/// The entries in `bytes`, which are the whole file or its last part. The entries with the latest time are
+/// certainly all counted only if an entry with another time precedes them.
 pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     if !whole {
         bytes = bytes.get(memchr(b'\n', bytes)? + 1..)?;
@@ -117,9 +116,9 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Long enough for several lines of any length.
+/// How many bytes at the end are read first: several ordinary lines.
 const WINDOW: u64 = 64 * 1024;
-/// A line in parts has no length limit.
+/// How many bytes at the end are read at most: the parts of one long line can be of any length together.
 const WIDEST: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]

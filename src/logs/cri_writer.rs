@@ -1,8 +1,8 @@
-//! The CRI file of one log, and how much of the following output is already in it.
+//! Writes the CRI file of one log, and skips output that the file already has.
 //!
-//! The caller passes the lines made from the engine's entries, starting at one place in the engine's files. After
-//! a restart, or after a write that a full disk cut short, that place is before the end of the CRI file. The
-//! first bytes are then skipped. If kubelet has renamed the file, its identity shows which one it is.
+//! The caller passes CRI lines from some place in the engine's files on. After a restart, or after a write
+//! that a full disk cut short, that place is before the end of the CRI file, so the writer skips the first
+//! bytes. The writer recognises a renamed CRI file by its identity.
 
 use std::{fs::File, io, io::Write};
 
@@ -15,16 +15,15 @@ use super::{
 };
 use crate::host::{beneath, error::HostError};
 
-/// What the log's path contained when the log was opened.
+/// The state of the CRI files when the log was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// The position is valid. Bytes after it were already written and are skipped.
+    /// The saved position is valid. The writer skips bytes after the position that the files already have.
     Known,
-    /// Nothing was written yet, or nothing readable.
     Nothing,
-    /// A symbolic link to the engine's file, because another log format was used before.
+    /// The log's path was a symbolic link to the engine's file, because another log format was used before.
     Link,
-    /// A log without a position. This is its end.
+    /// The log was written but has no position. The value describes the last entries of the log.
     Written(Written),
 }
 
@@ -34,29 +33,28 @@ pub struct CriWriter {
     target: LogPath,
     file: File,
     identity: Identity,
-    /// Bytes of `file` that dockbridge has written.
     length: u64,
-    /// The file at whose start `total` begins to count.
+    /// The file from whose start on `total` counts bytes.
     origin: Identity,
     older: Vec<Identity>,
     newer: Vec<Identity>,
     total: u64,
-    /// Bytes that will be passed again and must be skipped.
+    /// How many bytes the caller will pass again, which must be skipped.
     repeated: u64,
-    /// In tests: free space on the disk.
+    /// The free space on the disk, in tests.
     #[cfg(test)]
     pub(super) room: Option<u64>,
 }
 
 impl CriWriter {
-    /// Opens the log and finds out what was written.
+    /// Opens the log, and finds out how far it was written.
     pub fn open(
         target: LogPath,
         position: Option<&OutputPosition>,
     ) -> Result<(Self, Existing), LogError> {
         let cri_files = CriFiles::list(&target)?;
-        // A renamed file without a successor is continued. If kubelet cannot get the log reopened, it gives
-        // the file its old name back.
+        // If kubelet has renamed the file and no new file exists, the renamed file is continued: if kubelet's
+        // call to reopen the log fails, kubelet gives the file its old name back.
         let since = position.and_then(|position| cri_files.since(position));
         let renamed = since.as_ref().and_then(|since| since.newest_if_renamed());
         let file = match renamed {
@@ -102,10 +100,10 @@ impl CriWriter {
         Ok((writer, before))
     }
 
-    /// Writes the lines of the next entries, without those that were written before.
+    /// Writes the lines of the next entries, without lines that the file already has.
     ///
     /// # Errors
-    /// Not everything was written. The caller must pass the same bytes again, and may append more.
+    /// Not all bytes were written. The caller must pass the same bytes again, and may append further bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), LogError> {
         let repeated = usize::try_from(self.repeated).unwrap_or(usize::MAX).min(bytes.len());
         let mut rest = bytes.get(repeated..).unwrap_or(&[]);
@@ -130,10 +128,10 @@ impl CriWriter {
         Ok(())
     }
 
-    /// Creates a new file at the log's path and continues there.
+    /// Creates a new file at the log's path, and continues in that file.
     ///
     /// # Errors
-    /// The file cannot be created. The old file stays in use.
+    /// The file cannot be created. The writer then continues in the old file.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         let opened = beneath::append(self.target.root(), self.target.name(), MODE);
         let file = opened.map_err(LogError::Target)?;
@@ -142,7 +140,8 @@ impl CriWriter {
         if identity == self.identity {
             return Ok(());
         }
-        // A line that a full disk cut short is written completely to the new file.
+        // If a full disk cut a line short, the old file loses the beginning of that line, and the new file
+        // gets the whole line.
         let torn = self.cut_torn().unwrap_or(0);
         self.repeated = self.repeated.saturating_sub(torn);
         self.file = file;
@@ -154,8 +153,8 @@ impl CriWriter {
         Ok(())
     }
 
-    /// Forgets how many bytes to skip, because their entries are gone or in another file. Returns the
-    /// entries that were written last.
+    /// Forgets how many bytes to skip, because the engine's entries for them no longer exist or are in
+    /// another file. Returns the last entries of the CRI files.
     pub fn lose_track(&mut self) -> Result<Written, LogError> {
         let (before, _) = self.before(false)?;
         self.repeated = 0;
@@ -166,21 +165,21 @@ impl CriWriter {
         })
     }
 
-    /// Whether there are still bytes to skip.
+    /// Whether the writer still has bytes to skip.
     pub fn is_behind(&self) -> bool {
         self.repeated > 0
     }
 
-    /// The position after the entries that were passed.
+    /// The position after the entries that the caller has passed.
     pub fn position(&self) -> OutputPosition {
         let length = self.total.saturating_sub(self.repeated);
         let (older, newer) = (self.older.clone(), self.newer.clone());
         OutputPosition { file: self.origin, length, older, newer }
     }
 
-    /// The length of the files that the position refers to, and the newer ones in order. None if the file at
-    /// which it starts is gone. Only the open file may end with an incomplete line, because the rest of the
-    /// line is written there. It is removed from the others.
+    /// The total length of the files from the position's file on, and the newer files. None if the position's
+    /// file no longer exists. Removes an incomplete last line from all files except the open one, which gets
+    /// the rest of the line.
     fn since(&self, position: &OutputPosition) -> Result<Option<(u64, Vec<Identity>)>, LogError> {
         self.listed(|cri_files| {
             let Some(since) = cri_files.since(position) else { return Ok(Some(None)) };
@@ -193,8 +192,8 @@ impl CriWriter {
         })
     }
 
-    /// The existing content of a log without a position, and the list of its files. `link` says that there
-    /// was a link with its name. An incomplete last line is removed.
+    /// The existing content of a log without a position, and the list of its files. `link` says whether a
+    /// link had the log's name. Removes an incomplete last line.
     fn before(&mut self, link: bool) -> Result<(Existing, CriFiles), LogError> {
         self.cut_torn()?;
         self.listed(|cri_files| {
@@ -204,7 +203,8 @@ impl CriWriter {
         })
     }
 
-    /// Reads from the log's files. If one of them was renamed, `read` returns none, and they are listed again.
+    /// Lists the log's files and calls `read` with them. If `read` returns None, because a file was renamed,
+    /// lists the files again.
     fn listed<T>(
         &self,
         read: impl Fn(CriFiles) -> Result<Option<T>, LogError>,
@@ -217,8 +217,7 @@ impl CriWriter {
         Err(read_error(&self.target, io::Error::other("the log files are being renamed")))
     }
 
-    /// The last entries in the listed files, if there are any. The outer option is none if one of the files
-    /// was renamed.
+    /// The last entries in the files; `Some(None)` if they have no entries, None if a file was renamed.
     fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<Written>>, LogError> {
         let own = cri_tail::last(&self.file).map_err(|e| read_error(&self.target, e))?;
         let mut newest_first: Vec<Written> = own.into_iter().collect();
@@ -230,7 +229,6 @@ impl CriWriter {
         Ok(Some(newest_first.into_iter().reduce(Written::and_older)))
     }
 
-    /// None if the file was renamed or removed.
     fn open_listed(&self, listed: &CriFile) -> Result<Option<File>, LogError> {
         let name = self.target.beside(&listed.name);
         let file = match beneath::open(self.target.root(), &name) {
@@ -241,7 +239,7 @@ impl CriWriter {
         Ok((Identity::of(&metadata) == listed.identity).then_some(file))
     }
 
-    /// Truncates the file after the last complete line. Returns the number of removed bytes.
+    /// Truncates the open file after its last complete line. Returns the number of removed bytes.
     fn cut_torn(&mut self) -> Result<u64, LogError> {
         let torn = cri_tail::cut(&self.file).map_err(|e| write_error(&self.target, e))?;
         self.length = self.length.saturating_sub(torn);
@@ -249,7 +247,7 @@ impl CriWriter {
         Ok(torn)
     }
 
-    /// If nothing is left to skip, the position no longer refers to earlier files.
+    /// If no bytes are left to skip, the position begins in the open file instead of an earlier file.
     fn settle(&mut self) {
         if self.repeated == 0
             && self.origin != self.identity
@@ -296,7 +294,7 @@ fn write_error(target: &LogPath, error: io::Error) -> LogError {
     LogError::Target(HostError::new("write", &target.full(), error))
 }
 
-/// The mode that other CRI runtimes use. Other users cannot read the log.
+/// CRI files have the mode of other CRI runtimes: only the owner and the group can read the log.
 const MODE: u32 = 0o640;
-/// kubelet renames one file, and then asks for a new one.
+/// How often the files are listed again. kubelet renames one file at a time, so a few times are enough.
 const MOST_LISTINGS: u32 = 16;

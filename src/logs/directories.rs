@@ -1,7 +1,7 @@
-//! Calls that access log directories. Any of them may hang, e.g. on a dead NFS server.
+//! Runs work in log directories, which may hang, for example on a dead NFS server.
 //!
-//! A caller gets an answer within a deadline. While a call hangs, no other call in the same directory is
-//! started, because each one would block a thread.
+//! A caller gets an answer or an error within a deadline. While work in a directory hangs, no further work in
+//! that directory is started, because it would block another thread.
 
 use std::time::Duration;
 
@@ -10,16 +10,15 @@ use tokio::time::timeout;
 use super::{error::LogError, log_path::LogPath};
 use crate::concurrency::{blocking::blocking, keyed_locks::KeyedLocks};
 
-/// The log directories with a call in progress. Clones share it.
+/// The log directories in which work is in progress, shared by all clones of this value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directories(KeyedLocks);
 
 impl Directories {
-    /// Runs blocking `work` in a log's directory, or returns that the directory hangs. If work has started,
-    /// it continues after the deadline.
+    /// Runs blocking `work` in a log's directory. If `work` has started, it continues after the deadline.
     ///
     /// # Errors
-    /// The error of the work, or that there was no answer.
+    /// The error of `work`, or [`LogError::Hung`] if the directory does not answer in time.
     pub(super) async fn ask(
         &self,
         at: LogPath,
@@ -39,7 +38,7 @@ impl Directories {
     }
 }
 
-/// Much longer than a working disk needs, and much shorter than kubelet waits.
+/// How long work in a log directory may take. A working disk needs much less, and kubelet waits much longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -64,7 +63,7 @@ mod tests {
         LogPath::of(&root.join("main/0.log"), Some(&root)).unwrap()
     }
 
-    /// Every further call would otherwise block one more thread.
+    /// While a directory hangs, every further call would block another thread.
     #[tokio::test]
     async fn a_directory_that_hangs_is_asked_once() {
         let directories = Directories::default();

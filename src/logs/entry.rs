@@ -1,9 +1,8 @@
-//! One entry of a container's log, and the engine's line of JSON that contains it.
+//! Parses an entry of a container's log from the engine's line of JSON.
 //!
 //! The engine writes `{"log":"…\n","stream":"stdout","time":"…"}`, sometimes with `"attrs":{…}` before the
-//! time. Lines of this shape are split at fixed positions. Other JSON is parsed by a slower parser. After a
-//! crash of the engine or the machine, a line may be truncated and followed by NULs or directly by the next
-//! line. The complete line inside is then found.
+//! time. A fast parser splits these lines, and a slower parser reads lines with other JSON. After a crash, a
+//! line may be truncated and followed by NULs or the next line; the parser finds the complete line inside it.
 
 use std::{borrow::Cow, str};
 
@@ -12,21 +11,21 @@ use serde::Deserialize;
 
 use crate::model::stream::Source;
 
-/// An entry: a line, or at most about 16 KiB of it.
+/// An entry of a log: a line of output, or a part of a line (about 16 KiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
-    /// RFC 3339 with up to nine fractional digits, as the engine wrote it.
+    /// The time of the entry as the engine wrote it: RFC 3339 with up to nine fractional digits.
     pub time: &'a str,
-    /// The stream to which the container wrote it.
+    /// The stream to which the container wrote the text.
     pub stream: Source,
     /// The text without a newline at its end.
     pub text: &'a [u8],
-    /// Whether the text ended with a newline. Otherwise the line continues in the next entry.
+    /// Whether the text ended with a newline. If false, the line continues in the next entry.
     pub full: bool,
 }
 
-/// Parses a line of the engine's file, which is passed without its newline. None if there is no complete
-/// entry in it. Escaped text is decoded into `scratch`.
+/// Parses a line of the engine's file; `line` does not contain the newline. None if the line has no complete
+/// entry. Decodes text with escape sequences into `scratch`.
 pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a>> {
     let shape = quick(line, scratch).or_else(|| {
         let inner = memmem::find_iter(line, OPENING).filter(|at| *at > 0).take(ATTEMPTS);
@@ -37,7 +36,7 @@ pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a
     Some(LogEntry { time, stream, text: plain.unwrap_or(scratch), full })
 }
 
-/// Whether the text is enough like RFC 3339 for a reader that splits at spaces.
+/// Whether programs that split CRI lines at spaces can read the text as an RFC 3339 time.
 pub fn is_time(text: &[u8]) -> bool {
     let known = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b'T' | b'Z' | b'+');
     (20..=35).contains(&text.len())
@@ -46,7 +45,7 @@ pub fn is_time(text: &[u8]) -> bool {
         && text.iter().all(known)
 }
 
-/// An entry whose text was decoded elsewhere unless it is `plain`.
+/// An entry whose text is `plain`, or in the scratch buffer if it had to be decoded.
 pub(super) struct Shape<'a> {
     pub(super) time: &'a str,
     pub(super) stream: Source,
@@ -54,7 +53,7 @@ pub(super) struct Shape<'a> {
     pub(super) full: bool,
 }
 
-/// Parses only lines exactly as the engine writes them.
+/// Parses a line that has exactly the shape that the engine writes.
 pub(super) fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
     let inner = line.strip_prefix(b"{\"log\":")?.strip_suffix(b"\"}")?;
     let (head, time) = inner.split_at_checked(memrchr(b'"', inner)?)?;
@@ -71,7 +70,7 @@ pub(super) fn quick<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'
     Some(Shape { time: str::from_utf8(time).ok()?, stream, plain, full })
 }
 
-/// The text before `,"stream":"…","attrs":{…}`. Such a sequence cannot be inside a JSON string.
+/// The quoted text before `,"stream":"…","attrs":{…}`, which no JSON string contains, and the stream.
 fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
     let (quoted, rest) = head.split_at_checked(memmem::find(head, b"\",\"stream\":\"")? + 1)?;
     let rest = rest.strip_prefix(b",\"stream\":\"std")?;
@@ -104,7 +103,7 @@ struct Loose<'a> {
     time: &'a str,
 }
 
-/// The text of a JSON string, and whether a newline ended it. Most texts have no other escape sequence.
+/// The text of a JSON string, and whether it ended with a newline. Most texts need no decoding.
 fn plain_or_decoded<'a>(
     quoted: &'a [u8],
     scratch: &mut Vec<u8>,
@@ -119,7 +118,7 @@ fn plain_or_decoded<'a>(
     Some((None, store(&text, scratch)))
 }
 
-/// Stores the text without a newline at its end. Returns whether there was one.
+/// Stores the text in `scratch`, without a newline at its end. Returns whether the text had that newline.
 fn store(text: &str, scratch: &mut Vec<u8>) -> bool {
     let line = text.strip_suffix('\n');
     scratch.clear();
@@ -127,9 +126,9 @@ fn store(text: &str, scratch: &mut Vec<u8>) -> bool {
     line.is_some()
 }
 
-/// The start of every line with text that the engine writes. A JSON string cannot contain it.
+/// The start of every line with text that the engine writes, which no JSON string contains.
 const OPENING: &[u8] = b"{\"log\":\"";
-/// How many cut-off lines may precede a complete one. Each needs a crash.
+/// How many cut-off lines before a complete line are skipped. Only a crash leaves a cut-off line.
 const ATTEMPTS: usize = 16;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::{
     host::error::HostError,
 };
 
-/// A step of writing a log failed. Written lines stay, and the next step continues after them.
+/// Why a step of writing a log failed. Written lines stay, and the next step continues after them.
 #[derive(Debug, Error)]
 pub enum LogError {
     /// The engine's log driver writes no file that dockbridge can read.
@@ -18,7 +18,7 @@ pub enum LogError {
          recreate the container with the driver json-file"
     )]
     NoSource { driver: String },
-    /// The engine has no file there: it is not there yet, was removed, or is not on this host.
+    /// The engine has not created the log file yet, it was removed, or the engine is not on this host.
     #[error(
         "Docker's log file {} does not exist here; if dockbridge runs in a container, mount Docker's \
          data root at the same path",
@@ -30,7 +30,6 @@ pub enum LogError {
     /// The CRI file cannot be created or written, usually because the disk is full.
     #[error("cannot write the CRI log")]
     Target(#[source] HostError),
-    /// The file system of a log does not answer.
     #[error(
         "the log directory {} does not answer; check the file system mounted there",
         directory.display()
@@ -44,7 +43,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether the disk is full. This is temporary.
+    /// Whether the error is that the disk is full, which is temporary.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Target(error) if error.kind() == Kind::ResourceExhausted)
     }

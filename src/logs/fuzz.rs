@@ -6,8 +6,9 @@ use super::{
 };
 use crate::{fuzz_input::portions, model::stream::Source};
 
-/// A log file of the engine. Converting it at once or in pieces gives the same lines, and each has the
-/// CRI's form. An entry of the usual shape equals what a JSON parser finds.
+/// `bytes` are a log file of the engine. Converting the file at once or in pieces must give the same lines,
+/// all in CRI form. For an entry with the keys `log`, `stream` and `time`, a JSON parser must find the same
+/// values as this code.
 pub(crate) fn json(bytes: &[u8]) {
     let whole = converted(&[bytes]);
     assert_eq!(whole, converted(&portions(bytes)), "the cut changed the lines");
@@ -30,7 +31,8 @@ pub(crate) fn json(bytes: &[u8]) {
     }
 }
 
-/// The lines made of pieces of a file, and how many could not be read.
+/// The CRI lines that are converted from the pieces of a file, and how many of the file's lines could not be
+/// read.
 fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     let (mut buffers, mut rest) = (Buffers::default(), Vec::new());
     let (mut output, mut lost) = (Vec::new(), 0);
@@ -49,7 +51,8 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     (output, lost)
 }
 
-/// The end of a CRI file, and a saved position. Other programs may have written to either.
+/// `bytes` are the end of a CRI file and a saved position. Other programs may have written to the CRI file
+/// and to the file with the position.
 pub(crate) fn ends(bytes: &[u8]) {
     for part in bytes.split(|byte| *byte == 0) {
         let Some(saved) = position_store::decode(part) else { continue };

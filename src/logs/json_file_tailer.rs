@@ -1,4 +1,4 @@
-//! One container's log: a blocking state machine that reads the engine's files and writes the CRI file.
+//! A blocking state machine that reads the engine's log files of one container and writes its CRI file.
 //!
 //! [`JsonFileTailer::resume`] decides where a log continues after a restart or a kill.
 
@@ -18,19 +18,16 @@ use crate::model::time::Nanos;
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadProgress {
-    /// Converted bytes.
     pub bytes: u64,
-    /// Whether there are more. Otherwise there are none for now.
     pub has_more: bool,
 }
 
-/// Losses since the last query. Normally both are 0.
+/// Counts of lost output since the last call of [`JsonFileTailer::take_losses`]. Normally both counts are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Lines of the engine's file that cannot be parsed because a crash cut them off.
+    /// How many lines of the engine's files cannot be parsed, because a crash cut them off.
     pub unreadable: u64,
-    /// How often files may have been removed or truncated before they were read. Reading continued with the
-    /// oldest remaining file.
+    /// How often the engine's files may have been removed or truncated before they were read.
     pub gaps: u64,
 }
 
@@ -38,38 +35,34 @@ pub struct Losses {
 #[derive(Debug)]
 pub struct JsonFileTailer {
     chain: RotatedFiles,
-    /// How far the current file has been read.
     place: Place,
-    /// Set while the place at which to continue is unknown.
+    /// Set while the tailer searches the place at which to continue.
     search: Option<Search>,
     writer: CriWriter,
-    /// Bytes to read at once.
     window: usize,
-    /// How many of the engine's files were started.
     pub generation: u64,
     losses: Losses,
 }
 
-/// A search in all of the engine's files for the entries at the end of the CRI file. Both have them in the
-/// same order, whatever their times are.
+/// A search in all of the engine's files for the entries at the end of the CRI file. The engine's files and
+/// the CRI file have the entries in the same order, whatever the entries' times are.
 #[derive(Debug)]
 struct Search {
     written: Written,
-    /// The end of the last entry that was found.
     found: Option<SourcePosition>,
-    /// The file to start with if no entry is found. If it is not set, or is gone, this is the oldest file.
+    /// The file to start with if the search finds no entry. If `otherwise` is None, or if the file no longer
+    /// exists, reading starts with the oldest file.
     otherwise: Option<Identity>,
-    /// Whether the gap that led to this search has been counted.
     is_counted: bool,
 }
 
 impl JsonFileTailer {
     /// Starts a log, or continues from the position of an earlier run.
     ///
-    /// `source` is the engine's newest file; older ones are beside it. Creates the CRI file and the
-    /// directories above it. Without a position, writes everything that the engine has and the CRI file
-    /// lacks. If the log path was a link to the engine's file before, writes only the last 16 MiB. Lines
-    /// from before `created_at`, when the container was created, belong to another container.
+    /// `source` is the engine's newest file; older files are beside it. Creates the CRI file and its parent
+    /// directories. Without a position, writes all lines that the CRI file does not have. If the log path was
+    /// a link to the engine's file before, writes only the last 16 MiB. CRI lines from before `created_at`
+    /// belong to another container.
     ///
     /// # Errors
     /// The engine's file is missing or unreadable, or the CRI file cannot be created.
@@ -107,8 +100,8 @@ impl JsonFileTailer {
                 tailer.search(written, otherwise, is_counted)?;
             }
             Existing::Written(written) => {
-                // Lines of an earlier container are not in this log, which is not a loss. They are searched
-                // for anyway, because the clock may have been set back.
+                // Lines of an earlier container are not in the engine's files of this container, which is not
+                // a loss. The search runs nevertheless, because the clock may have been set back.
                 let is_foreign = is_first_run && written.ends_before(created_at);
                 tailer.search(written, otherwise, is_counted || is_foreign)?;
             }
@@ -121,11 +114,10 @@ impl JsonFileTailer {
         Ok(tailer)
     }
 
-    /// Converts at most about one buffer. Returns whether there is more.
+    /// Reads and converts at most about one buffer. Also returns whether the engine's files have more.
     ///
     /// # Errors
-    /// The engine's file cannot be read, or the CRI file cannot be written. Nothing is lost: the next step
-    /// continues at the same place.
+    /// A file cannot be read or written. No output is lost: the next step continues at the same place.
     pub fn step(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         let progress = self.read_on(buffers)?;
         if self.search.is_none() || progress.has_more {
@@ -137,15 +129,16 @@ impl JsonFileTailer {
 
     fn read_on(&mut self, buffers: &mut Buffers) -> Result<ReadProgress, LogError> {
         self.losses.gaps += u64::from(self.chain.refresh()?);
-        // This is checked before the file is read. If there was a newer file then, this one no longer grows.
+        // Looks for a newer file before reading the current file: if a newer file exists at that moment, the
+        // current file no longer grows.
         let is_finished = self.chain.has_newer();
         let is_new = self.place.offset == 0;
         if is_new && self.chain.current.after_gap && self.writer.is_behind() {
-            // The entries to skip are gone, or in this file.
+            // The entries that the writer must skip no longer exist, or are in this file.
             return self.begin_again();
         }
         let read = self.read(buffers)?;
-        // This is checked after the read, so nothing that was read from a truncated file is used.
+        // Checks for a truncation after the read, so that bytes of a truncated file are not used.
         if !self.is_continued()? {
             let progress = self.begin_again()?;
             self.losses.gaps += 1;
@@ -171,24 +164,23 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: done.consumed, has_more })
     }
 
-    /// kubelet has renamed the file. Creates a new one before this returns. Lines that were written before
-    /// stay in the old one.
+    /// Must be called after kubelet has renamed the CRI file. Creates a new file before it returns.
     ///
     /// # Errors
-    /// The new file cannot be created. The old file stays in use.
+    /// The new file cannot be created. The tailer then continues in the old file.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         self.writer.reopen()
     }
 
-    /// The position for a later run. Must be saved after a reopen and when [`JsonFileTailer::generation`]
-    /// changes, and otherwise at intervals.
+    /// The position from which a later dockbridge process continues the log. The caller must save the
+    /// position after a reopen, when [`JsonFileTailer::generation`] changes, and from time to time.
     pub fn position(&self) -> Position {
         let (file, place) = (self.chain.current.identity, self.place.clone());
         let source = self.search.is_none().then_some(SourcePosition { file, place });
         Position { source, output: self.writer.position() }
     }
 
-    /// Losses since the last call.
+    /// The losses since the last call of this function.
     pub fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)
     }
@@ -199,7 +191,7 @@ impl JsonFileTailer {
         read.map_err(|e| read_error(&self.chain.source, e))
     }
 
-    /// Whether the current file was not truncated since it was read.
+    /// Whether the current file was not truncated after the last read.
     fn is_continued(&self) -> Result<bool, LogError> {
         self.place.is_in(&self.chain.current.file).map_err(|e| read_error(&self.chain.source, e))
     }
@@ -228,7 +220,6 @@ impl JsonFileTailer {
         Ok(())
     }
 
-    /// Continues with the next file, if there is one.
     fn at_end(&mut self) -> Result<ReadProgress, LogError> {
         if !self.chain.advance() {
             return Ok(ReadProgress { bytes: 0, has_more: false });
@@ -238,8 +229,8 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
-    /// The current file was truncated. The next entries may be in another file, because `copytruncate`
-    /// leaves a copy next to it.
+    /// Searches the place to continue after the current file was truncated. The next entries may be in
+    /// another file, because logrotate's `copytruncate` leaves a copy in the same directory.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current.identity);
         let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
@@ -248,7 +239,7 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
-    /// Starts a search, unless nothing was written.
+    /// Starts a search for the `written` entries, or without such entries, starts at the beginning of a file.
     fn search(
         &mut self,
         written: Written,
@@ -277,7 +268,7 @@ impl JsonFileTailer {
         Ok(())
     }
 
-    /// Starts near the end: at the first line within this many bytes of it.
+    /// Starts near the end of the engine's files: at the first line in their last `limit` bytes.
     fn leave_out(&mut self, limit: u64) -> Result<(), LogError> {
         let passed = self.chain.leave_out(limit)?;
         if passed == 0 {
@@ -295,12 +286,12 @@ impl JsonFileTailer {
     }
 }
 
-/// Bytes to read at once. This is large enough for few system calls and small enough for a cache. Tests
-/// read less, so that entries cross the boundaries.
+/// How many bytes are read at once: enough for few system calls, and few enough for a processor's cache.
+/// Tests read less, so that entries cross the boundaries of reads.
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
-/// The engine does not write longer lines.
+/// The longest line that is read, in bytes. The engine does not write longer lines.
 const WIDEST: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
-/// How much is written of a log that existed before dockbridge.
+/// How many bytes at the end of a log are written that existed before dockbridge.
 const ADOPTED: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

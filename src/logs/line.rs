@@ -1,16 +1,16 @@
-//! The form of a CRI log line: `<time> <stdout|stderr> <P|F> <content>`.
+//! Writes CRI log lines, which have the form `<time> <stdout|stderr> <P|F> <content>`.
 //!
-//! `F` ends a line. `P` is a part of a line that continues. Readers expect parts of at most 16 KiB.
+//! `F` marks the end of a line of output, `P` a part (at most 16 KiB) of a line that continues.
 
 use memchr::memchr;
 
 use super::entry::LogEntry;
 
-/// Appends the CRI lines of an entry. Returns their number.
+/// Appends the CRI lines of an entry to `out`. Returns the number of CRI lines.
 pub fn append(entry: &LogEntry<'_>, out: &mut Vec<u8>) -> u32 {
     let mut lines = 0;
     let mut rest = entry.text;
-    // The engine writes one entry per line. Other programs might write several.
+    // The engine writes at most one line of output into an entry. Other programs might write several.
     while let Some(at) = memchr(b'\n', rest) {
         let (line, behind) = rest.split_at_checked(at).unwrap_or((rest, b""));
         lines += append_parts(entry, line, true, out);
@@ -45,7 +45,7 @@ fn append_line(entry: &LogEntry<'_>, tag: &[u8; 3], text: &[u8], out: &mut Vec<u
     out.push(b'\n');
 }
 
-/// Bytes of content in a line.
+/// The maximum number of bytes of content in a CRI line.
 pub const PART: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! The path of a log: a name below a directory from the caller.
+//! The path of a log: a name below a directory that the caller trusts.
 //!
-//! Pods may be able to write to their log directory or next to it, so links there are not followed.
+//! A pod may be able to write to its log directory or next to it, so dockbridge does not follow links there.
 
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
 };
 
-/// A log's path. The path to the directory may contain links. The directory itself and everything below it must
-/// not be links.
+/// The path of a log. The trusted directory and everything below must not be links. Its parents may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     root: PathBuf,
@@ -16,8 +15,8 @@ pub struct LogPath {
 }
 
 impl LogPath {
-    /// The path below the pod's log directory. If that directory is unknown, kubelet's layout is assumed: a
-    /// directory for each container. None if the path has no file name.
+    /// Splits a path at the pod's log directory. If the log directory is unknown, assumes kubelet's layout,
+    /// with a directory for each container. None if the path has no file name.
     pub fn of(log_path: &Path, log_directory: Option<&Path>) -> Option<Self> {
         let within =
             |root: &&Path| log_path.strip_prefix(root).is_ok_and(|name| name != Path::new(""));
@@ -26,17 +25,17 @@ impl LogPath {
         Some(Self { root: root.to_owned(), name: name.to_owned() })
     }
 
-    /// The directory that the caller vouches for. Links on the way to it are followed.
+    /// The trusted directory. Links in the path to the trusted directory are followed.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The name below the root: at least one component.
+    /// The path of the log below the root; it has at least one component.
     pub fn name(&self) -> &Path {
         &self.name
     }
 
-    /// Another name in the same directory below the root.
+    /// The path of another file in the same directory as the log, below the root.
     pub fn beside(&self, name: &OsStr) -> PathBuf {
         self.name.with_file_name(name)
     }

@@ -1,4 +1,4 @@
-//! The state that the task of a log shares with its callers: what they want, and the log's progress.
+//! The state that the task of a log shares with its callers: their requests, and the log's progress.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::model::time::Nanos;
 
-/// A log that is written now, or was written.
+/// A log that a task writes, or has written.
 #[derive(Debug)]
 pub(super) struct LogState {
-    /// The engine's file has changed, or a caller wants something.
+    /// Wakes the log's task when the engine's file has changed, or when a caller has a request.
     pub(super) wake: Arc<Notify>,
     wanted: Mutex<Wanted>,
 }
@@ -24,7 +24,7 @@ pub(super) struct LogState {
 #[derive(Debug)]
 struct Wanted {
     container: LoggedContainer,
-    /// The start of the run that has ended, if one has.
+    /// The start time of the container's run that has ended, if a run has ended.
     ended: Option<Nanos>,
     complete: Option<Nanos>,
     reopen: Vec<oneshot::Sender<Result<(), Arc<LogError>>>>,
@@ -32,7 +32,7 @@ struct Wanted {
     progress: watch::Sender<Progress>,
 }
 
-/// The next poll, and the callers that wait for it.
+/// The request of the next poll, and the callers that wait for the poll.
 #[derive(Debug)]
 pub(super) struct NextPoll {
     pub(super) container: LoggedContainer,
@@ -41,8 +41,7 @@ pub(super) struct NextPoll {
 }
 
 impl LogState {
-    /// A log to which this process has not written yet. `complete` is a run whose whole log an earlier
-    /// process has written.
+    /// A log to which this process has not written yet. An earlier one wrote all of the run `complete`.
     pub(super) fn new(container: LoggedContainer, complete: Option<Nanos>) -> Self {
         let progress =
             Progress { ended: complete, complete: complete.is_some(), ..Progress::default() };
@@ -69,7 +68,7 @@ impl LogState {
         let mut wanted = self.wanted.lock();
         wanted.container = container;
         let changed = match run {
-            // The log of a later run continues the log of an earlier one.
+            // The log of a container's later run continues the log of an earlier run.
             RunState::InProgress(start) if wanted.ended.is_none_or(|ended| ended == start) => None,
             RunState::InProgress(_) => Some(None),
             RunState::Ended(start) if wanted.ended == Some(start) => None,
@@ -85,7 +84,7 @@ impl LogState {
         wanted.progress.subscribe()
     }
 
-    /// Callers no longer wait for the log of this run.
+    /// Makes callers stop waiting for the log of this run.
     pub(super) fn give_up(&self, run: Nanos) {
         self.wanted.lock().progress.send_modify(|now| now.given_up |= now.ended == Some(run));
     }
@@ -95,7 +94,7 @@ impl LogState {
         self.wake.notify_one();
     }
 
-    /// The container was removed. The returned channel closes when its log is closed.
+    /// Records that the container was removed. The returned channel closes together with the log.
     pub(super) fn mark_removed(&self) -> watch::Receiver<Progress> {
         let mut wanted = self.wanted.lock();
         wanted.is_removed = true;
@@ -108,8 +107,7 @@ impl LogState {
         self.wanted.lock().is_removed
     }
 
-    /// The next poll of a log, which is `busy` or not. None if there is nothing to do: a complete log is
-    /// not polled, because the engine may be removing its files.
+    /// The next poll. None for a complete log, because the engine may be removing its files.
     pub(super) fn next_poll(&self, busy: bool) -> Option<NextPoll> {
         let mut wanted = self.wanted.lock();
         let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;
@@ -144,7 +142,7 @@ impl LogState {
 }
 
 impl PollOutcome {
-    /// Whether a retry is useless: the engine writes no file, or an ended container has none.
+    /// Whether retrying is useless: the engine writes no log file, or the container has ended without one.
     pub(super) fn is_hopeless(&self, request: PollRequest) -> bool {
         match self.error {
             Some(LogError::NoSource { .. }) => true,
@@ -172,7 +170,7 @@ mod tests {
         (LogState::new(container.clone(), None), container)
     }
 
-    /// The caller that waited for the first run may time out when the second one has already ended.
+    /// The caller that waits for the log of the first run may time out when the second run has already ended.
     #[test]
     fn giving_up_a_run_does_not_give_up_the_next_one() {
         let (state, container) = log();

@@ -1,4 +1,4 @@
-//! The task of one log: polls it on a thread whenever there may be more, and waits in between.
+//! The task of one log: polls the log on a thread whenever the engine may have written more.
 //!
 //! ```text
 //!              woken, or due               permit free               poll ended
@@ -7,9 +7,8 @@
 //!                                   └───────────────────────┘
 //! ```
 //!
-//! Permits for polls are given in the order in which tasks queue for them, and a log that has more
-//! queues behind the others: a container that writes without end delays them by one poll each. A poll
-//! that hangs in a file system gives its permit to the next one.
+//! Tasks get permits for polls in the order in which they queue, so a container that writes without end
+//! delays each other log by one poll. A poll that hangs in a file system loses its permit to the next task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,21 +38,18 @@ pub(super) struct LogTask {
     failures: u32,
     last_error: Option<String>,
     output_at: Option<Instant>,
-    /// The container writes often, so the log is polled again soon without an event.
+    /// Whether the container writes often: in that case the log is polled again soon, even without an event.
     busy: bool,
-    /// Bytes that waited after the last poll.
+    /// How many bytes of the engine's log were not converted yet after the last poll.
     behind: i64,
     _followed: GaugeGuard,
 }
 
-/// What follows a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// There is more: another poll when all waiting logs have had theirs.
+    /// The log has more output: it is polled again after all waiting logs.
     None,
-    /// Another poll at this time, or when it is woken.
     Until(Instant),
-    /// None until it is woken.
     UntilWoken,
 }
 
@@ -71,7 +67,7 @@ impl LogTask {
         }
     }
 
-    /// Writes the log until its container is removed, or until no more polls are begun.
+    /// Writes the log until its container is removed, or until dockbridge stops polls.
     pub(super) async fn run(mut self, mut log: Log) {
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
         let mut pause = Pause::UntilWoken;
@@ -90,7 +86,7 @@ impl LogTask {
                     self.record(&log.container.id, request, &outcome);
                     if let Some(reopened) = outcome.reopened.take() {
                         let reopened = reopened.map_err(Arc::new);
-                        // A caller may no longer wait.
+                        // Sending fails if a caller no longer waits.
                         reopening.into_iter().for_each(|one| drop(one.send(reopened.clone())));
                     }
                     if request.removed && outcome.state != ReadState::More {
@@ -148,7 +144,7 @@ impl LogTask {
         }
     }
 
-    /// Logs one line for each change of state, not one for each try.
+    /// Logs one line for each change of state, and not one line for each try.
     fn record_failure(
         &mut self,
         container: &ContainerId,
@@ -159,7 +155,7 @@ impl LogTask {
         let text = chain(error);
         self.failures = self.failures.saturating_add(1);
         if request.removed {
-            // An error of the engine's file is normal, because the container is gone. One of the CRI file is not.
+            // If the container was removed, an error is normal on the engine's file, not on the CRI file.
             if matches!(error, LogError::Target(_)) {
                 warn!(%container, error = text, "container removed before its whole log was written; the rest of the log is lost");
             }
@@ -191,7 +187,7 @@ impl LogTask {
             ReadState::More => Pause::None,
             ReadState::Complete => Pause::UntilWoken,
             ReadState::CaughtUp if self.busy => Pause::Until(now + POLL),
-            // The container no longer writes often: the next poll sets the watch.
+            // The container no longer writes often, so the next poll sets a watch on its file.
             ReadState::CaughtUp if request.busy => Pause::None,
             ReadState::CaughtUp if outcome.is_watched => Pause::UntilWoken,
             ReadState::CaughtUp => Pause::Until(now + UNWATCHED),
@@ -199,10 +195,10 @@ impl LogTask {
     }
 }
 
-/// Polls the log on a thread. The permit is free again when this returns, or when the poll is late.
+/// Polls the log on a thread. Releases the permit when the poll ends, or when it takes longer than the limit.
 ///
 /// # Errors
-/// The poll panicked; the log is lost with it.
+/// The poll has panicked, and its [`Log`] is lost.
 async fn poll(
     mut log: Log,
     request: PollRequest,
@@ -230,21 +226,20 @@ async fn poll(
     polled
 }
 
-/// Whether the error usually passes by the next try.
+/// Whether the next try usually succeeds after this error.
 const fn is_transient(error: &LogError) -> bool {
     matches!(error, LogError::SourceAbsent { .. })
 }
 
-/// A log is busy if it was written to within this time, or grew by this much since the last poll. It is
-/// polled again without an event, because an event for each line costs more.
+/// A log is busy if the container has written to it within [`BUSY_WITHIN`], or [`BUSY_BYTES`] since the last
+/// poll. A busy log is polled without events, because an event for each line would cost more.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
-/// How long a busy log is left alone.
 const POLL: Duration = Duration::from_millis(10);
-/// How often a log without events is polled.
+/// How often a log is polled whose file cannot be watched for events.
 const UNWATCHED: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// How long it may take to notice that a full disk has space again.
+/// The longest pause between two retries, for example until a full disk has space again.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
-/// When a log whose poll panicked is polled again.
+/// How long after a panic in its poll a log is polled again.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

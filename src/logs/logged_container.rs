@@ -1,4 +1,4 @@
-//! The parts of a container's record that its log needs.
+//! The parts of a container's record that writing its log needs.
 
 use std::path::{Path, PathBuf};
 
@@ -12,24 +12,22 @@ use crate::model::{
 #[derive(Clone, Debug)]
 pub(super) struct LoggedContainer {
     pub(super) id: ContainerId,
-    /// The engine's log file, if its log driver writes one.
     pub(super) source: Option<PathBuf>,
     pub(super) driver: String,
-    /// The log path that kubelet requested.
     pub(super) target: LogPath,
     pub(super) created_at: Nanos,
 }
 
-/// One run of a container's process, identified by its start time.
+/// The state of a run of a container's process. The start time identifies the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
     InProgress(Nanos),
-    /// The process has ended, so its output is complete.
+    /// The process has ended, so the run's output is complete.
     Ended(Nanos),
 }
 
 impl LoggedContainer {
-    /// None if no log was requested.
+    /// None if kubelet has requested no log for the container.
     pub(super) fn of(record: &ContainerRecord) -> Option<Self> {
         let spec = &record.document.spec;
         let path = spec.log_path.as_deref()?;
@@ -42,14 +40,13 @@ impl LoggedContainer {
         })
     }
 
-    /// The engine's log file.
     pub(super) fn source(&self) -> Result<&Path, LogError> {
         self.source.as_deref().ok_or_else(|| LogError::NoSource { driver: self.driver.clone() })
     }
 }
 
 impl RunState {
-    /// None before the first run, and if it is unknown.
+    /// None before the container's first run, and if the state of its process is unknown.
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {
             Process::Running { started_at, .. } => Some(Self::InProgress(*started_at)),

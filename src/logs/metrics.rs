@@ -5,16 +5,15 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of all logs. Clones share the counts.
+/// The metrics of all logs. All clones of `LogMetrics` share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct LogMetrics {
-    /// Converted bytes of the engine's logs.
     pub(super) converted: Counter,
     pub(super) errors: Counter,
-    /// Bytes of the engine's logs that are known not to be converted yet.
+    /// How many bytes of the engine's logs are known that are not converted yet.
     pub(super) behind: Gauge,
     pub(super) followed: Gauge,
-    /// Lines or files that were lost.
+    /// How many lines or files of the engine's logs were lost.
     pub(super) lost: Family<Counter, 1>,
 }
 

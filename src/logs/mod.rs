@@ -1,8 +1,8 @@
-//! The CRI log files of containers, written from the engine's logs.
+//! Writes the CRI log files of containers from the engine's logs.
 //!
-//! The engine keeps the lines of each container in json-file logs. This module writes each line once and in
-//! order to kubelet's log path, in CRI form, and kubelet rotates the file. The module does not know pods or
-//! the store. Start with [`service`], which other modules call, and `log_task`, which runs a log.
+//! The engine keeps the lines of each container in json-file logs. This module writes each line once, in
+//! order and in CRI form, to the log path that kubelet has chosen and rotates. Start with [`service`], which
+//! other modules call, and `log_task`, which runs a log.
 //!
 //! ```text
 //! service ─▶ all_logs ─▶ log_state ──wanted──▶ log_task ─▶ poll: json_file_tailer (the engine's files)
@@ -12,8 +12,8 @@
 //!
 //! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a kill, a log
 //!   resumes from its saved [`position`], or from the end of the CRI file ([`cri_tail`]) if there is none.
-//! - [`convert`] and [`mod@line`]: entries to CRI lines. [`cri_writer`] writes them and reopens the file
-//!   after a rotation ([`cri_files`]).
+//! - [`convert`] and [`mod@line`]: convert entries to CRI lines. [`cri_writer`] writes the CRI lines, and
+//!   opens a new file after a rotation ([`cri_files`]).
 
 pub mod convert;
 pub mod cri_files;

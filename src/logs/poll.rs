@@ -1,4 +1,4 @@
-//! One poll of one container's log, on a thread that owns the log during the poll.
+//! One poll of a container's log. A poll runs on a thread that owns the log during the poll.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,74 +21,69 @@ use super::{
 };
 use crate::model::time::Nanos;
 
-/// A log that is being written. Each poll moves it to a thread.
+/// A log that is being written. Each poll moves this value to a thread.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) container: LoggedContainer,
     tailer: Option<Box<JsonFileTailer>>,
-    /// Where the next tailer starts.
+    /// The position at which the next tailer starts.
     position: Option<Position>,
     saved_at: Instant,
     generation: u64,
-    /// Wakes the log's task.
     wake: Arc<Notify>,
 }
 
-/// What the polls of all logs share.
+/// The state that the polls of all logs share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) positions: PositionStore,
     pub(super) watches: Watches,
     pub(super) metrics: LogMetrics,
-    /// Limits concurrent polls, without those that a hanging file system blocks. It is closed when no more
-    /// polls may start.
+    /// Limits the polls at the same time, except hanging ones. It is closed when no poll may start.
     pub(super) permits: Semaphore,
-    /// A poll that takes longer counts as late.
+    /// After this time, a poll counts as hanging.
     pub(super) poll_limit: Duration,
     buffers: Mutex<Vec<Buffers>>,
     #[cfg(test)]
     pub(super) panics: std::sync::atomic::AtomicBool,
 }
 
-/// What a poll has to do, and what it has to know.
+/// The input of a poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PollRequest {
-    /// kubelet has renamed the file.
+    /// Whether to create a new CRI file, because kubelet has renamed the old one.
     pub(super) reopen: bool,
     /// The start of the run that has ended, if one has.
     pub(super) ended: Option<Nanos>,
-    /// The whole log of that run was written.
+    /// Whether the whole log of the ended run was already written.
     pub(super) complete: bool,
-    /// The container is gone, and its position may be removed.
+    /// Whether the container no longer exists, so that its saved position may be removed.
     pub(super) removed: bool,
-    /// There is much output, so the log is polled again soon without an event.
+    /// Whether the container writes much, so that the log is polled again soon without an event.
     pub(super) busy: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct PollOutcome {
-    /// Bytes of the engine's log that were converted.
+    /// How many bytes of the engine's log were converted.
     pub(super) bytes: u64,
     pub(super) state: ReadState,
-    /// The CRI file exists.
     pub(super) opened: bool,
-    /// A watch wakes the log's task when there is more.
+    /// Whether a watch wakes the log's task when the engine writes more.
     pub(super) is_watched: bool,
     pub(super) reopened: Option<Result<(), LogError>>,
     pub(super) error: Option<LogError>,
-    /// Bytes of the engine's file that are not converted yet, if that is known. Unknown for a running
-    /// container without a backlog.
+    /// How many bytes of the engine's file are not converted yet, if known.
     pub(super) remaining: Option<u64>,
 }
 
-/// How far a log was read by a poll.
+/// How far a poll has read a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ReadState {
     More,
-    /// There is no more for now.
     #[default]
     CaughtUp,
-    /// There will never be more.
+    /// The poll has read the whole log, and the container has ended.
     Complete,
 }
 
@@ -122,7 +117,7 @@ impl Log {
         Self { container, tailer: None, position, saved_at, generation: 0, wake }
     }
 
-    /// Reads, converts and writes at most about 1 MiB. Blocks.
+    /// Reads, converts and writes at most about 1 MiB. Blocks the thread.
     pub(super) fn poll(&mut self, request: PollRequest, shared: &Shared) -> PollOutcome {
         #[cfg(test)]
         assert!(!shared.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
@@ -146,7 +141,7 @@ impl Log {
         outcome
     }
 
-    /// Closes everything, and saves the position if it has changed.
+    /// Closes the log's files, and saves the log's position if it has changed.
     pub(super) fn close(self, positions: &PositionStore) {
         if let Some(tailer) = self.tailer {
             positions.save(&self.container.id, &Saved::new(Some(tailer.position()), None));
@@ -162,7 +157,7 @@ impl Log {
     ) -> Result<(), LogError> {
         let tailer = match self.tailer.take() {
             Some(tailer) => tailer,
-            // The engine has nothing more to read, and kubelet may have removed the CRI file.
+            // The engine has removed its log, and kubelet may have removed the CRI file.
             None if request.removed => return Ok(()),
             None => self.open()?,
         };
@@ -175,7 +170,7 @@ impl Log {
         let idle = outcome.state == ReadState::CaughtUp && !request.busy && request.ended.is_none();
         if idle && let Some(source) = &self.container.source {
             outcome.is_watched = shared.watches.set(source, &self.wake);
-            // Output from before the watch was set causes no event.
+            // Reads once more, because output from before the watch was set causes no event.
             record(tailer.step(buffers)?, outcome);
         }
         if outcome.state == ReadState::CaughtUp && request.ended.is_some() {
@@ -184,14 +179,13 @@ impl Log {
         Ok(())
     }
 
-    /// Opens the engine's file and the CRI file.
     fn open(&self) -> Result<Box<JsonFileTailer>, LogError> {
         let LoggedContainer { target, created_at, .. } = &self.container;
         let (source, position) = (self.container.source()?, self.position.clone());
         JsonFileTailer::resume(source, target.clone(), position, *created_at).map(Box::new)
     }
 
-    /// Saves the position if reading again after a crash would cost more than saving.
+    /// Saves the log's position, if reading the output again after a crash would cost more than saving.
     fn keep_position(&mut self, request: PollRequest, shared: &Shared, outcome: &PollOutcome) {
         let complete = request.ended.filter(|_| outcome.state == ReadState::Complete);
         if request.removed && outcome.state != ReadState::More {
@@ -243,8 +237,8 @@ fn record(step: ReadProgress, outcome: &mut PollOutcome) {
     outcome.bytes = outcome.bytes.saturating_add(step.bytes);
 }
 
-/// After a crash, at most the output of this time is read again.
+/// How often the position is saved. After a crash, only the output of this time is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
-/// How many polls may run at the same time. Each needs a thread that reads, converts and writes. More of
-/// them would take processor time from the containers that write.
+/// How many polls may run at the same time. Each poll occupies a thread that reads, converts and writes. More
+/// polls at the same time would take processor time from the containers.
 const CONCURRENT_POLLS: usize = 2;

@@ -1,8 +1,8 @@
-//! How far a log has been written, in the form that is saved.
+//! The position up to which a log has been written, in the form in which it is saved.
 //!
-//! The output depends only on the engine's entries. A position connects one place in the engine's files
-//! with a length of the CRI file. Anything in the CRI file after that length was made from the entries that
-//! follow, and is skipped when they are read again. So an old position costs time, but loses no line.
+//! A position connects a place in the engine's files with a length of the CRI file. Bytes after that length
+//! result from entries after that place, so dockbridge skips these bytes when it reads the entries again. An
+//! old position costs time, but loses no line.
 
 use std::{
     fs::{File, Metadata},
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 /// Identifies a file, even if it was renamed.
 ///
-/// Inode numbers are reused, so the birth time is also compared. It does not say which file is older,
-/// because the clock may have been set back. The device number may change at a reboot. It is compared only
-/// on file systems without birth times.
+/// Inode numbers are reused, so the birth time is also compared. The birth time does not show which file is
+/// older: the clock may be set back. Device numbers may change at a reboot, so they are compared only on file
+/// systems without birth times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     inode: u64,
@@ -35,12 +35,12 @@ impl Identity {
     }
 }
 
-/// What a later run resumes from.
+/// The position from which a later dockbridge process resumes a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Where to continue reading. None if the place is still being searched for.
+    /// The place in the engine's files at which to continue. None while that place is being searched.
     pub source: Option<SourcePosition>,
-    /// The output written for the entries before that place.
+    /// How far the CRI file contains the output of the entries before `source`.
     pub output: OutputPosition,
 }
 
@@ -48,44 +48,43 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourcePosition {
     pub file: Identity,
-    /// The start of a line.
+    /// The start of a line in the file.
     pub place: Place,
 }
 
-/// An offset in a file, and the bytes before it.
+/// An offset in a file of the engine, and the bytes before the offset.
 ///
-/// A file that was truncated and has grown again has the same inode. But the bytes at this place differ,
-/// because an entry ends with its time in nanoseconds.
+/// A file that was truncated and has grown again has the same inode. But the bytes before the offset then
+/// differ, because each entry ends with its time in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Bytes from the start of the file.
+    /// The offset in bytes from the start of the file.
     pub offset: u64,
-    /// At most [`COMPARED`] bytes.
+    /// The last bytes before the offset, at most [`COMPARED`].
     before: Vec<u8>,
 }
 
 impl Place {
-    /// The place at this offset. If the file is shorter, no bytes are compared.
+    /// The place at an offset in a file. If the file is shorter, the place has no bytes to compare.
     pub fn at(file: &File, offset: u64) -> io::Result<Self> {
         let length = usize::try_from(offset).unwrap_or(COMPARED).min(COMPARED);
         let before = read_before(file, offset, length)?.unwrap_or_default();
         Ok(Self { offset, before })
     }
 
-    /// Advances over bytes that were read here.
+    /// Advances the place over `read`, the bytes that were read at the place.
     pub fn advance(&mut self, read: &[u8]) {
         self.offset = self.offset.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
         self.before.extend_from_slice(read.last_chunk::<COMPARED>().map_or(read, |end| end));
         self.before.drain(..self.before.len().saturating_sub(COMPARED));
     }
 
-    /// Whether the file still has the same bytes before this place.
+    /// Whether the file still has the recorded bytes before the offset.
     pub fn is_in(&self, file: &File) -> io::Result<bool> {
         Ok(read_before(file, self.offset, self.before.len())?.as_ref() == Some(&self.before))
     }
 }
 
-/// None if the file is shorter.
 fn read_before(file: &File, offset: u64, length: usize) -> io::Result<Option<Vec<u8>>> {
     let from = u64::try_from(length).ok().and_then(|length| offset.checked_sub(length));
     let (Some(from), mut bytes) = (from, vec![0; length]) else { return Ok(None) };
@@ -96,18 +95,18 @@ fn read_before(file: &File, offset: u64, length: usize) -> io::Result<Option<Vec
     }
 }
 
-/// A length of the CRI file. If the file was renamed and continued in others, the length of all of them.
+/// A length of a log's CRI output, of all files together if the log continued in newer files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPosition {
-    /// The file at whose start the length begins to count.
+    /// The file from whose start on `length` counts bytes.
     pub file: Identity,
-    /// Bytes in this file and in newer files.
+    /// How many bytes of output are in `file` and in newer files.
     pub length: u64,
-    /// The log's other files when counting began, which are all older.
+    /// The log's other files when `file` became the first one to be counted. All are older than `file`.
     pub older: Vec<Identity>,
-    /// Files that were created after `file`, in order. A file in neither list is even newer.
+    /// The files that were created after `file`, in order. A file in neither list is even newer.
     pub newer: Vec<Identity>,
 }
 
-/// Enough for the time of the engine's last entry, without its text.
+/// How many bytes before an offset are compared: enough for the time of the engine's last entry.
 const COMPARED: usize = 48;

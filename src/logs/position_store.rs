@@ -1,7 +1,7 @@
-//! The files with the position of each log: `<id>.json` for each container.
+//! Saves the position of each log in a file: `<id>.json` for each container.
 //!
-//! They are written often and read once. If one is lost or damaged, the engine's files are read again. So
-//! they are neither flushed to disk nor repaired.
+//! The files with positions are written often and read once. If such a file is lost or damaged, dockbridge
+//! reads the engine's log files again. So the files are neither flushed to disk nor repaired.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use crate::{
     model::{id::ContainerId, time::Nanos},
 };
 
-/// The directory of these files. All functions block.
+/// The directory of the files with positions. All methods of `PositionStore` block the thread.
 #[derive(Clone, Debug)]
 pub(super) struct PositionStore {
     directory: PathBuf,
@@ -31,9 +31,9 @@ pub(super) struct PositionStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     version: u32,
-    /// How far it was written; none if nothing was written.
+    /// The position up to which the log was written; None if nothing was written.
     pub(super) position: Option<Position>,
-    /// The start time of the run whose whole log is written; none if there may be more.
+    /// The start time of the run whose whole log was written; None if the engine may have more output.
     pub(super) complete: Option<Nanos>,
 }
 
@@ -48,27 +48,26 @@ impl PositionStore {
         Self { directory }
     }
 
-    /// All saved states. An unreadable file counts as missing. Unfinished drafts of an earlier process are
-    /// removed.
+    /// Reads the saved states of all logs. An unreadable file counts as missing. Removes unfinished drafts.
     pub(super) fn load(&self) -> HashMap<ContainerId, Saved> {
         let mut all = HashMap::new();
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if file::is_draft(&entry.file_name().to_string_lossy()) {
-                // If this fails, the draft stays and is ignored.
+                // If the draft cannot be removed, it stays and is ignored.
                 let _ = fs::remove_file(&path);
             }
             let Some(id) = id_of(&path) else { continue };
             match read(&path) {
                 Some(saved) if saved.version == VERSION => drop(all.insert(id, saved)),
-                // An unusable position is kept in memory, so that its file is removed with the container.
+                // An unusable file gets an empty state, so that it is removed together with the container.
                 _ => drop(all.insert(id, Saved::default())),
             }
         }
         all
     }
 
-    /// The state of one log; none if it cannot be read.
+    /// The saved state of one log; None if it cannot be read.
     pub(super) fn read(&self, id: &ContainerId) -> Option<Saved> {
         read(&self.path(id))
     }
@@ -90,7 +89,7 @@ impl PositionStore {
         }
     }
 
-    /// Removes all of them, because another log format is configured.
+    /// Removes all saved positions, because another log format is configured.
     pub(super) fn clear(&self) {
         for id in self.load().keys() {
             self.remove(id);
@@ -117,9 +116,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
 }
 
 const VERSION: u32 = 2;
-/// Root only.
+/// Only root may read the directory of positions.
 const MODE: u32 = 0o700;
-/// Much larger than any such file.
+/// The size limit of a file with a position in bytes. Every such file is much smaller.
 const LARGEST: u64 = 1 << 20;
 
 #[cfg(test)]

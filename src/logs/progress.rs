@@ -1,4 +1,4 @@
-//! The progress of a log, for waiting callers.
+//! The progress of a log, for callers that wait for it.
 
 use std::time::Duration;
 
@@ -9,29 +9,28 @@ use tokio::{
 
 use crate::model::time::Nanos;
 
-/// The state of a log for callers.
+/// The state of a log that its task reports to callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The CRI file exists.
     pub(super) opened: bool,
-    /// Bytes of the engine's log that this process has converted.
+    /// How many bytes of the engine's log this process has converted.
     pub(super) bytes: u64,
-    /// The start of the run that has ended, if one has.
+    /// The start time of the container's run that has ended, if a run has ended.
     pub(super) ended: Option<Nanos>,
-    /// The CRI file has the container's whole output, or will never have more.
+    /// Whether the CRI file has the container's whole output, or can never get more.
     pub(super) complete: bool,
-    /// The run's end was shown before its log was complete.
+    /// Whether a caller stopped waiting, so that the run's end was shown before its log was complete.
     pub(super) given_up: bool,
-    /// Bytes of the engine's log that are not converted yet, if that is known.
+    /// How many bytes of the engine's log are not converted yet; None if unknown.
     pub(super) remaining: Option<u64>,
 }
 
-/// A caller waited too long. This is the last known state.
+/// The error if a caller has waited too long, with the last known state of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedOut(pub(super) Progress);
 
-/// Returns when the whole log of this run is written. Returns at once if an earlier caller waited too long
-/// for it, or if the container was started again.
+/// Returns when the whole log of this run is written. Returns at once if an earlier caller has already waited
+/// too long for this log, or if the container was started again.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     run: Nanos,
@@ -49,19 +48,19 @@ pub(super) async fn completion(
         let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
             return Err(TimedOut(*log.borrow()));
         };
-        // The log is no longer written.
+        // No task writes the log any more.
         if !is_written {
             return Ok(());
         }
     }
 }
 
-/// Returns when the CRI file exists. Fails if the file does not exist within the time limit.
+/// Returns when the CRI file exists. Fails if the CRI file does not exist within the time limit.
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
     timeout(STANDSTILL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }
 
-/// How long callers wait for more of a log, and for the whole log.
+/// How long callers wait while a log makes no progress, and how long they wait for the whole log.
 const STANDSTILL: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 

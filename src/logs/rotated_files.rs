@@ -1,6 +1,6 @@
 //! The engine's json-file logs of one container: `….log`, and the rotated `….log.1`, `….log.2`.
 //!
-//! When the newest file is full, the engine renames all of them and removes the oldest. An open file stays
+//! When the newest file is full, the engine renames all files and removes the oldest one. An open file stays
 //! readable, so dockbridge keeps the files open that it has not read yet.
 
 use std::{
@@ -17,12 +17,12 @@ use super::{
 };
 use crate::host::error::HostError;
 
-/// One of the engine's files, open.
+/// One of the engine's log files, opened.
 #[derive(Debug)]
 pub struct JsonFile {
     pub file: File,
     pub identity: Identity,
-    /// Whether entries before its current content may be missing.
+    /// Whether entries before the file's current content may be missing.
     pub after_gap: bool,
     /// The end of the file at the last check.
     seen: Place,
@@ -34,7 +34,6 @@ impl JsonFile {
         Ok(Self { file, identity: Identity::of(metadata), after_gap: false, seen })
     }
 
-    /// Whether the file was truncated since the last check.
     fn is_truncated(&mut self) -> io::Result<bool> {
         let end = Place::at(&self.file, self.file.metadata()?.len())?;
         let seen = std::mem::replace(&mut self.seen, end);
@@ -42,19 +41,17 @@ impl JsonFile {
     }
 }
 
-/// The current file and newer ones. Never empty.
+/// The file that is being read, and the newer files.
 #[derive(Debug)]
 pub struct RotatedFiles {
-    /// The file to which the engine writes.
     pub source: PathBuf,
-    /// The file that is read now.
     pub current: JsonFile,
     newer: VecDeque<JsonFile>,
 }
 
 impl RotatedFiles {
-    /// Starts with the file of this identity. If it is gone, or none is given, starts with the oldest file.
-    /// Returns whether the requested file was found. Fails if there is no file, or it cannot be read.
+    /// Starts with the file `at`, or with the oldest one if `at` is None or no longer exists. Returns whether
+    /// `at` was found. Fails if no file exists, or if a file cannot be read.
     pub fn begin(source: &Path, at: Option<&Identity>) -> Result<(Self, bool), LogError> {
         let mut found = find_files(source, at)?;
         let absent = || LogError::SourceAbsent { path: source.to_owned() };
@@ -67,11 +64,10 @@ impl RotatedFiles {
         !self.newer.is_empty()
     }
 
-    /// Adds the files that the engine has created since. Returns whether some may already be gone, or were
-    /// truncated.
+    /// Adds new files of the engine. Returns whether new files may be lost, or a file was truncated.
     ///
-    /// If the maximum number of files is open, newer files are not opened yet. Those that the engine
-    /// removes in this time are lost. The open files have no gap between them.
+    /// While the maximum number of files is open, newer files are not opened, and files that the engine
+    /// removes in this time are lost. No file is missing between the open files.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
         let mut gap = false;
         for file in &mut self.newer {
@@ -101,8 +97,8 @@ impl RotatedFiles {
         true
     }
 
-    /// Skips files until at most `limit` bytes are left in the newer files and in a part of one file.
-    /// Returns how many bytes of that file to skip.
+    /// Skips the oldest output, so that at most `limit` bytes are left: skips whole files, and returns how
+    /// many bytes of the then current file to skip.
     pub fn leave_out(&mut self, limit: u64) -> Result<u64, LogError> {
         loop {
             self.refresh()?;
@@ -122,7 +118,8 @@ impl RotatedFiles {
         Ok(metadata.map_err(|e| read_error(&self.source, e))?.len())
     }
 
-    /// In the middle of a rotation this file does not exist. There is no newer file yet then.
+    /// Whether the file with this identity is the newest. In the middle of a rotation, no file has the newest
+    /// name; in that case no newer file exists yet.
     fn is_newest(&self, identity: &Identity) -> bool {
         let newest = std::fs::metadata(&self.source);
         newest.map_or(true, |metadata| Identity::of(&metadata) == *identity)
@@ -130,16 +127,15 @@ impl RotatedFiles {
 }
 
 struct FoundFiles {
-    /// Oldest first.
     files: VecDeque<JsonFile>,
-    /// The number of the newest file.
+    /// The number in the name of the newest file.
     newest: Option<u32>,
-    /// Whether the first file is the expected one.
+    /// Whether the first file is the one that was searched.
     met: bool,
 }
 
-/// Opens the files from newest to oldest until `known` is found, and keeps the oldest of them. If the
-/// engine rotates during the listing, starts again, because the list could have a gap.
+/// Opens the files from the newest to the oldest until it finds `known`, and keeps only the oldest of them
+/// open. If the engine rotates in the meantime, starts again, because a file could be missing.
 fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     for _ in 0..MOST_SCANS {
         let mut found = scan(source, known)?;
@@ -160,7 +156,7 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound && missing > 0 => break,
-            // In the middle of a rotation, one number has no file.
+            // In the middle of a rotation, one number is missing among the names.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 missing += 1;
                 continue;
@@ -170,7 +166,7 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
         missing = 0;
         let metadata = file.metadata().map_err(|e| read_error(&path, e))?;
         let identity = Identity::of(&metadata);
-        // The engine has renamed it to the next number since it was listed.
+        // The engine has renamed an already opened file to the next number.
         let moved = |seen: &JsonFile| seen.identity == identity;
         if found.files.front().is_some_and(moved) || !metadata.is_file() {
             continue;
@@ -185,8 +181,8 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
     Ok(found)
 }
 
-/// The number of the newest file, if it is still this file. Each step of a rotation changes one of the two.
-/// The file is open, so no other file has its identity.
+/// The number in the name of the newest file, if `file` is still the newest. Each step of a rotation changes
+/// either the number or the newest file. `file` is open, so no other file can have its identity.
 fn newest_number(source: &Path, file: Option<&Identity>) -> Option<u32> {
     let at = |number| Some((number, std::fs::metadata(numbered(source, number)).ok()?));
     let (number, metadata) = (0..2).filter_map(at).find(|(_, metadata)| metadata.is_file())?;
@@ -206,11 +202,10 @@ pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
     LogError::Source(HostError::new("read", path, error))
 }
 
-/// How many files are open for one container at most.
 const HELD: usize = 8;
-/// More files than anybody configures.
+/// How many numbers of rotated files dockbridge tries. Nobody configures so many files.
 const MOST: u32 = 1_000;
-/// More rotations than can happen while files are listed.
+/// How often the files are listed again. The engine cannot rotate them so often in this time.
 const MOST_SCANS: u32 = 16;
 
 #[cfg(test)]

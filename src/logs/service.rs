@@ -1,4 +1,4 @@
-//! [`Logs`], the interface for other modules.
+//! [`Logs`], through which other modules have logs written.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// The logs at the log paths of containers. Clones share everything.
+/// Writes the logs at the log paths of containers. All clones of `Logs` share their state.
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// None if the log paths are links.
+    /// None if the log paths are links to the engine's files.
     all: Option<Arc<AllLogs>>,
     pub metrics: LogMetrics,
     directories: Directories,
@@ -63,7 +63,7 @@ impl Logs {
         Self { all: Some(Arc::new(AllLogs::new(shared, saved, events))), metrics, directories }
     }
 
-    /// The log format of containers that are created from now on.
+    /// The log format of containers that dockbridge creates from now on.
     pub const fn format(&self) -> ContainerLogFormat {
         match self.all {
             Some(_) => ContainerLogFormat::Cri,
@@ -74,7 +74,7 @@ impl Logs {
     /// Creates the directory of a log. kubelet has already done so, but other clients might not have.
     ///
     /// # Errors
-    /// The directory cannot be created, its file system does not answer, or a log cannot have this path.
+    /// The directory cannot be created, its file system hangs, or the path cannot be written.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
@@ -84,8 +84,8 @@ impl Logs {
         self.directories.ask(place, prepare).await
     }
 
-    /// Follows the log of a container that was inspected. Returns when the container may be shown as in
-    /// `record`: at once if it runs. If it has ended, when its log is complete or this takes too long.
+    /// Starts or continues the log of an inspected container. Returns when the store may show `record`: a
+    /// running container at once, an ended one when its log is complete, or after a time limit.
     pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
         let (all, wanted) = (self.all.clone(), wanted(record));
         async move {
@@ -106,7 +106,8 @@ impl Logs {
         }
     }
 
-    /// Returns when the log of a container that was just started exists, or when this takes too long.
+    /// Starts to write the log of a container that was just started. Returns when the CRI file exists, or
+    /// after a time limit.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((container, run)) = wanted(record) else { return Ok(()) };
         let Some(all) = &self.all else { return self.make_link(container).await };
@@ -118,8 +119,8 @@ impl Logs {
         Ok(())
     }
 
-    /// Starts a new file at the log path of a running container. The file exists on return. Earlier output
-    /// of the container may still be written to the old file.
+    /// Starts a new file at the log path of a running container. The new file exists when the call returns.
+    /// Earlier output of the container may still be written to the old file.
     ///
     /// # Errors
     /// The file cannot be created, its file system does not answer, or the container has no log.
@@ -128,7 +129,7 @@ impl Logs {
         let (container, run) = wanted(record).ok_or_else(unknown)?;
         let Some(all) = &self.all else { return Ok(self.make_link(container).await?) };
         let (id, directory) = (container.id.clone(), container.target.root().to_owned());
-        // The store may be about to show the container for the first time.
+        // The store might not have shown the container yet, so its log might not have been started.
         all.observe(container, run).ok_or(LogError::Closed)?;
         let (reply, answer) = oneshot::channel();
         all.find(&id).ok_or_else(unknown)?.reopen(reply);
@@ -136,8 +137,8 @@ impl Logs {
         answer.map_err(|_| LogError::Closed)?
     }
 
-    /// Closes the log of a removed container after a last read of the engine's open file. Removes a link,
-    /// but not a file, which belongs to kubelet. Returns after a few seconds even if the log hangs.
+    /// Reads the rest of a removed container's log, and closes the log. Removes a link at the log path, but
+    /// not a file, because kubelet removes it. Returns after a few seconds even if the log hangs.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.close_log(record)).await.is_err() {
             warn!(container = %record.id, "the log of a removed container is still being written; not waiting for the log");
@@ -156,20 +157,20 @@ impl Logs {
         while log.changed().await.is_ok() {}
     }
 
-    /// Like [`Self::forget`] without waiting, for a container that another client has removed.
+    /// Like [`Self::forget`] for a container that another client has removed, but does not wait.
     pub fn gone(&self, id: &str) {
         if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
             drop(all.forget(&id));
         }
     }
 
-    /// All containers whose log is followed, or has a position saved by an earlier process. They stay in
-    /// this list until [`Self::forget`] or [`Self::gone`] is called.
+    /// All containers whose log is being written, or has a position that an earlier process has saved. A
+    /// container stays in this list until [`Self::forget`] or [`Self::gone`] is called for it.
     pub fn known(&self) -> Vec<ContainerId> {
         self.all.as_ref().map(|all| all.ids()).unwrap_or_default()
     }
 
-    /// Stops writing logs and saves their positions. Waiting callers return.
+    /// Stops writing logs, and saves their positions. Callers that wait for a log return.
     pub async fn close(&self) {
         let Some(all) = &self.all else { return };
         if timeout(LAST_LOOK, all.close()).await.is_err() {
@@ -188,14 +189,14 @@ impl Logs {
     }
 }
 
-/// The container and its run, if it has a log.
+/// The parts of a record that the log needs, and the run's state. None without a log.
 fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
 
-/// A poll reads and writes at most a megabyte. If it takes longer, a file system does not answer.
+/// How long a poll of at most a megabyte may take before its file system counts as hanging.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// How long a new file may take. Polls of all other logs may come first.
+/// How long creating a new file may take. Polls of all other logs may have to run before.
 const NEW_FILE: Duration = Duration::from_secs(30);
-/// How long the last read of a log may delay its caller.
+/// How long the last read of a log may delay the caller that closes the log.
 const LAST_LOOK: Duration = Duration::from_secs(3);

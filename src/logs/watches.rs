@@ -1,4 +1,4 @@
-//! Wakes a log's task when the engine's file changes.
+//! Wakes the task of a log when the engine's file changes.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -16,9 +16,9 @@ pub(super) struct Watches(Mutex<State>);
 struct State {
     /// None if inotify cannot be used.
     watch: Option<TailWatch>,
-    /// The task to wake for each file.
+    /// For each watched file, the task to wake.
     set: HashMap<WatchedFile, Arc<Notify>>,
-    /// Logs whose watch is being set. It may report an event before it is in `set`.
+    /// The tasks of logs whose watch is being set: such a watch may report an event before `set` contains it.
     setting: Vec<Arc<Notify>>,
     is_exhausted: bool,
 }
@@ -29,8 +29,8 @@ impl Watches {
         Self(Mutex::new(State { watch, set, setting, is_exhausted: false }))
     }
 
-    /// Replaces the watch of a log with one for the file that now has this path. Returns whether the watch
-    /// is set. Blocks.
+    /// Sets a watch on the file that now has this path, and removes the earlier watch of the same log.
+    /// Returns whether the watch is set. Blocks the thread.
     pub(super) fn set(&self, path: &Path, log: &Arc<Notify>) -> bool {
         let watch = {
             let mut state = self.0.lock();
@@ -44,14 +44,14 @@ impl Watches {
             state.setting.swap_remove(at);
         }
         match set {
-            // Nobody reads the events any more.
+            // The task that reads the events has ended.
             Ok(_) if state.watch.is_none() => false,
             Ok(file) => {
                 state.set.retain(|_, other| !Arc::ptr_eq(other, log));
                 state.set.insert(file, Arc::clone(log));
                 true
             }
-            // The file is missing because the engine is rotating. The log is polled again.
+            // Usually the engine is rotating its files. Without a watch, the log is polled from time to time.
             Err(error) => {
                 if is_exhausted(&error) && !state.is_exhausted {
                     state.is_exhausted = true;
@@ -65,7 +65,7 @@ impl Watches {
         }
     }
 
-    /// Removes the watch of a log that is no longer written.
+    /// Removes the watch of a log that no task writes any more.
     pub(super) fn remove(&self, log: &Arc<Notify>) {
         let State { watch, set, .. } = &mut *self.0.lock();
         for (file, _) in set.extract_if(|_, other| Arc::ptr_eq(other, log)) {
@@ -107,7 +107,7 @@ impl Watches {
 
 #[cfg(test)]
 mod tests {
-    //! No event is lost, however early it arrives.
+    //! No event of a watch is lost, however early it arrives.
 
     use std::fs;
 
@@ -118,7 +118,8 @@ mod tests {
         log.notified().now_or_never().is_some()
     }
 
-    /// A watch reports only once. Its report must not be lost because its log is not in `set` yet.
+    /// A watch of a log reports only one event. That event must not be lost if `set` does not contain the
+    /// watch yet.
     #[tokio::test]
     async fn an_event_that_comes_before_its_watch_is_known_wakes_the_log() {
         let directory = tempfile::tempdir().unwrap();

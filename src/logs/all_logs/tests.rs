@@ -1,4 +1,4 @@
-//! Logs are polled in turn until their container is removed, and no log delays the others.
+//! Logs are polled in turn until their container is removed, and no log delays another.
 
 use std::{fs::OpenOptions, io::Write, path::Path, sync::atomic::Ordering, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     model::time::Nanos,
 };
 
-/// Logs whose polls never count as late.
+/// Logs with so long a time limit that a poll never counts as hanging.
 fn logs(directory: &Path) -> Arc<AllLogs> {
     logs_with_limit(directory, Duration::from_secs(3600))
 }
@@ -27,7 +27,7 @@ fn logs_with_limit(directory: &Path, poll_limit: Duration) -> Arc<AllLogs> {
     Arc::new(AllLogs::new(Arc::new(shared), HashMap::new(), Some(events)))
 }
 
-/// Each has its own directory.
+/// A container with its own directory of logs.
 fn container(directory: &Path, number: u32) -> LoggedContainer {
     let root = directory.join(format!("pod{number}"));
     std::fs::create_dir_all(&root).unwrap();
@@ -46,12 +46,12 @@ fn write(to: &LoggedContainer, lines: usize) {
     file.unwrap().write_all(entry.repeat(lines).as_bytes()).unwrap();
 }
 
-/// Lines in the CRI file.
+/// The number of lines in a container's CRI file.
 fn lines(of: &LoggedContainer) -> usize {
     std::fs::read_to_string(of.target.full()).unwrap_or_default().lines().count()
 }
 
-/// Waits for a change of a log. The time limit only ends the test if the log does not change.
+/// Waits for a change of a log. If the log does not change within the time limit, the test fails.
 async fn until(log: &mut watch::Receiver<Progress>, holds: impl FnMut(&Progress) -> bool) {
     let holds = tokio::time::timeout(PATIENCE, log.wait_for(holds));
     let _ = holds.await.expect("the log stands still").unwrap();
@@ -66,7 +66,7 @@ async fn a_log_that_has_more_waits_behind_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let logs = logs(directory.path());
     let all: Vec<_> = (0..6).map(|number| container(directory.path(), number)).collect();
-    // Each poll reads a few entries.
+    // One poll reads only a part of so many entries.
     write(&all[0], 20_000);
     let mut long = logs.observe(all[0].clone(), ENDED).unwrap();
     for short in &all[1..] {
@@ -98,7 +98,8 @@ async fn a_log_continues_after_a_poll_that_panicked() {
     assert_eq!(lines(&container), 2);
 }
 
-/// An inspect that began before a removal reports the container again. Its log stays forgotten.
+/// If an inspect that began before the removal reports a removed container again, its log is not started
+/// again.
 #[tokio::test]
 async fn a_released_log_is_not_tailed_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -115,7 +116,7 @@ async fn a_released_log_is_not_tailed_again() {
     assert_eq!(logs.known.lock().removed.len(), REMEMBERED, "it is bounded");
 }
 
-/// With and without a last poll before the process ends.
+/// Tests a removed container with and without a last poll before the process ends.
 #[tokio::test]
 async fn what_is_leaving_at_the_end_leaves_no_position() {
     for leaves in [false, true] {
@@ -148,7 +149,7 @@ async fn directories_that_hang_keep_no_other_log() {
     let logs = logs_with_limit(directory.path(), Duration::from_millis(50));
     let healthy = container(directory.path(), 0);
     write(&healthy, 1);
-    // More pods than a node has with kubelet's defaults.
+    // More hanging logs than a node has pods with kubelet's defaults.
     let hung: Vec<_> = (1..=150).map(|number| hanging(directory.path(), number)).collect();
     let observed: Vec<_> =
         hung.iter().map(|one| logs.observe(one.clone(), RUNNING).unwrap()).collect();

@@ -1,4 +1,5 @@
-//! Counts that dockbridge would not reach by itself. Other programs may have written to the file.
+//! Tests counts that are higher than dockbridge would write, because other programs may have written to the
+//! file.
 
 use super::*;
 

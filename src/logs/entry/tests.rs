@@ -1,11 +1,11 @@
-//! Lines as engines write them, and as crashes leave them.
+//! Parses lines as engines write them, and as crashes leave them.
 
 use proptest::prelude::*;
 
 use super::*;
 
 impl<'a> LogEntry<'a> {
-    /// An entry from what the container wrote, including the newline.
+    /// Makes an entry from the bytes that a container wrote, which may end with a newline.
     pub(in crate::logs) fn new(time: &'a str, stream: Source, content: &'a [u8]) -> Self {
         let line = content.strip_suffix(b"\n");
         Self { time, stream, text: line.unwrap_or(content), full: line.is_some() }
@@ -49,7 +49,8 @@ fn entries_are_read() {
             b"\",\"stream\":\"stderr\"",
             false,
         ),
-        // Truncated in the text, in an escape sequence, in the time, in attributes, with NULs between.
+        // Lines that were truncated in the text, in an escape sequence, in the time or in attributes, or that
+        // have NULs in between.
         (r#"{"log":"lost{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),
         (r#"{"log":"lost\{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),
         (r#"{"log":"lost\u00{"log":"kept\n","stream":"stdout","time":"T"}"#, b"kept", true),

@@ -1,4 +1,5 @@
-//! Random sequences of events that can happen to a log. The result is compared with what its entries should give.
+//! Runs random sequences of events that can happen to a log, and compares the CRI files with the expected
+//! lines.
 
 mod beginnings;
 mod clock;
@@ -22,25 +23,25 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// The container writes: stream, text, and the damage that a crash left before it.
+    /// The container writes an entry: its stream, its text, and the damage that a crash has left before it.
     LogEntry(Source, String, Scar),
-    /// This many bytes of its output reach the engine's file.
+    /// The given number of bytes of the container's pending output reach the engine's file.
     Flush(usize),
-    /// The birth time of the new file may be earlier than that of others.
+    /// The engine rotates its file. The new file's birth time may be earlier than that of other files.
     RotateEngine(Index),
-    /// Seconds since the first entry.
+    /// Sets the clock to this number of seconds after the first entry.
     SetClock(i64),
     Step,
     Save,
     Crash,
-    /// A crash that loses the saved position.
+    /// A crash of dockbridge that loses the saved position.
     Forget,
-    /// The name ends with the time on kubelet's clock.
+    /// kubelet renames the CRI file. The new name ends with the time on kubelet's clock.
     Rename(u16),
     RenameBack,
-    /// The birth time of the new file may be earlier than that of others.
+    /// kubelet reopens the log. The new file's birth time may be earlier than that of other files.
     Reopen(Index),
-    /// dockbridge is killed after it has created the next file, before it has done anything else with it.
+    /// dockbridge is killed right after it has created the next CRI file.
     KilledInReopen(Index),
     DiskTakes(u64),
     DiskFree,
@@ -53,16 +54,16 @@ enum Scar {
     Nuls(usize),
 }
 
-/// An engine, kubelet and a disk, and the expected log.
+/// The simulated engine, kubelet and disk, and the expected log.
 struct World {
     dir: TempDir,
-    /// Empty files, in the order of their birth times.
+    /// Empty files to use later, in the order of their birth times.
     spare: Vec<PathBuf>,
-    /// Whether kubelet's names are in the wrong order. A position is then saved after each reopen, as the
-    /// service does.
+    /// Whether the names that kubelet gives are not in the order of the files. If true, the test saves a
+    /// position after each reopen, as the service does.
     mixed_names: bool,
     clock: Timestamp,
-    /// Time of the last entry.
+    /// The time of the last entry.
     time: Timestamp,
     tailer: Option<JsonFileTailer>,
     saved: Option<Position>,
@@ -101,7 +102,8 @@ impl World {
         }
     }
 
-    /// Takes an empty file with any birth time, if there is one left.
+    /// Creates a file at `path` from a spare file with any birth time; without a spare file, creates a new
+    /// one.
     fn make(&mut self, path: &Path, which: Index) {
         if self.spare.is_empty() {
             fs::write(path, "").unwrap();
@@ -133,7 +135,7 @@ impl World {
         tailer
     }
 
-    /// Records new files in the order in which they appear.
+    /// Records new files of the log in the order in which they appear.
     fn look(&mut self) {
         for file in fs::read_dir(self.path().parent().unwrap()).unwrap() {
             let identity = Identity::of(&file.unwrap().metadata().unwrap());
@@ -154,7 +156,8 @@ impl World {
             Event::Step => drop(self.step()),
             Event::Save => self.saved = Some(self.tailer().position()),
             Event::Crash => self.tailer = None,
-            // If a full disk cut an entry short, only a position says how much of it is written.
+            // The test does not lose the position after a full disk cut an entry short: then only a saved
+            // position says how much of the entry was written.
             Event::Forget => {
                 if self.tailer.take_if(|tailer| !tailer.writer.is_behind()).is_some() {
                     self.saved = None;
@@ -264,7 +267,7 @@ impl World {
     }
 }
 
-/// Creates a file whose birth time is later than that of another.
+/// Creates a file whose birth time is later than the birth time of `other`.
 pub(super) fn make_after(path: &Path, other: Option<&Path>) {
     let born = |path: &Path| fs::metadata(path).unwrap().created().unwrap();
     loop {
@@ -272,7 +275,7 @@ pub(super) fn make_after(path: &Path, other: Option<&Path>) {
         if other.is_none_or(|other| born(other) < born(path)) {
             return;
         }
-        // The kernel's clock has not advanced yet.
+        // The kernel's clock has not advanced yet, so the test tries again.
         fs::remove_file(path).unwrap();
     }
 }
@@ -332,5 +335,5 @@ fn every_line_comes_once_in_order_and_whole() {
 }
 
 const BEGIN: Timestamp = Timestamp::constant(1_767_225_600, 0);
-/// Files with known birth times for one case.
+/// How many files with known birth times one test case has.
 const SPARE: usize = 12;

@@ -1,4 +1,4 @@
-//! The form that readers of CRI logs expect.
+//! Lines have the form that readers of CRI logs expect.
 
 use super::*;
 use crate::model::stream::Source;

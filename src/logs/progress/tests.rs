@@ -1,4 +1,4 @@
-//! Waiting ends when the log is complete, makes no progress, or takes too long in all.
+//! Waiting for a log ends when the log is complete, makes no progress, or takes too long in total.
 
 use super::*;
 

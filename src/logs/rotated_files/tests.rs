@@ -1,4 +1,4 @@
-//! The engine rotates while its files are listed.
+//! Lists the engine's files while the engine rotates them.
 
 use std::{
     fs,
@@ -8,10 +8,10 @@ use std::{
 
 use super::*;
 
-/// Each file contains its number, counted from the first one that the engine created.
+/// Rotates the files as the engine does. Each file contains a number that counts all files that were created.
 fn rotate(source: &Path, made: u32) {
     for number in (0..FILES).rev() {
-        // The oldest is replaced.
+        // The rename replaces the oldest file.
         let _ = fs::rename(numbered(source, number), numbered(source, number + 1));
     }
     let draft = source.with_extension("draft");

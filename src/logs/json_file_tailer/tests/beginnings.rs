@@ -1,4 +1,4 @@
-//! Where a log resumes without a saved position, or after the engine has removed files.
+//! Tests where a log resumes without a saved position, or after the engine has removed files.
 
 use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 
@@ -26,7 +26,7 @@ pub(super) fn drain(tailer: &mut JsonFileTailer) {
     while tailer.step(&mut Buffers::default()).unwrap().has_more {}
 }
 
-/// Numbers of the lines of a CRI file.
+/// The numbers in the lines of a CRI file.
 pub(super) fn numbers(path: &Path) -> Vec<usize> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
@@ -55,14 +55,15 @@ fn a_lost_position_repeats_no_line_and_mends_a_torn_one() {
         drain(&mut begin(dir.path(), None));
         assert_eq!(numbers(&log), (0..70).collect::<Vec<_>>());
     }
-    // The lines are in the file that kubelet has renamed.
+    // kubelet renames the CRI file, so the written lines are in the renamed file.
     fs::rename(&log, log.with_file_name("0.log.old")).unwrap();
     fs::write(dir.path().join("json.log"), json(50..80)).unwrap();
     drain(&mut begin(dir.path(), None));
     assert_eq!(numbers(&log), (70..80).collect::<Vec<_>>());
 }
 
-/// Somebody may give two containers one log path. Only lines of the container itself can be missing.
+/// Two containers may have been given the same log path. Missing lines of the earlier container do not count
+/// as lost.
 #[test]
 fn lines_of_an_earlier_container_are_no_loss() {
     let time = |text: &str| {
@@ -90,7 +91,7 @@ fn a_position_ahead_of_the_file_loses_no_line() {
     fs::write(dir.path().join("json.log"), json(0..50)).unwrap();
     let mut tailer = begin(dir.path(), None);
     drain(&mut tailer);
-    // A power failure: the position was flushed to disk, the lines were not.
+    // Simulates a power failure: the position was flushed to disk, but the lines were not.
     fs::File::options().write(true).open(&log).unwrap().set_len(500).unwrap();
     drain(&mut begin(dir.path(), Some(tailer.position())));
     assert_eq!(numbers(&log), (0..50).collect::<Vec<_>>());
@@ -121,7 +122,7 @@ fn lost_files_are_reported_and_other_lines_written_once() {
     let mut tailer = begin(dir.path(), None);
     let early = tailer.position();
     drain(&mut tailer);
-    // An open file is read to its end even if it was renamed or removed.
+    // The tailer reads an open file of the engine to its end, even if the file was renamed or removed.
     fs::remove_file(&source).unwrap();
     fs::write(dir.path().join("json.log.1"), json(20..25)).unwrap();
     fs::write(&source, json(25..30)).unwrap();
@@ -149,7 +150,8 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }
 
-/// dockbridge is killed in the middle of a line, and kubelet rotates the log before it is opened again.
+/// dockbridge is killed in the middle of a line, and kubelet rotates the log before dockbridge opens it
+/// again.
 #[test]
 fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -172,8 +174,8 @@ fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
     assert_eq!(numbers(&log), [11]);
 }
 
-/// kubelet renames a log while it is opened: at any time between the listing of its files, the creation of
-/// the new file and the reading of the old one.
+/// kubelet renames the CRI file while dockbridge opens the log: at any moment between listing the files,
+/// creating the new file and reading the old file.
 #[test]
 fn a_file_renamed_while_a_log_begins_is_not_written_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The clock was set back, so birth times and entry times do not have the order of files and entries.
+//! The clock was set back, so birth times do not have the order of the files, and times of entries do not
+//! have the order of the entries.
 
 use std::{
     fs,
@@ -10,7 +11,7 @@ use super::{
     make_after, *,
 };
 
-/// Creates the file with the later name first, so its birth time is earlier than the other's.
+/// Creates the last of `files` first, so its birth time is the earliest.
 fn write_in_reverse(files: &[(&Path, &str)]) {
     let mut last = None;
     for (path, text) in files.iter().rev() {
@@ -62,7 +63,7 @@ fn a_rotation_is_followed_to_a_file_with_an_earlier_birth() {
     }
 }
 
-/// kubelet has renamed the file. Its successor has an earlier birth time.
+/// kubelet has renamed the CRI file. The new file has an earlier birth time than the renamed file.
 #[test]
 fn an_old_position_counts_all_younger_cri_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -84,7 +85,7 @@ fn an_old_position_counts_all_younger_cri_files() {
         assert_eq!(numbers(&old), (0..10).collect::<Vec<_>>());
         assert_eq!(numbers(&log), (10..20).collect::<Vec<_>>());
     }
-    // It is renamed again without a successor. The newest file is continued.
+    // kubelet renames the file again, and no new file exists, so dockbridge continues the newest file.
     let young = log.with_file_name("0.log.20251231-000000");
     fs::rename(&log, &young).unwrap();
     fs::write(dir.path().join("json.log"), json(0..25)).unwrap();
@@ -93,7 +94,7 @@ fn an_old_position_counts_all_younger_cri_files() {
     assert!(!log.exists());
 }
 
-/// Entries 0 to 10 have later times than all others.
+/// Makes entries of which the first ten (0 to 9) have later times than all others.
 fn set_back(ids: std::ops::Range<usize>) -> String {
     let [late, early] = [ids.start.min(10)..ids.end.min(10), ids.start.max(10)..ids.end.max(10)];
     json(late).replace("2026-01-01", "2026-01-02") + &json(early)
@@ -137,7 +138,7 @@ fn a_full_disk_and_a_truncated_file_lose_no_later_line() {
     fs::write(&source, set_back(10..40)).unwrap();
     tailer.writer.room = None;
     drain(&mut tailer);
-    // Number 6 was truncated.
+    // The full disk cut entry 6 short, so it is missing.
     assert_eq!(numbers(&log), (0..6).chain(10..40).collect::<Vec<_>>());
     assert_eq!(tailer.take_losses().gaps, 1);
 }

@@ -1,4 +1,4 @@
-//! Another program truncates the engine's file while it is not being read.
+//! Another program truncates the engine's file while dockbridge does not read it.
 
 use std::{fs, io::Write, path::Path};
 
@@ -7,15 +7,15 @@ use super::{
     *,
 };
 
-/// Truncates the file in place and writes the engine's next output.
+/// Truncates the engine's file in place, and then writes the engine's next output to it.
 fn truncate(source: &Path, next: &str) {
     let mut file = fs::File::options().append(true).open(source).unwrap();
     file.set_len(0).unwrap();
     file.write_all(next.as_bytes()).unwrap();
 }
 
-/// Ten lines were written, then `paused` changes the engine's file. Returns the lines of the CRI file, and
-/// the number of gaps. With `restart`, dockbridge restarts in between.
+/// Writes ten lines to the CRI file, then lets `paused` change the engine's file. If `restart` is true,
+/// dockbridge restarts after the change. Returns the lines of the CRI file, and the number of gaps.
 fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("json.log");
@@ -35,7 +35,8 @@ fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
 #[test]
 fn lines_after_a_truncation_are_all_read_however_many() {
     for restart in [false, true] {
-        // The file is then shorter than before, exactly as long, a little longer, and much longer.
+        // After the truncation the file is shorter than before, exactly as long, a little longer, or much
+        // longer.
         for more in [1, 9, 10, 11, 500] {
             let expected: Vec<usize> = (0..10).chain(15..15 + more).collect();
             let found = after(restart, |source| truncate(source, &json(15..15 + more)));
@@ -73,8 +74,8 @@ fn a_truncated_file_that_the_engine_then_rotates_is_read() {
     }
 }
 
-/// Logrotate's `copytruncate` gives its copy the name of a file rotated by the engine. Lines written
-/// between the copy and the truncation are lost, so a gap is counted.
+/// Logrotate's `copytruncate` gives its copy the same name as the engine gives a rotated file. Lines that the
+/// engine writes between the copy and the truncation are lost, so a gap is counted.
 #[test]
 fn the_copy_of_a_truncated_file_is_read_to_its_end() {
     for restart in [false, true] {
@@ -88,7 +89,7 @@ fn the_copy_of_a_truncated_file_is_read_to_its_end() {
     }
 }
 
-/// A power failure: the end of the engine's file is lost, the CRI file is complete.
+/// After a power failure, the end of the engine's file is lost, but the CRI file is complete.
 #[test]
 fn a_file_cut_short_doubles_no_line() {
     for restart in [false, true] {
