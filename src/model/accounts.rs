@@ -1,21 +1,21 @@
 //! The users and groups of an image: its `/etc/passwd` and `/etc/group`.
 //!
-//! The files are read as engines read them: if several lines match, the first counts, and extra fields are
-//! ignored. Engines read a number that they cannot parse as 0, which is root. Here such a line is unknown.
+//! dockbridge reads the files as Docker does: if several lines match, the first counts. But Docker reads a
+//! number that it cannot parse as 0, which is root; dockbridge treats such a line as unknown.
 
 use serde::{Deserialize, Serialize};
 
 /// The accounts of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// Both lists are in the order of the files: the first of a name counts.
+    /// The users, in the order of the file: if several have the same name, the first counts.
     pub users: Vec<Account>,
     pub groups: Vec<Group>,
-    /// Some lines are not valid here, but an engine may accept them.
+    /// Whether the files have lines that dockbridge cannot parse but the engine might accept.
     pub is_ambiguous: bool,
 }
 
-/// A line of `/etc/passwd`, as far as a process needs it.
+/// The fields of a line of `/etc/passwd` that determine the ids of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub name: String,
@@ -28,16 +28,16 @@ pub struct Account {
 pub struct Group {
     pub name: String,
     pub gid: u32,
-    /// Login names of the members. A user whose primary group this is may be missing.
+    /// The login names of the group's members. The list may lack users whose primary group this group is.
     pub members: Vec<String>,
 }
 
-/// User and groups of a process: `LinuxContainerUser` of CRI.
+/// The user and groups of a process: CRI's `LinuxContainerUser`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessUser {
     pub uid: u32,
     pub gid: u32,
-    /// All its groups with the primary one, ascending, without duplicates.
+    /// All groups of the process, including the primary group, in ascending order without duplicates.
     pub groups: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ impl ProcessUser {
 }
 
 impl Accounts {
-    /// Reads the two files. An empty text means that the file is missing. No content is an error.
+    /// Parses `/etc/passwd` and `/etc/group`. A missing file is an empty text. Malformed lines are ignored.
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         let (users, groups) = (lines(passwd, account), lines(group, self::group));
         let is_ambiguous = users.iter().any(Option::is_none) || groups.iter().any(Option::is_none);
@@ -78,14 +78,14 @@ impl Accounts {
         self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
     }
 
-    /// The groups that list a login name.
+    /// The ids of the groups that have the login name `name` as a member.
     pub fn groups_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
         let listed = move |group: &&Group| group.members.iter().any(|member| member == name);
         self.groups.iter().filter(listed).map(|group| group.gid)
     }
 }
 
-/// The entry of each line that is not blank, or none if the line is invalid.
+/// For each line that is not blank, its entry, or None if the line is invalid.
 fn lines<T>(file: &[u8], read: fn(&str) -> Option<T>) -> Vec<Option<T>> {
     let text = String::from_utf8_lossy(file);
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).map(read).collect()
@@ -108,7 +108,6 @@ fn group(line: &str) -> Option<Group> {
     Some(Group { name, gid, members })
 }
 
-/// None for a comment.
 fn fields(line: &str) -> Option<std::str::Split<'_, char>> {
     (!line.starts_with('#')).then(|| line.split(':'))
 }

@@ -1,18 +1,17 @@
-//! Changes that NRI plugins request for a container that was created but not started, merged over all
-//! plugins.
+//! The merged changes that NRI plugins request for a container that was created but not started.
 
 use std::collections::BTreeMap;
 
 use super::{resources::Resources, spec_edit::SpecEdit};
 
-/// The default changes nothing.
+/// The requested changes. The default value requests no changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Limits to update. A limit that is not set stays as it is.
+    /// The limits to update. A limit that is not set stays unchanged.
     pub resources: Resources,
     pub cdi_devices: Vec<String>,
-    /// Changes that our OCI runtime makes.
+    /// Edits of `config.json` that dockbridge's OCI runtime applies.
     pub edits: Vec<SpecEdit>,
-    /// Field name, as in the NRI interface → the plugin that set it.
+    /// For each field that a plugin has set, by its name in the NRI interface, the name of that plugin.
     pub owners: BTreeMap<String, String>,
 }

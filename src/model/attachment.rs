@@ -1,4 +1,4 @@
-//! How a pod is connected to its network, and what has to be released. This is stored in the checkpoint.
+//! How a pod is connected to its network, and what a DEL has to release. The pod's checkpoint stores this.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -11,65 +11,62 @@ use super::{
     time::Nanos,
 };
 
-/// What the `network` module needs to know about a pod to connect or disconnect it.
+/// The properties of a pod that the `network` module needs to connect or disconnect the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodNetwork {
-    /// The sandbox (`CNI_CONTAINERID`).
+    /// The id of the sandbox, passed to plugins as `CNI_CONTAINERID`.
     pub id: SandboxId,
-    /// The pod's identity, passed to plugins as `K8S_POD_*`.
+    /// The pod's name, namespace and UID, passed to plugins as `K8S_POD_*`.
     pub metadata: PodMetadata,
-    /// Where the network namespace is pinned (`CNI_NETNS`).
+    /// The path at which the network namespace is pinned, passed to plugins as `CNI_NETNS`.
     pub netns: PathBuf,
     pub ports: Vec<PortMapping>,
-    /// DNS settings, for plugins that support them.
+    /// The pod's DNS settings, for plugins that support them.
     pub dns: Option<DnsConfig>,
-    /// Pod annotations, for bandwidth limits and the pod-annotations capability.
+    /// The pod's annotations, for bandwidth limits and for the CNI capability of pod annotations.
     pub annotations: BTreeMap<String, String>,
     /// The pod's cgroup, for plugins that support it.
     pub cgroup_parent: String,
 }
 
-/// The state of a pod's connection. It is stored before each step that could leak a resource.
+/// The state of a pod's connection to its network. It is stored before each step that could leak a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Attachment {
-    /// Plugins may have been called. Only a DEL ensures that nothing leaks.
+    /// Plugins may have been called with ADD, so a DEL is needed to release what they have allocated.
     Adding(AttachmentIntent),
-    /// The plugins succeeded. The pod has these addresses.
+    /// The plugins' ADD succeeded, and the pod has addresses.
     Ready {
         intent: AttachmentIntent,
-        /// Addresses of the pod's interface, primary first.
         addresses: Vec<IpAddr>,
-        /// The result that the last plugin printed.
+        /// The CNI result that the last plugin printed.
         result: serde_json::Value,
-        /// Start time of the process that owns the namespace, if it was recorded.
+        /// The recorded start time of the pause container's process, which owns the network namespace.
         #[serde(skip_serializing_if = "Option::is_none")]
         started_at: Option<Nanos>,
     },
-    /// DEL succeeded; nothing is left to release.
+    /// The plugins' DEL succeeded, and nothing is left to release.
     Released,
 }
 
-/// Everything that DEL needs, recorded before the first ADD.
+/// Everything that a DEL needs, recorded before the first ADD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentIntent {
     pub pod: PodNetwork,
     pub network: String,
-    /// Name of the interface in the pod.
     pub interface: String,
-    /// The network's configuration list as it was loaded (JSON text), so that DEL works after the file was
-    /// removed.
+    /// The configuration list as it was loaded (JSON text), so that DEL works without the file.
     pub config: String,
-    /// Pod CIDRs known at the time, for the `ipRanges` capability.
+    /// The pod CIDRs that were known at the time of the ADD, for the capability `ipRanges`.
     #[serde(default)]
     pub pod_cidrs: Vec<String>,
-    /// Capability values that another runtime passed to the plugins. If none, they are made from `pod`.
+    /// The capabilities that another runtime has passed. If None, they are computed from `pod`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl Attachment {
-    /// Addresses of a connected pod, primary first; empty otherwise.
+    /// The addresses of the pod, the primary address first; empty if the pod is not connected.
     pub fn addresses(&self) -> &[IpAddr] {
         match self {
             Self::Ready { addresses, .. } => addresses,
@@ -77,7 +74,7 @@ impl Attachment {
         }
     }
 
-    /// What DEL needs, unless there is nothing left to release.
+    /// The data that a DEL needs. None if nothing is left to release.
     pub const fn intent(&self) -> Option<&AttachmentIntent> {
         match self {
             Self::Adding(intent) | Self::Ready { intent, .. } => Some(intent),
@@ -90,7 +87,7 @@ impl Attachment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkStatus {
     pub ready: bool,
-    /// The reason as a CamelCase word; may be empty when ready.
+    /// The reason as a CamelCase word; may be empty if the network is ready.
     pub reason: String,
     /// Why pods cannot be connected, for the operator.
     pub message: String,

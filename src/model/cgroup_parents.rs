@@ -1,20 +1,18 @@
-//! Which cgroup parents belong to one pod only.
+//! Which cgroup parents belong to only one pod.
 //!
-//! A pod is created below the parent that its request names. kubelet names a different parent for each pod.
-//! Other CRI clients may use one parent for several pods, or none. The usage of a shared cgroup belongs to
-//! no pod.
+//! kubelet names a different parent cgroup for each pod. Other CRI clients may name the same parent for
+//! several pods, or none. The usage of a shared cgroup cannot be attributed to a pod.
 
 use std::collections::HashMap;
 
 use super::document::SandboxDocument;
 
-/// The cgroup parents of pods, each with the pod's uid, or none if several pods share it. A pod may have
-/// several sandboxes, an earlier and a later one.
+/// The cgroup parents of pods, each with the UID of its pod, or None if several pods share it.
 #[derive(Clone, Debug)]
 pub struct CgroupParents<'a>(HashMap<&'a str, Option<&'a str>>);
 
 impl<'a> CgroupParents<'a> {
-    /// The parents of these pods.
+    /// Collects the cgroup parents of these pods.
     pub fn of(pods: impl IntoIterator<Item = &'a SandboxDocument>) -> Self {
         let mut parents = HashMap::new();
         for pod in pods {
@@ -25,8 +23,7 @@ impl<'a> CgroupParents<'a> {
         Self(parents)
     }
 
-    /// Whether no other pod has the cgroup parent of this pod. The pod must be one of those passed to
-    /// [`Self::of`].
+    /// Whether only this pod, one of those that were passed to [`Self::of`], has its cgroup parent.
     pub fn is_own(&self, pod: &SandboxDocument) -> bool {
         let stated = pod.parent();
         !stated.is_empty() && self.0.get(stated).is_some_and(Option::is_some)
@@ -34,7 +31,7 @@ impl<'a> CgroupParents<'a> {
 }
 
 impl SandboxDocument {
-    /// The cgroup parent in the request. Empty if there is none, or if it is the root cgroup.
+    /// The cgroup parent in the pod's request. Empty for no parent or the root cgroup.
     pub fn parent(&self) -> &str {
         self.spec.cgroup_parent.trim_end_matches('/')
     }

@@ -1,4 +1,4 @@
-//! `ContainerConfig` of CRI, validated and without protocol types.
+//! The request of a container: CRI's `ContainerConfig`, validated and without protocol types.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,89 +8,83 @@ use super::{
     resources::Resources, sandbox::PidMode, security::ContainerSecurity, user_namespace::IdMappings,
 };
 
-/// `ContainerMetadata` of CRI. The name is never empty.
+/// CRI's `ContainerMetadata`. The container's name is never empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContainerMetadata {
     pub name: String,
     pub attempt: u32,
 }
 
-/// The request of CreateContainer. It is stored in a label of the container, without the parts that the
-/// engine stores itself ([`super::document::Unread`]). Its serde form is a durable format: add fields with
-/// defaults only.
+/// The request of CreateContainer, stored in a label without the parts that the engine stores
+/// ([`super::document::Unread`]). Labels have the serde form of this type: only add fields with defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerSpec {
     pub metadata: ContainerMetadata,
-    /// The image as the caller names it (an id or a reference), prefixes stripped.
+    /// The image as the caller names it (an id or a reference), without prefixes.
     pub image: String,
-    /// The image as the user wrote it, or empty if the caller did not say.
+    /// The image as the user wrote it in the pod's specification; empty if the caller did not pass it.
     pub user_image: String,
     /// Replaces the image's entrypoint when not empty.
     pub command: Vec<String>,
     /// Replaces the image's arguments when not empty.
     pub args: Vec<String>,
-    /// Working directory; empty means the image's.
     pub working_dir: String,
-    /// In the caller's order, as mounts and devices are.
     pub envs: Vec<(String, String)>,
     pub mounts: Vec<Mount>,
     pub devices: Vec<Device>,
-    /// CDI device names, fully qualified.
+    /// The fully qualified names of CDI devices.
     pub cdi_devices: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    /// Directory of the pod's logs, which contains `log_path`. dockbridge may write to it, but the pod may
-    /// have created anything below it. None if there is no log, or if another program created the
-    /// container.
+    /// The directory of the pod's logs, which contains `log_path`. The pod may have created anything below
+    /// it. None if the container has no log, or if another program has created the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_directory: Option<PathBuf>,
-    /// Absolute path of the CRI log: log directory joined with the container's log path.
+    /// The absolute path of the CRI log: the log directory joined with the container's log path.
     pub log_path: Option<PathBuf>,
     pub stdin: bool,
-    /// Close standard input when the first attach ends.
+    /// Whether to close standard input when the first attach ends.
     pub stdin_once: bool,
     pub tty: bool,
     pub resources: Resources,
-    /// Whether the request carried a Linux resources message.
+    /// Whether the request had a message with Linux resources, even an empty one.
     pub resources_stated: bool,
     pub pid: PidMode,
-    /// With [`PidMode::Target`]: the container whose processes it can see.
+    /// With [`PidMode::Target`], the id of the container whose process namespace this container joins.
     pub pid_target: String,
-    /// The user namespace in the request, which is the pod's. None means the host's users.
+    /// The id mappings of the pod's user namespace. None means the host's user namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<IdMappings>,
     pub security: ContainerSecurity,
-    /// Signal that asks the process to stop, as Docker writes it (`SIGTERM`, `RTMIN+3`). None means the
-    /// image's.
+    /// The stop signal as Docker writes it (`SIGTERM`, `RTMIN+3`). None means the image's stop signal.
     pub stop_signal: Option<String>,
-    /// The archive from which RestorePod creates it.
+    /// The checkpoint archive from which RestorePod creates the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<PathBuf>,
 }
 
-/// Name and value of `NAME=value`.
+/// Splits `NAME=value` into name and value.
 pub fn variable(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once('=')?;
     Some((name.to_owned(), value.to_owned()))
 }
 
-/// One mount of the request, as the status reports it.
+/// A mount of the request, as the container's status also reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mount {
     pub container_path: String,
-    /// Path on the host; empty for an image volume.
+    /// The path on the host; empty for an image volume.
     pub host_path: String,
     pub readonly: bool,
     pub selinux_relabel: bool,
-    /// Whether mounts made later on one side appear on the other.
+    /// Whether later mounts on the host appear in the container, and the other way round.
     pub propagation: Propagation,
     pub recursive_read_only: bool,
-    /// The image to mount instead of a host path.
     pub image: Option<String>,
     pub image_sub_path: String,
-    /// ID mappings for the owners of its files.
+    /// The id mappings for the owners of the mount's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_mappings: Option<IdMappings>,
     /// Requested mount options that have no field above.
@@ -110,22 +104,22 @@ pub enum ContainerLogFormat {
 /// `MountPropagation` of CRI.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Propagation {
-    /// In neither direction.
+    /// Later mounts on the host do not appear in the container, nor the other way round.
     #[default]
     Private,
-    /// Mounts of the host appear in the container.
+    /// Later mounts on the host appear in the container.
     HostToContainer,
-    /// In both directions.
+    /// Later mounts on the host appear in the container, and the other way round.
     Bidirectional,
 }
 
-/// One device of the host.
+/// A device of the host that the request adds to the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
     pub container_path: String,
-    /// Path on the host: a device, a link to one, or a directory of them.
+    /// The path on the host: a device, a link to a device, or a directory of devices.
     pub host_path: String,
-    /// Subset of `rwm`; empty means all.
+    /// The permissions, letters of `rwm`; empty means all three.
     pub permissions: String,
 }

@@ -1,4 +1,4 @@
-//! The JSON documents in dockbridge's labels on Docker objects. Pods and containers are read back from them.
+//! The JSON documents in labels of Docker objects, from which dockbridge reads pods and containers.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,20 +13,20 @@ use super::{
     volume::MountedImage,
 };
 
-/// Version written into new documents. Readers accept this and every lower one.
+/// The version that is written into new documents. dockbridge reads this version and every lower version.
 pub const VERSION: u32 = 1;
 
-/// The label [`crate::model::label::SANDBOX_DOCUMENT`].
+/// The content of the label [`crate::model::label::SANDBOX_DOCUMENT`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxDocument {
     pub version: u32,
     pub spec: SandboxSpec,
     pub network: NetworkMode,
-    /// Value of the OCI annotation with which all containers of the pod share one containerd shim. None if
-    /// the engine cannot pass annotations.
+    /// The OCI annotation that makes the pod's containers share one containerd shim. None if the engine
+    /// cannot pass annotations.
     pub shim_group: Option<String>,
-    /// Rebuilt from labels and an inspect, because there is no readable document. The engine does not
-    /// report DNS, ports or ID mappings: if these fields are empty, their values are unknown, not unset.
+    /// Whether this document was rebuilt from other labels and an inspect. In such a document, empty DNS
+    /// settings, ports and id mappings are unknown, not unset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
 }
@@ -38,36 +38,33 @@ pub struct ContainerDocument {
     pub spec: ContainerSpec,
     pub sandbox: SandboxId,
     pub image_id: ImageId,
-    /// `repo@digest` of that image as requested, or its id: `ContainerStatus.image_ref`.
+    /// CRI's `ContainerStatus.image_ref`: `repo@digest` of the image as it was requested, or the image's id.
     pub image_ref: String,
-    /// User and groups of its main process. None if the image was not inspected.
+    /// The user and groups of the container's main process. None if the image was not inspected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
     /// The image of each image mount, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
-    /// Whether the container was created with our OCI runtime, so that NRI plugins may change it before it starts.
+    /// Whether the container has dockbridge's OCI runtime, so that NRI plugins may change it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adjustable: bool,
-    /// Paths at which the engine mounts a volume because the image declares one. Only set in a pod with a
-    /// user namespace.
+    /// The paths of volumes that the image declares. Set only for a pod with a user namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
-    /// The dump from which it starts for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<Restore>,
-    /// Changes for CDI devices, which our OCI runtime makes.
+    /// The edits for CDI devices, which dockbridge's OCI runtime applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<SpecEdit>,
-    /// The parts that `spec` lacks because the engine stores them. Set in every label. None after they were
-    /// read back from an inspect, and in labels of dockbridge 0.1, whose `spec` is complete.
+    /// The parts that `spec` does not have in the label because the engine stores them. None after dockbridge
+    /// has read them back, and in labels of dockbridge 0.1, whose `spec` is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,
 }
 
-/// The parts of a [`ContainerSpec`] that its label lacks. For command, arguments and environment, the label
-/// has only their lengths. It has the mounts without their paths. Labels are in every event and list of the
-/// engine, and environment values are often secret.
+/// The parts of a [`ContainerSpec`] that are not in its label, which has only the number of arguments and
+/// variables, and mounts without paths: events repeat labels, and variables are often secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
     pub command: usize,
@@ -76,7 +73,7 @@ pub struct Unread {
 }
 
 impl ContainerDocument {
-    /// The document of a container of which nothing else is known.
+    /// A document in which only these properties of the container are known.
     pub fn new(spec: ContainerSpec, sandbox: SandboxId, image_id: ImageId) -> Self {
         Self {
             version: VERSION,
@@ -94,7 +91,7 @@ impl ContainerDocument {
         }
     }
 
-    /// The form that is stored in the label.
+    /// The form of the document that the label stores.
     #[must_use]
     pub fn without_engine_part(&self) -> Self {
         let mut stored = self.clone();

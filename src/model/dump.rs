@@ -10,36 +10,34 @@ use super::{
     time::Nanos,
 };
 
-/// The containers to dump, and where.
+/// The containers to checkpoint, and the path to write to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpSpec {
-    /// The pod of the containers, if this is CheckpointPod.
+    /// The pod of the containers, if the call is CheckpointPod.
     pub sandbox: Option<String>,
-    /// One for CheckpointContainer.
+    /// The ids of the containers; exactly one for CheckpointContainer.
     pub containers: Vec<String>,
-    /// Absolute path of the archive, or of an empty directory for the archives of a pod.
+    /// The absolute path of the archive, or of an empty directory for the archives of a pod.
     pub location: PathBuf,
-    /// None if only the caller's own deadline counts.
+    /// The time limit in the request for the checkpoint. None if only the gRPC deadline of the caller counts.
     pub timeout: Option<Duration>,
 }
 
-/// What the archive says about a dumped container.
+/// The properties of a checkpointed container that its archive contains.
 #[derive(Clone, Debug)]
 pub struct DumpedContainer {
     pub record: Arc<ContainerRecord>,
-    /// Its image, while that exists.
+    /// The container's image, if it still exists.
     pub image: Option<Arc<ImageRecord>>,
-    /// Its pod, while that is known.
+    /// The container's pod, if dockbridge knows it.
     pub sandbox: Option<Arc<SandboxRecord>>,
-    /// The `config.json` of its bundle.
     pub config: Value,
-    /// The name of its OCI runtime.
     pub runtime: String,
     pub mounts: Vec<BindMount>,
     pub at: Nanos,
 }
 
-/// A mount whose source is on the host.
+/// A mount of the container whose source is on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindMount {
     pub source: String,

@@ -6,37 +6,36 @@ use thiserror::Error;
 
 use super::{id::ImageId, oci_edits, record::Observed, sandbox::DEFAULT_HANDLER};
 
-/// A version of the Engine API, e.g. 1.45.
+/// A version of the Engine API, for example 1.45.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApiVersion {
-    /// Always 1 so far.
     pub major: u16,
-    /// Grows with each release.
     pub minor: u16,
 }
 
 impl ApiVersion {
-    /// 20.10: the oldest engine served.
+    /// The API of Docker 20.10, the oldest engine that dockbridge supports.
     pub const OLDEST: Self = Self::new(41);
-    /// The newest version that dockbridge knows. Newer engines are also used with this version.
+    /// The newest API version that dockbridge knows. dockbridge also uses it with newer engines.
     pub const NEWEST: Self = Self::new(55);
-    /// From here on, `/system/df` can return only a part (23.0).
+    /// Since this version (Docker 23.0), `/system/df` can return only the usage of images.
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
-    /// From here on, the engine creates missing mount sources (23.0).
+    /// Since this version (Docker 23.0), the engine creates missing mount sources.
     pub const MAKES_MOUNT_SOURCES: Self = Self::new(42);
-    /// From here on, `seccomp=builtin` is known (23.0). 20.10 would read `builtin` as the text of a
-    /// profile.
+    /// Since this version (Docker 23.0), the engine knows `seccomp=builtin`. Docker 20.10 would read
+    /// `builtin` as the text of a profile.
     pub const SECCOMP_BUILTIN: Self = Self::new(42);
-    /// From here on, a container can have OCI annotations (24.0).
+    /// Since this version (Docker 24.0), a container can have OCI annotations.
     pub const ANNOTATIONS: Self = Self::new(43);
-    /// From here on, read-only binds are recursive by default (25.0).
+    /// Since this version (Docker 25.0), read-only bind mounts are recursive by default.
     pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
-    /// From here on, pulls with containerd's store read `hosts.toml` (28.0).
+    /// Since this version (Docker 28.0), pulls with containerd's image store read `hosts.toml`.
     pub const HOSTS_FILES: Self = Self::new(48);
-    /// From here on, images can be mounted (28.0).
+    /// Since this version (Docker 28.0), images can be mounted into containers.
     pub const IMAGE_MOUNTS: Self = Self::new(48);
 
-    /// From here on, containerd's store does a few downloads at a time, for all pulls together (29.7).
+    /// Since this version (Docker 29.7), containerd's image store downloads only a few layers at a time, for
+    /// all pulls together.
     pub const LIMITS_DOWNLOADS: Self = Self::new(55);
 
     /// Version 1.`minor`.
@@ -51,7 +50,7 @@ impl fmt::Display for ApiVersion {
     }
 }
 
-/// Not an API version.
+/// The error for a text that is not an API version.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an engine API version: {0:?}")]
 pub struct InvalidApiVersion(pub String);
@@ -75,57 +74,55 @@ pub enum CgroupDriver {
     #[default]
     Cgroupfs,
     Systemd,
-    /// Not at all (rootless without delegation): pods cannot be limited.
+    /// The engine does not manage cgroups (rootless without delegation), so pods cannot have limits.
     None,
 }
 
-/// The fields of the engine's `/version` and `/info` that dockbridge uses.
+/// The properties of an engine that dockbridge uses, mainly from its `/version` and `/info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
-    /// Release, e.g. `26.1.5`; never empty.
+    /// The release of the engine, for example `26.1.5`; never empty.
     pub version: String,
     pub api: ApiVersion,
     pub cgroup_driver: CgroupDriver,
     pub cgroup_version: u8,
     pub root_dir: PathBuf,
-    /// Images are in containerd's content store instead of a graph driver.
+    /// Whether the engine stores images in containerd's image store instead of with a graph driver.
     pub containerd_store: bool,
     pub storage_driver: String,
-    /// The socket of its containerd; none if the engine does not report it (before 27.0).
+    /// The socket of the engine's containerd; None if the engine does not report it (before Docker 27.0).
     pub containerd_socket: Option<PathBuf>,
-    /// Docker filters packets with nftables instead of iptables.
+    /// Whether Docker filters packets with nftables instead of iptables.
     pub nftables: bool,
-    /// Mirrors of Docker Hub (`registry-mirrors`).
+    /// The mirrors of Docker Hub in Docker's setting `registry-mirrors`.
     pub hub_mirrors: Vec<String>,
-    /// Docker serves NRI plugins itself (since 29.1, `nri-opts`).
+    /// Whether Docker itself serves NRI plugins (setting `nri-opts`, since Docker 29.1).
     pub serves_nri: bool,
-    /// OCI runtimes by name. Our own is [`oci_edits::RUNTIME`].
+    /// The engine's OCI runtimes by name. dockbridge's OCI runtime has the name [`oci_edits::RUNTIME`].
     pub runtimes: BTreeMap<String, OciRuntime>,
     pub default_runtime: String,
-    /// `SecurityOptions`, e.g. `name=apparmor`, verbatim.
+    /// The `SecurityOptions` of `/info`, for example `name=apparmor`, unchanged.
     pub security_options: Vec<String>,
     pub log_driver: String,
-    /// Pods keep running while the daemon restarts.
     pub live_restore: bool,
     pub kernel: String,
-    /// CDI specification directories; empty if CDI is off.
+    /// The directories from which the engine reads CDI specifications; empty if it reads none.
     pub cdi_spec_dirs: Vec<String>,
     pub warnings: Vec<String>,
-    /// Identifier of the daemon's data root (`/info` ID).
+    /// The `ID` of `/info`, which identifies the engine.
     pub daemon_id: String,
-    /// Containers that it does not list because its image store was switched.
+    /// Containers that the engine does not list because its image store was switched.
     pub other_store: Option<OtherStore>,
 }
 
-/// Containers of another image store in the engine's data root.
+/// The containers of another image store in the engine's data root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherStore {
-    /// The storage driver of this store.
     pub driver: String,
     pub containers: usize,
-    /// How many of them are pods.
+    /// How many of the containers are pause containers of pods.
     pub pods: usize,
-    /// How many of them still run: with `live-restore`, the switch does not end them.
+    /// How many of the containers still run: with `live-restore`, switching the image store ends none.
     pub running: usize,
 }
 
@@ -152,61 +149,61 @@ impl fmt::Display for OtherStore {
     }
 }
 
-/// One of the engine's OCI runtimes.
+/// An OCI runtime of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OciRuntime {
-    /// The program; empty for a shim of containerd.
+    /// The path of the runtime's program; empty for a containerd shim.
     pub path: String,
-    /// The arguments that the engine puts before those of each call.
+    /// The arguments that the engine passes in each call of the runtime, before the call's own arguments.
     pub arguments: Vec<String>,
-    /// The features document of the runtime-spec, if the engine reports it.
+    /// The runtime's features (a JSON document of the OCI runtime specification), if the engine reports it.
     pub features: Option<serde_json::Value>,
 }
 
 impl OciRuntime {
-    /// Whether its calls end in runc: runc, or a program that answers `features` by running runc, as NVIDIA's
-    /// does. gVisor, crun, Kata and Sysbox do not. Docker before 25.0 does not report features.
+    /// Whether the runtime is runc, or a program that itself calls runc, as NVIDIA's does, which answers
+    /// `features` with runc's features. False before Docker 25.0, which does not report features.
     pub fn ends_in_runc(&self) -> bool {
         !self.path.is_empty() && self.features.as_ref().is_some_and(are_of_runc)
     }
 }
 
 impl EngineInfo {
-    /// Whether it confines containers with AppArmor.
+    /// Whether the engine confines containers with AppArmor.
     pub fn has_apparmor(&self) -> bool {
         self.has_option("apparmor")
     }
 
-    /// Whether it labels containers with SELinux.
+    /// Whether the engine labels containers with SELinux.
     pub fn has_selinux(&self) -> bool {
         self.has_option("selinux")
     }
 
-    /// Whether it maps the users of all containers (userns-remap).
+    /// Whether the engine maps the users of all containers (setting `userns-remap`).
     pub fn remaps_users(&self) -> bool {
         self.has_option("userns")
     }
 
-    /// Whether the engine lists a security option, e.g. `name=apparmor` or `name=seccomp,profile=…`.
     fn has_option(&self, name: &str) -> bool {
         self.security_options.iter().any(|option| {
             option.split(',').next().and_then(|first| first.strip_prefix("name=")) == Some(name)
         })
     }
 
-    /// The name of the engine's runtime for a handler.
+    /// The name of the engine's OCI runtime for a runtime handler.
     pub fn runtime_of<'a>(&'a self, handler: &'a str) -> &'a str {
         if ["", DEFAULT_HANDLER].contains(&handler) { &self.default_runtime } else { handler }
     }
 
-    /// Whether pods with this handler can use features that only our OCI runtime supports.
+    /// Whether pods with this runtime handler can use features that need dockbridge's OCI runtime. If not,
+    /// the error is the reason.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         self.below(handler).map(drop)
     }
 
-    /// The program and arguments of the runtime that our OCI runtime runs for pods with this handler. Empty for
-    /// the one with which it was registered. Fails with the reason why pods with this handler cannot use our OCI
-    /// runtime.
+    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls for pods with this
+    /// runtime handler; empty for the runtime with which dockbridge's was registered. Fails with the reason
+    /// why pods with this handler cannot use dockbridge's OCI runtime.
     pub fn below(&self, handler: &str) -> Result<Vec<String>, &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
@@ -231,7 +228,7 @@ impl EngineInfo {
         Ok([slice::from_ref(&runtime.path), &runtime.arguments].concat())
     }
 
-    /// Whether pods with this handler can have a user namespace.
+    /// Whether pods with this runtime handler can have a user namespace. If not, the error is the reason.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
@@ -250,9 +247,9 @@ impl EngineInfo {
         Ok(())
     }
 
-    /// Whether our OCI runtime runs another runtime than runc. Its features show this. If the engine does
-    /// not report them, its arguments do. With crun, the root of a user namespace could remove `nodev` and
-    /// read-only from a mount, and open device files in an image.
+    /// Whether dockbridge's OCI runtime calls a runtime other than runc, according to its reported features;
+    /// without reported features, any argument counts as another runtime. With crun, root of a user namespace
+    /// could remove `nodev` and read-only from a mount, and open device files in an image.
     fn has_other_than_runc(&self) -> bool {
         let ours = self.runtimes.get(oci_edits::RUNTIME);
         ours.is_some_and(|ours| match &ours.features {
@@ -261,7 +258,7 @@ impl EngineInfo {
         })
     }
 
-    /// Whether the runtime of this handler can make mounts recursively read-only.
+    /// Whether the engine and the OCI runtime of this runtime handler can make mounts recursively read-only.
     pub fn recursive_read_only(&self, handler: &str) -> bool {
         let listed = self
             .runtimes
@@ -273,7 +270,7 @@ impl EngineInfo {
             && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
     }
 
-    /// Whether our OCI runtime makes mounts recursively read-only because the engine is too old for it.
+    /// Whether dockbridge's OCI runtime makes mounts recursively read-only for an old engine.
     pub fn edits_read_only(&self, handler: &str) -> bool {
         self.api < ApiVersion::RECURSIVE_READ_ONLY
             && self.edits_runtime(handler).is_ok()
@@ -281,77 +278,76 @@ impl EngineInfo {
     }
 }
 
-/// Major and minor version of a kernel release such as `6.1.0-13-amd64`.
+/// The major and minor version of a kernel release such as `6.1.0-13-amd64`.
 fn kernel_release(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether runc reported these features. Others may report the version of runc that they resemble, as Sysbox does,
-/// but no commit of runc.
+/// Whether runc reported these features. Sysbox reports a version of runc, but no commit of runc.
 fn are_of_runc(features: &serde_json::Value) -> bool {
     OF_RUNC.iter().all(|annotation| features.pointer(annotation).is_some())
 }
 
 const OF_RUNC: [&str; 2] =
     ["/annotations/org.opencontainers.runc.version", "/annotations/org.opencontainers.runc.commit"];
-/// `mount_setattr` with `AT_RECURSIVE` came with 5.12.
+/// The first kernel with `mount_setattr` and `AT_RECURSIVE`.
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
-/// Overlays support id-mapped layers from here on.
+/// The first kernel whose overlays support id-mapped layers.
 const KERNEL_WITH_MAPPED_LAYERS: (u32, u32) = (5, 19);
-/// Storage drivers whose root file systems are overlays, for the graph driver and for containerd's store.
+/// Storage drivers with overlays as root file systems: Docker's graph driver and containerd's snapshotter.
 const OVERLAYS: [&str; 2] = ["overlay2", "overlayfs"];
 const RUNC: &str = "runc";
-/// The storage drivers of Docker's own image store. Others are snapshotters of containerd.
+/// The storage drivers of Docker's own image store. Any other storage driver is a snapshotter of containerd.
 const GRAPH_DRIVERS: [&str; 8] =
     ["overlay2", "overlay", "aufs", "btrfs", "zfs", "vfs", "devicemapper", "fuse-overlayfs"];
 
 /// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineHealth {
-    /// Not known yet.
+    /// dockbridge does not know yet whether the engine can be reached.
     Starting,
-    /// The event stream is open and the first list has arrived.
+    /// The event stream is open, and the first list of containers has arrived.
     Reachable,
-    /// It does not answer.
+    /// The engine does not answer.
     Unreachable { reason: String },
 }
 
-/// A container as the engine's list shows it.
+/// A container in the engine's list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedContainer {
     pub id: String,
-    /// The image that it was created from.
+    /// The image from which the container was created.
     pub image: Option<ImageId>,
     pub ownership: Ownership,
-    /// What the list says about it. None if its entry is incomplete.
+    /// The properties of the container in the list. None if its entry is incomplete.
     pub observed: Option<Box<Observed>>,
 }
 
-/// Whose a container is by its labels. Labels may come from an image, so only an inspect shows
-/// whether this is true.
+/// To what a container belongs according to its labels. A container's labels may come from its image, so only
+/// an inspect shows whether the container belongs to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// Not part of a pod. This is certain, because dockbridge's own containers have labels.
+    /// The container certainly belongs to no pod, because dockbridge's own containers have labels.
     None,
     Workload,
-    /// Another part of a pod.
+    /// The container is part of a pod, but not a workload container.
     Other,
 }
 
-/// A change that the caller requested from the engine, so that its event brings nothing new.
+/// A change that a caller of dockbridge has requested, so that the engine's event contains no news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// It was created. It is complete when the event arrives.
+    /// The container was created. It does not change any more before the event arrives.
     Created,
-    /// It was started. It must end before it can be started again, and the end is another event.
+    /// The container was started. Before another start it must end, which causes another event.
     Started,
 }
 
-/// Something changed in the engine, so an object has to be inspected again.
+/// An event of the engine: an object has changed, so the store has to inspect it again.
 ///
-/// An event does not have the object's state. Events may be late, repeated or lost, so the next inspect is
-/// the only source of truth.
+/// An event does not contain the object's state. Events may be late, repeated or lost, so only the next
+/// inspect shows the true state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
     /// A container was created or started.
@@ -364,10 +360,10 @@ pub enum EngineEvent {
     ContainerOom { id: String },
     /// A container was removed.
     ContainerGone { id: String },
-    /// An image was added or removed, or one of its names was. The name is an id or a reference.
+    /// An image or one of its names was added or removed. `name` is an id or a reference.
     ImageChanged { name: String },
-    /// The daemon has read its configuration again.
+    /// dockerd has read its configuration again.
     DaemonReloaded,
-    /// An event that dockbridge cannot read. Only a list shows what changed.
+    /// An event that dockbridge cannot read. Only a new list of all objects shows what has changed.
     Unreadable { reason: String },
 }

@@ -1,12 +1,12 @@
-//! Events of containers and pods, as GetContainerEvents reports them.
+//! The events of containers and pods that GetContainerEvents reports.
 
-/// `ContainerEventType` of CRI, for a container or for a pod's pause container.
+/// CRI's `ContainerEventType`, for a container or for a pod's pause container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerEventType {
     Created,
-    /// Its process started. For a pod: the pod is ready.
+    /// The container's process has started, or the pod is ready.
     Started,
-    /// Its process ended, or could not be started.
+    /// The container's process has ended, or could not be started.
     Stopped,
     Deleted,
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::fuzz_input::texts;
 
-/// `passwd` and `group` of an image, separated by a NUL byte.
+/// `bytes` are the files `passwd` and `group` of an image, separated by a NUL byte.
 pub(crate) fn accounts(bytes: &[u8]) {
     let mut files = bytes.splitn(2, |byte| *byte == 0);
     let [passwd, group] = [(); 2].map(|()| files.next().unwrap_or_default());
@@ -27,7 +27,8 @@ pub(crate) fn accounts(bytes: &[u8]) {
     }
 }
 
-/// A printed reference parses to the same reference, and a name is never an id.
+/// Parses texts as image references, names and ids. A printed reference must parse to the same reference, and
+/// an image name must never be an id.
 pub(crate) fn texts_of_names(bytes: &[u8]) {
     for text in texts(bytes) {
         match ImageReference::parse(text) {

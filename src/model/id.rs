@@ -1,4 +1,4 @@
-//! Docker's ids, validated once so that they are safe in a path or a file name.
+//! Docker's ids. An id is validated once, so that it can be used in a path or a file name.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::reference::is_digest;
 use crate::error::{Kind, WithKind};
 
-/// Not an id of the engine.
+/// The error for a text that is not an id of the engine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an id: {0:?} (expected 64 hexadecimal digits)")]
 pub struct InvalidId(pub String);
@@ -27,7 +27,6 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// The whole id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -72,10 +71,10 @@ id! {
     ContainerId, is_container_id
 }
 id! {
-    /// An image's identifier as the engine reports it, e.g. `sha256:…`.
+    /// The id of an image as the engine reports it, for example `sha256:…`.
     ///
-    /// Opaque: the digest of a configuration in the classic store, of a manifest or an index in
-    /// containerd's store. Ids can only be compared for equality.
+    /// With Docker's own image store, the id is the digest of the image's configuration, with containerd's
+    /// image store the digest of a manifest or an index. So ids can only be compared for equality.
     ImageId, is_digest
 }
 
@@ -84,7 +83,7 @@ fn is_container_id(text: &str) -> bool {
 }
 
 impl ImageId {
-    /// The hexadecimal part.
+    /// The hexadecimal part of the id.
     pub fn hex(&self) -> &str {
         self.0.split_once(':').map_or(self.0.as_str(), |(_, hex)| hex)
     }

@@ -7,13 +7,13 @@ use super::{reference::ImageReference, time::Nanos};
 /// A validated PullImage request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PullRequest {
-    /// What to pull; always carries a tag or a digest (Docker pulls *every* tag without one).
+    /// The image to pull; always has a tag or a digest, because without either Docker would pull *every* tag.
     pub reference: ImageReference,
-    /// Credentials; none for an anonymous pull.
+    /// The credentials for the registry; None to pull without credentials.
     pub credentials: Option<Credentials>,
 }
 
-/// A registry credential, as CRI's `AuthConfig` has it.
+/// Credentials for a registry: CRI's `AuthConfig`.
 ///
 /// `Debug` shows only the registry.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
@@ -33,14 +33,14 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The file system of images and writable layers, and how much images use of it.
+/// The file system of images and writable layers, and how much of it the images use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilesystemUsage {
-    /// Directory of the images; kubelet finds its device.
+    /// The directory of the images, from which kubelet finds the device.
     pub mountpoint: PathBuf,
-    /// Bytes of all image layers, each counted once.
+    /// How many bytes all image layers have, each layer counted once.
     pub image_bytes: u64,
-    /// Inodes that any program uses on the file system. None if the file system does not count them.
+    /// How many inodes of the file system are in use. None if the file system does not count inodes.
     pub inodes: Option<u64>,
     pub measured_at: Nanos,
 }

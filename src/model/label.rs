@@ -1,5 +1,4 @@
-//! The keys of Docker labels on pods' containers, shared with dockershim and cri-dockerd so that
-//! existing tools keep working.
+//! The keys of Docker labels on pods' containers, shared with dockershim and cri-dockerd for existing tools.
 
 /// The kind of the object: [`TYPE_SANDBOX`] or [`TYPE_CONTAINER`].
 pub const TYPE: &str = "io.kubernetes.docker.type";
@@ -21,18 +20,18 @@ pub const POD_NAME: &str = "io.kubernetes.pod.name";
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 /// Kubelet's label with the pod's uid.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// Prefix of the labels that hold CRI annotations.
+/// The prefix of the labels that contain CRI annotations.
 pub const ANNOTATION_PREFIX: &str = "annotation.";
-/// dockbridge's own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]). CRI answers
-/// come from it, because an image can set the other labels.
+/// dockbridge's own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]). dockbridge
+/// answers CRI calls from this document, because an image can set the other labels.
 pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
 /// dockbridge's own JSON document on a container ([`crate::model::document::ContainerDocument`]).
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
-/// On a container that only exists to read files of its image and is never started. It can be removed when
-/// the dockbridge that created it no longer runs.
+/// The label of an inspection container, which is never started and only exists so that dockbridge can read
+/// files of its image. The container can be removed when the dockbridge process that created it has ended.
 pub const IMAGE_INSPECTION: &str = "io.dockbridge.image-inspection";
-/// On a container that is never started. It only exists so that its image cannot be removed while the
-/// image's files are mounted into other containers.
+/// The label of a pin: a container that is never started, and only exists so that its image cannot be removed
+/// while the image's files are mounted into other containers.
 pub const IMAGE_PIN: &str = "io.dockbridge.image-pin";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

@@ -8,15 +8,15 @@ use std::{
 /// The socket on which the CRI is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A path. If a systemd socket unit already listens there, its socket is used. Otherwise dockbridge
-    /// creates one.
+    /// The path of a socket. If a systemd socket unit already listens on this path, dockbridge uses the
+    /// unit's socket. Otherwise dockbridge creates a socket.
     Path(PathBuf),
-    /// The sockets of a systemd socket unit: all of them, or those with this name or file descriptor.
+    /// The sockets that a systemd socket unit passes: all, or those with this name or descriptor.
     Inherited(Option<String>),
 }
 
 impl Listen {
-    /// The path, if it is known without asking systemd.
+    /// The path of the socket. None if only systemd knows it.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),

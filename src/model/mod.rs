@@ -1,8 +1,8 @@
 //! The data types of pods, containers and images: ids, specifications, records, states, labels and names.
 //!
-//! The module does no I/O. It does not know the clock, async code, CRI or Docker messages, and imports only
-//! `error`. Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`] (the request), [`record`]
-//! (the current state), [`document`] (what Docker labels store) and [`engine`].
+//! This module does no I/O. This module does not know the clock, async code, CRI or Docker messages, and
+//! imports only the module `error`. Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`] (the
+//! request), [`record`] (the current state), [`document`] (what Docker labels store) and [`engine`].
 
 pub mod accounts;
 pub mod adjustment;

@@ -1,17 +1,17 @@
-//! Container names in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as dockershim named
-//! them. Tools rely on this. Labels hold the identity, so the name only has to be unique and readable.
+//! The names of containers in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as in dockershim,
+//! because tools rely on such names. Labels identify a container, so its name only has to be unique and
+//! readable.
 
 use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox::PodMetadata};
 
-/// The parts of such a name.
+/// The parts of a container's name in Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedName {
-    /// Container name; `POD` for a sandbox.
+    /// The name of the container in its pod; `POD` for a sandbox.
     pub container: String,
     pub pod: String,
     pub namespace: String,
     pub uid: String,
-    /// Attempt of the sandbox or of the container.
     pub attempt: u32,
 }
 
@@ -25,20 +25,20 @@ pub fn container_name(container: &ContainerMetadata, pod: &PodMetadata) -> Strin
     join(&container.name, pod, container.attempt)
 }
 
-/// The name to use if the engine reports that a container has `name`, but does not list that container.
+/// The name to use instead if the engine reports that `name` is in use, but has no container with this name.
 pub fn with_suffix(name: &str, random: u32) -> String {
     format!("{name}_{random:08x}")
 }
 
-/// A name as the engine shows it, without its leading slash.
+/// Removes the leading slash with which the engine shows the name of a container.
 pub fn bare(name: &str) -> &str {
     name.strip_prefix('/').unwrap_or(name)
 }
 
-/// Reads the name of a container that another program created, without a document of dockbridge.
+/// Reads the parts of the name of another program's container, which has no document of dockbridge.
 pub fn parse(name: &str) -> Option<ParsedName> {
     let fields: Vec<&str> = bare(name).split('_').collect();
-    // A seventh field is the suffix of `with_suffix`.
+    // If the name has a seventh field, that is the suffix of `with_suffix`.
     let (&["k8s", container, pod, namespace, uid, attempt]
     | &["k8s", container, pod, namespace, uid, attempt, _]) = fields.as_slice()
     else {

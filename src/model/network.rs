@@ -13,7 +13,6 @@ pub struct DnsConfig {
     pub options: Vec<String>,
 }
 
-/// Transport of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -24,7 +23,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The lower-case name CNI and Docker use.
+    /// The lower-case name that CNI and Docker use for the protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -40,19 +39,19 @@ impl Protocol {
 pub struct PortMapping {
     pub protocol: Protocol,
     pub container_port: u16,
-    /// Port on the host, 0 for none.
+    /// The port on the host; 0 for no port.
     pub host_port: u16,
-    /// Address on the host; empty means all.
+    /// The address on the host; empty means all addresses.
     pub host_ip: String,
 }
 
-/// How a sandbox is connected.
+/// How a sandbox is connected to a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkMode {
-    /// A network namespace that CNI plugins connect.
+    /// The sandbox has a network namespace, which CNI plugins connect.
     Cni,
-    /// The engine's own bridge and published ports.
+    /// The engine connects the sandbox to its own bridge and publishes ports.
     Docker,
     Host,
 }
@@ -65,6 +64,6 @@ pub fn is_cidr(text: &str) -> bool {
         Ok(IpAddr::V6(_)) => 128,
         Err(_) => return false,
     };
-    // For `parse`, a number may have a sign.
+    // Checks for digits, because `parse` would accept a sign.
     bits.bytes().all(|b| b.is_ascii_digit()) && bits.parse::<u8>().is_ok_and(|bits| bits <= most)
 }

@@ -1,5 +1,5 @@
-//! What our OCI runtime changes in a container's `config.json`, because the Engine API has no field
-//! for it. dockbridge writes it as a file before it starts the container.
+//! The edits that dockbridge's OCI runtime makes in a container's `config.json`, because the Engine API has
+//! no fields for them. dockbridge writes the edits to a file before it starts the container.
 
 use std::path::PathBuf;
 
@@ -7,68 +7,65 @@ use serde::{Deserialize, Serialize};
 
 use super::{spec_edit::SpecEdit, user_namespace::IdMappings};
 
-/// The changes for one container. The default changes nothing. `edits` has simple changes. The other fields
-/// are for changes that need work on the host, or that depend on what the engine wrote.
+/// The edits of one container; none by default. `edits` has simple edits. The other fields need work on the
+/// host, or depend on the engine's `config.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OciEdits {
-    /// Id of the container's engine. Only the server of this engine removes unused files, because another
-    /// engine may run on this machine.
+    /// The id of the container's engine. Only the dockbridge of this engine removes the file when it is no
+    /// longer used, because another engine may run on the same host.
     pub engine: String,
-    /// Program and arguments of the runtime that ours runs; empty for the one with which ours was registered.
+    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls; empty for the
+    /// runtime with which dockbridge's was registered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<String>,
-    /// The ids of the container's user namespace. The root file system is mounted with them.
+    /// The id mappings of the container's user namespace, with which its root file system is mounted.
     pub users: Option<IdMappings>,
-    /// Mounts made by the engine that get mapped ids.
+    /// The engine's mounts whose files get mapped owners.
     pub mapped_mounts: Vec<MappedMount>,
-    /// Devices, or directories of devices, that have another path in the container than on the host:
-    /// container path and host path. They are bind-mounted, because devices cannot be created in a user
-    /// namespace.
+    /// Devices that have another path in the container than on the host: container path and host path. The
+    /// runtime bind-mounts them, because devices cannot be created in a user namespace.
     pub moved_devices: Vec<(String, String)>,
-    /// This is a pause container from our own image, which reads no files. Mounts that runc does not need
-    /// are left out.
+    /// Whether this is a pause container of dockbridge's built-in image, which reads no files: in that case
+    /// the runtime leaves out mounts that runc does not need.
     pub own_pause: bool,
-    /// The directory of the dump with which the container begins. It is removed after that, so that later starts are
-    /// fresh ones.
+    /// The directory of the unpacked checkpoint, which is removed after the first start from it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore: Option<PathBuf>,
-    /// In the order in which they are applied.
     pub edits: Vec<SpecEdit>,
 }
 
 /// A mount whose files have mapped owners in the container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappedMount {
-    /// Path in the container. If several mounts have it, the last one is mapped.
+    /// The path in the container. If several mounts have this path, the last of them is mapped.
     pub destination: String,
     pub mappings: IdMappings,
-    /// The mapping was not requested but follows from the pod's user namespace. This is so for files and
-    /// volumes that the engine mounts on its own, and for images. The mount may then be missing. If its ids
-    /// cannot be mapped, its files belong to nobody in the container. For a requested mapping, both are
-    /// errors.
+    /// Whether the mapping was not requested but follows from the pod's user namespace. A mount with such a
+    /// mapping may be missing, and if its ids cannot be mapped, its files belong to nobody. If the pod
+    /// requests the mapping, both are errors.
     pub is_implicit: bool,
-    /// The mount is an image, or a volume of an image. An image may contain device files. With mapped ids
-    /// they would belong to the pod, so the root of a privileged container could open the host's devices.
+    /// Whether device files in the mount cannot be opened, because the mount is an image or a volume of an
+    /// image. Device files of an image would have mapped owners, so a privileged container could open the
+    /// host's devices.
     pub without_devices: bool,
 }
 
 impl OciEdits {
-    /// Whether it changes nothing in the container.
+    /// Whether these edits change nothing in the container.
     pub fn is_empty(&self) -> bool {
         let (engine, runtime) = (self.engine.clone(), self.runtime.clone());
         *self == Self { engine, runtime, ..Self::default() }
     }
 }
 
-/// Format version of the file. The runtime refuses any other version.
+/// The format version of a file of edits. dockbridge's OCI runtime refuses versions that it does not know.
 pub const VERSION: u32 = 2;
-/// The version of a file that names a runtime. A program that knows only version 2 would run runc.
+/// The version of a file with another runtime: an older OCI runtime, which knows version 2, would call runc.
 pub const VERSION_WITH_RUNTIME: u32 = 3;
-/// The version of a file with a dump. A program that does not know it would start the container without it.
+/// The version of a file with a checkpoint: an older OCI runtime would start the container without it.
 pub const VERSION_WITH_RESTORE: u32 = 4;
-/// OCI annotation of a container that must not start without its edits. The Engine API supports annotations
-/// from 1.43 on.
+/// The OCI annotation of a container that must not start without its edits (since Engine API 1.43).
 pub const REQUIRED: &str = "io.dockbridge.edits";
-/// The name of our runtime among the engine's, as `dockbridge setup` writes it.
+/// The name with which `dockbridge setup` registers dockbridge's OCI runtime with the engine.
 pub const RUNTIME: &str = "dockbridge";

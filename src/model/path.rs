@@ -1,7 +1,7 @@
-//! Paths in a container, handled as text.
+//! Splits paths in a container, without reading files.
 
-/// The parts of a path from the root, without empty parts and `.`, so that two spellings of a path are
-/// equal. Links are not resolved. `..` at the root stays at the root.
+/// The parts of a path from the root, without empty parts and `.`, so that two spellings of a path are equal.
+/// Does not resolve links. `..` at the root stays at the root.
 pub fn parts(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/') {

@@ -4,8 +4,7 @@ use super::{record::ImageRecord, reference::ImageReference};
 
 /// A pattern for image names. `*` matches any characters, also `/`.
 ///
-/// The pattern may have the full name (`docker.io/library/busybox:1`) or Docker's short form (`busybox:1`).
-/// Without a tag or digest it matches all of them.
+/// A full name (`docker.io/library/busybox:1`) or Docker's short form. Without a tag, all tags match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
 
@@ -16,22 +15,20 @@ pub struct LabelPattern {
     value: Option<String>,
 }
 
-/// The patterns that the operator configured.
+/// The patterns of pinned images that the operator has configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PinnedImages {
-    /// Patterns for names. One match is enough.
     pub names: Vec<NamePattern>,
-    /// Patterns for labels. One match is enough.
     pub labels: Vec<LabelPattern>,
 }
 
-/// Which images kubelet may remove to free disk space, apart from pinned ones.
+/// Which images kubelet may remove to free disk space. kubelet may never remove pinned images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CollectImages {
-    /// Every image that no pod uses.
+    /// kubelet may remove every image that no pod uses.
     #[default]
     All,
-    /// Only images that kubelet had pulled. Images that were built or loaded by hand cannot be pulled again.
+    /// Only images that were pulled for kubelet: others cannot be pulled again.
     Pulled,
 }
 
@@ -44,14 +41,14 @@ impl PinnedImages {
 }
 
 impl NamePattern {
-    /// Reads a pattern. None if no image name can match it.
+    /// Parses a pattern. None if no image name can match it.
     pub fn parse(text: &str) -> Option<Self> {
         let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
         let valid = !text.is_empty() && text.len() <= MAX_PATTERN && text.bytes().all(known);
         valid.then(|| Self(text.to_owned()))
     }
 
-    /// Whether one of the image's names matches.
+    /// Whether one of the image's names matches the pattern.
     pub fn matches(&self, image: &ImageRecord) -> bool {
         let names = image.repo_tags.iter().chain(&image.repo_digests);
         names
@@ -74,7 +71,7 @@ impl NamePattern {
 }
 
 impl LabelPattern {
-    /// Reads `key` or `key=value`. None without a key.
+    /// Parses `key` or `key=value`. None if the key is empty.
     pub fn parse(text: &str) -> Option<Self> {
         let (key, value) = match text.split_once('=') {
             Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
@@ -90,8 +87,7 @@ impl LabelPattern {
     }
 }
 
-/// Whether a text matches the pattern. It is enough to find each part between stars at its first
-/// occurrence, because `*` matches anything.
+/// Whether a text matches the pattern. Each part's first occurrence is enough, because `*` matches anything.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
@@ -106,11 +102,11 @@ fn glob_matches(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// Docker omits it from names on its default registry.
+/// Docker omits the domain `docker.io/` from the names of images on its default registry.
 const DEFAULT_DOMAIN: &str = "docker.io/";
-/// Docker omits it from names of official images.
+/// Docker omits the prefix `library/` from the names of official images.
 const LIBRARY: &str = "library/";
-/// Longer than any image name with a digest, with room for stars.
+/// The longest pattern, in bytes: longer than any image name with a digest, with room for stars.
 const MAX_PATTERN: usize = 1024;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The current state of a sandbox, a container or an image. Records hold facts. Readiness and states are
-//! derived from them and never stored.
+//! The current state of a sandbox, a container or an image. Records contain only facts. Readiness and CRI
+//! states are computed from them and never stored.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,35 +13,34 @@ use super::{
     user_namespace::IdMappings,
 };
 
-/// A sandbox: facts from Docker and from the checkpoint.
+/// The facts about a sandbox, from Docker and from its checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxRecord {
-    /// Docker id of the pause container.
     pub id: SandboxId,
     /// Full container name in Docker, without the leading slash.
     pub name: String,
     pub document: Arc<SandboxDocument>,
     pub created_at: Nanos,
-    /// The pause process according to Docker. None if Docker no longer has the container, and only the
-    /// checkpoint shows that its network must be released.
+    /// The pause container's process according to Docker. None if Docker no longer has the pause container,
+    /// and only the checkpoint shows that the pod's network must be released.
     pub process: Option<Process>,
-    /// Addresses from Docker itself ([`NetworkMode::Docker`]).
+    /// The pod's addresses on Docker's own bridge ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// The state of CNI ([`NetworkMode::Cni`]). None before the checkpoint records that plugins will run.
+    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None before the checkpoint records that
+    /// plugins will run.
     pub attachment: Option<Attachment>,
 }
 
 /// Whether a sandbox can hold containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SandboxState {
-    /// Its pause container runs and its network is connected. Connecting is the last step of RunPodSandbox,
-    /// so a sandbox that is not complete is never ready.
+    /// The pause container runs, and the network is connected, the last step of RunPodSandbox.
     Ready,
     NotReady,
 }
 
 impl SandboxRecord {
-    /// The state CRI shows.
+    /// The state that CRI's answers show.
     pub fn state(&self) -> SandboxState {
         let running = self.process.as_ref().is_some_and(Process::is_running);
         let connected = match self.document.network {
@@ -53,8 +52,8 @@ impl SandboxRecord {
         if running && connected { SandboxState::Ready } else { SandboxState::NotReady }
     }
 
-    /// Addresses of the pod, primary first. Empty for host-network pods (kubelet uses the node's addresses)
-    /// and for pods that are not ready.
+    /// The addresses of the pod, the primary address first. Empty for pods with host network (kubelet uses
+    /// the node's addresses) and for pods that are not connected.
     pub fn addresses(&self) -> &[IpAddr] {
         match (self.document.network, &self.attachment) {
             (NetworkMode::Host, _) | (NetworkMode::Cni, None) => &[],
@@ -63,8 +62,7 @@ impl SandboxRecord {
         }
     }
 
-    /// The pod for which a container is created. DNS and ID mappings of an adopted pod may be unknown. The
-    /// container's request also has them, so they are taken from it.
+    /// Completes the record of an adopted pod with DNS settings and id mappings from a container's request.
     #[must_use]
     pub fn completed(
         self: Arc<Self>,
@@ -76,14 +74,14 @@ impl SandboxRecord {
         }
         let mut record = Arc::unwrap_or_clone(self);
         let spec = &mut Arc::make_mut(&mut record.document).spec;
-        // cri-dockerd also kept the engine's file for an empty configuration.
+        // With empty DNS settings, cri-dockerd also used the engine's `resolv.conf`.
         spec.dns = dns.filter(|dns| *dns != DnsConfig::default());
         spec.namespaces.users = users;
         Arc::new(record)
     }
 
-    /// Whether the pause process is still the one that was connected, as far as dockbridge knows. After
-    /// `docker restart` it is another process, in a new network namespace that is not connected.
+    /// Whether the pause process, as far as dockbridge knows, is still the one whose network was connected.
+    /// After `docker restart`, the pause process is in a new network namespace, which is not connected.
     pub fn is_as_connected(&self) -> bool {
         match (&self.attachment, self.process.as_ref().and_then(Process::started_at)) {
             (Some(Attachment::Ready { started_at: Some(then), .. }), Some(now)) => {
@@ -93,7 +91,7 @@ impl SandboxRecord {
         }
     }
 
-    /// Host pid of the pause, while it runs.
+    /// The pid of the pause process on the host. None if it does not run.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().and_then(Process::pid)
     }
@@ -107,80 +105,76 @@ pub struct ContainerRecord {
     pub name: String,
     pub document: Arc<ContainerDocument>,
     pub created_at: Nanos,
-    /// Its process according to Docker.
     pub process: Process,
-    /// The signal that a stop sends, from the container or the image, as Docker writes it.
+    /// The stop signal of the container or its image, as Docker writes it.
     pub stop_signal: Option<String>,
-    /// Whether the container has a label named `signal`. The engine's events show this label instead of the signal
-    /// that was sent.
+    /// Whether a label named `signal` replaces the sent signal in the engine's events.
     pub hides_signals: bool,
-    /// The engine's log file, if its log driver has one.
+    /// The engine's log file of the container, if the log driver writes one.
     pub engine_log: Option<std::path::PathBuf>,
     pub log_driver: String,
-    /// Directory of its writable layer, if the engine's storage driver reports one.
+    /// The directory of the container's writable layer, if the engine reports one.
     pub writable_layer: Option<std::path::PathBuf>,
-    /// Limits that the engine knows. Huge pages and cgroup v2 keys are missing.
+    /// The limits that the engine reports. They do not include limits of huge pages and cgroup v2 keys.
     pub limits: Resources,
 }
 
-/// A container of the engine, by its role.
+/// A container of the engine, by its role in a pod.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "a value is taken apart at once and never kept")]
 pub enum Observed {
-    /// A pod's pause container. The attachment is still missing, because only the checkpoint has it.
+    /// A pod's pause container. The record has no attachment yet, because only the checkpoint has that.
     Sandbox(SandboxRecord),
     Container(ContainerRecord),
     Foreign(ForeignContainer),
 }
 
-/// The relevant facts about a container that is not part of a pod.
+/// The facts that dockbridge needs about a container that is not part of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignContainer {
-    /// The image that it was created from.
     pub image: Option<ImageId>,
-    /// The container whose network namespace it joined. This may be a pod's pause container.
+    /// The container, perhaps a pod's pause container, whose network namespace this one has joined.
     pub joined: Option<SandboxId>,
 }
 
 /// A container's main process according to Docker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// Never started, as far as the engine knows.
+    /// The process was never started, as far as Docker knows.
     Created,
     /// Running (or paused, or restarting).
     Running { pid: u32, started_at: Nanos },
-    /// Ended, or could not be started.
+    /// The process has ended, or could not be started.
     Exited {
-        /// Start time. If the start failed, it is the creation time.
+        /// The start time, or the container's creation time if the start failed.
         started_at: Nanos,
         finished_at: Nanos,
         exit_code: i32,
         reason: ExitReason,
-        /// The engine's message, e.g. why it could not be started.
+        /// The engine's message, for example why the process could not be started.
         message: String,
     },
-    /// Known only from the engine's list, because Docker has not answered its inspect yet.
+    /// The state is known only from the engine's list, because Docker has not answered the inspect yet.
     Listed(ListedState),
     /// The engine reports a state that dockbridge does not know.
     Unknown,
 }
 
-/// The state of a container in the engine's list (`GET /containers/json`), which has neither times nor
-/// causes.
+/// The state in the engine's list (`GET /containers/json`), which has neither times nor reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedState {
-    /// Never started, or the start failed. The list does not distinguish them.
+    /// The container was never started, or its start failed: the list does not distinguish these.
     Created,
     /// Running (or paused, or restarting).
     Running,
     Exited {
-        /// Exit code of the main process, if the list has it.
+        /// The exit code of the main process, if the list has it.
         exit_code: Option<i32>,
     },
 }
 
 impl Process {
-    /// The name of its state, for metrics and the state dump.
+    /// The name of the state, for metrics and the state dump.
     pub const fn state_name(&self) -> &'static str {
         match self {
             Self::Created | Self::Listed(ListedState::Created) => "created",
@@ -190,12 +184,12 @@ impl Process {
         }
     }
 
-    /// Whether a process exists.
+    /// Whether the process exists, even if it is paused.
     pub const fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. } | Self::Listed(ListedState::Running))
     }
 
-    /// Whether its process is known to have ended.
+    /// Whether the process has certainly ended.
     pub const fn has_ended(&self) -> bool {
         matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
@@ -205,20 +199,19 @@ impl Process {
         matches!(self, Self::Listed(_))
     }
 
-    /// Whether the engine's list, which is newer, contradicts this state. A list only distinguishes
-    /// created, running and exited.
+    /// Whether a newer list, which only distinguishes created, running and exited, contradicts this state.
     pub const fn contradicts(&self, listed: ListedState) -> bool {
         !matches!(
             (self, listed),
             (Self::Created | Self::Listed(ListedState::Created), ListedState::Created)
-                // After a failed start the list still says created.
+                // After a failed start, the engine's list still shows the state "created".
                 | (Self::Exited { reason: ExitReason::CannotRun, .. }, ListedState::Created)
                 | (Self::Running { .. } | Self::Listed(ListedState::Running), ListedState::Running)
                 | (Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }), ListedState::Exited { .. })
         )
     }
 
-    /// When it was started, if it was.
+    /// When the process was started. None if it was never started, or if the time is unknown.
     pub const fn started_at(&self) -> Option<Nanos> {
         match self {
             Self::Running { started_at, .. } | Self::Exited { started_at, .. } => Some(*started_at),
@@ -226,7 +219,7 @@ impl Process {
         }
     }
 
-    /// Host pid while it runs. None while Docker restarts it.
+    /// The pid on the host while the process runs. None while Docker restarts the container.
     pub const fn pid(&self) -> Option<u32> {
         match self {
             Self::Running { pid, .. } if *pid > 0 => Some(*pid),
@@ -235,21 +228,18 @@ impl Process {
     }
 }
 
-/// `ContainerStatus.reason` of an ended container.
+/// CRI's `ContainerStatus.reason` of an ended container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
-    /// Exit code 0.
     Completed,
-    /// Exit code other than 0.
     Error,
-    /// The kernel killed it, or one of its processes, because memory ran out.
+    /// The kernel killed a process of the container because memory ran out.
     OomKilled,
-    /// The main process could not be started.
     CannotRun,
 }
 
 impl ExitReason {
-    /// The name that kubelet shows.
+    /// The name of the reason that kubelet shows.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "Completed",
@@ -263,21 +253,21 @@ impl ExitReason {
 /// An image in the engine's store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageRecord {
-    /// The id, which is the same in all answers.
+    /// The image's id, which is the same in all CRI answers.
     pub id: ImageId,
     /// `repository:tag` names, without Docker's `<none>`.
     pub repo_tags: Vec<String>,
     /// `repository@digest` names, without Docker's `<none>`.
     pub repo_digests: Vec<String>,
-    /// Bytes on the disk, as the engine's list counts them; never 0.
+    /// How many bytes the image uses on the disk, as the engine's list counts them; never 0.
     pub size: u64,
     /// `Config.User` of the image.
     pub user: String,
     pub labels: std::collections::BTreeMap<String, String>,
     /// `Config.StopSignal` of the image.
     pub stop_signal: Option<String>,
-    /// `Config.Volumes` of the image: paths in its containers.
+    /// `Config.Volumes` of the image: the paths of volumes in its containers.
     pub volumes: std::collections::BTreeSet<String>,
-    /// Whether the engine has answered an inspect of it. The engine's list has no user, stop signal or volumes.
+    /// Whether the engine has answered an inspect of the image: its list has no user, stop signal or volumes.
     pub inspected: bool,
 }

@@ -1,8 +1,9 @@
-//! Image references, parsed and normalised as the engine does it, so that names can be compared.
+//! Parses and normalises image references as the engine does. Normalised names can be compared, and only
+//! valid references are used in paths of the Engine API.
 //!
-//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain if it contains a `.`, a
-//! `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a
-//! single component is put below `library/`.
+//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain if it contains `.`, `:` or
+//! an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a path with a
+//! single component gets the prefix `library/`.
 
 use std::{borrow::Cow, fmt};
 
@@ -11,7 +12,7 @@ use thiserror::Error;
 #[cfg(test)]
 mod tests;
 
-/// Not an image reference.
+/// The error for a text that is not an image reference.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("not an image reference: {text:?}: {reason}")]
 pub struct InvalidReference {
@@ -19,8 +20,8 @@ pub struct InvalidReference {
     pub reason: &'static str,
 }
 
-/// An image name that is safe to print, even if it is invalid. Some users write `name:password@` before the
-/// registry, as in a URL. A valid image name has an `@` only before its digest.
+/// Removes credentials from an image name, so that it can be printed, even if it is invalid: some users write
+/// `name:password@` before the registry, as in a URL. A valid image name has an `@` only before its digest.
 pub fn printable(name: &str) -> Cow<'_, str> {
     let (rest, digest) = match name.rsplit_once('@') {
         Some((rest, digest)) if looks_like_digest(digest) => (rest, Some(digest)),
@@ -33,7 +34,7 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether it looks like a digest, even a malformed one, and not like a registry.
+/// Whether the text looks like a digest, even a malformed one, and not like a registry.
 fn looks_like_digest(text: &str) -> bool {
     let (algorithm, hex) = text.split_once(':').unwrap_or_default();
     matches!(algorithm, "sha256" | "sha384" | "sha512") && !hex.contains('/')
@@ -52,8 +53,8 @@ impl ImageReference {
     /// Parses a reference in any form that the engine accepts.
     ///
     /// # Errors
-    /// Refuses everything that the engine's grammar refuses, and image ids ([`names_id`]), which would mean
-    /// something else as a name.
+    /// Refuses every text that the engine's grammar refuses, and also image ids ([`names_id`]), which would
+    /// name another image if they were read as references.
     pub fn parse(text: &str) -> Result<Self, InvalidReference> {
         Self::read(text).map_err(|reason| InvalidReference {
             text: printable(text).chars().take(SHOWN_CHARS).collect(),
@@ -61,8 +62,8 @@ impl ImageReference {
         })
     }
 
-    /// The same reference with the tag `latest` if it has neither tag nor digest. Without either, the
-    /// engine would pull every tag of the repository.
+    /// Adds the tag `latest` if the reference has neither tag nor digest: without either, the engine would
+    /// pull every tag of the repository.
     #[must_use]
     pub fn with_default_tag(mut self) -> Self {
         if self.tag.is_none() && self.digest.is_none() {
@@ -71,22 +72,22 @@ impl ImageReference {
         self
     }
 
-    /// Registry, e.g. `docker.io`.
+    /// The registry of the image, for example `docker.io`.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// Tag, if one is stated.
+    /// The tag, if the reference has one.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Digest with its algorithm, if one is stated.
+    /// The digest with its algorithm, if the reference has one.
     pub fn digest(&self) -> Option<&str> {
         self.digest.as_deref()
     }
 
-    /// Registry and repository in full, without tag and digest.
+    /// The full name of the repository with its registry, without tag and digest.
     pub fn repository(&self) -> String {
         format!("{}/{}", self.domain, self.path)
     }
@@ -100,7 +101,7 @@ impl ImageReference {
             Some((name, digest)) => (name, Some(digest)),
             None => (rest, None),
         };
-        // A colon before the last slash does not start a tag (and is not valid in a path either).
+        // Only a colon after the last slash starts a tag. A colon before it makes the path invalid.
         let (path, tag) = match name.rsplit_once(':') {
             Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
             _ => (name, None),
@@ -132,7 +133,8 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// The registry of a credential's address, which is a host name or `https://host/v1/`.
+/// The registry in the address of credentials, which is a host name or has the form `https://host/v1/`. The
+/// default registry has three host names, for which this function returns the same name.
 pub fn registry_of(address: &str) -> &str {
     let place = address.split_once("://").map_or(address, |(_, rest)| rest);
     match place.split('/').next().unwrap_or(place) {
@@ -141,23 +143,23 @@ pub fn registry_of(address: &str) -> &str {
     }
 }
 
-/// Whether the text is a whole image id: a digest, or only 64 hexadecimal digits.
+/// Whether the text is a whole image id (a digest, or 64 hexadecimal digits), also valid as an image name.
 pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }
 
-/// Whether a name can refer to another image later, as a tag can. An id or a digest cannot.
+/// Whether `name` may refer to another image later, as a tag may, unlike an id or a digest.
 pub fn can_move(name: &str) -> bool {
     let is_digest = |reference: ImageReference| reference.digest().is_some();
     !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
 }
 
-/// Whether the text is a digest of a known algorithm with the right number of digits.
+/// Whether the text is a digest of a known algorithm and length. Other `word:hex` is a repository with a tag.
 pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }
 
-/// Splits off the registry. The rest may still need `library/`.
+/// Splits the registry from the path. The path may still need the prefix `library/`.
 fn split_domain(text: &str) -> (&str, &str) {
     match text.split_once('/') {
         Some((INDEX_DOMAIN, rest)) => (DEFAULT_DOMAIN, rest),
@@ -176,7 +178,7 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
         return Err("the registry's name is too long");
     }
     let (host, port) = match domain.rsplit_once(':') {
-        // In an IPv6 address without a port, the last colon is inside the brackets.
+        // In the address of an IPv6 host without a port, the last colon is inside the brackets.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (domain, None),
     };
@@ -217,7 +219,7 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Runs of letters and digits, with one `.`, one or two `_`, or any number of `-` between two.
+/// Whether the component is letters and digits, separated by one `.`, one or two `_`, or any number of `-`.
 fn is_path_component(component: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     component.starts_with(alphanumeric)
@@ -250,11 +252,11 @@ fn is_lower_hex(text: &str) -> bool {
 }
 
 const DEFAULT_DOMAIN: &str = "docker.io";
-/// Old name of the default registry, which is still in configuration files.
+/// An old name of the default registry, which some configuration files still contain.
 const INDEX_DOMAIN: &str = "index.docker.io";
 const LIBRARY: &str = "library/";
 const DEFAULT_TAG: &str = "latest";
-/// A host name of 253 bytes and a port, rounded up.
+/// The longest domain, in bytes: a host name of 253 bytes, a colon, a port, and some room.
 const MAX_DOMAIN: usize = 262;
 const MAX_PATH: usize = 255;
 const MAX_TAG: usize = 128;

@@ -100,7 +100,7 @@ fn what_can_match_nothing_is_refused() {
 }
 
 proptest! {
-    /// The fast algorithm gives the same result as an exhaustive search.
+    /// The fast algorithm for patterns gives the same result as an exhaustive search.
     #[test]
     fn stars_stand_for_anything(pattern in "[ab*]{0,6}", text in "[ab]{0,7}") {
         prop_assert_eq!(glob_matches(&pattern, &text), tried(pattern.as_bytes(), text.as_bytes()));
