@@ -161,7 +161,7 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     }
     if !network.ready {
         let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());
-        let words = words.map_or("the network gives no reason", String::as_str);
+        let words = words.map_or("the reason is not known", String::as_str);
         obstacles.push(format!("pods cannot be connected: {words}"));
     }
     obstacles

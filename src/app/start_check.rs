@@ -101,7 +101,7 @@ mod tests {
             };
             let failures: Vec<_> = tokio::select! {
                 found = failures(&settings, &locks) => found.collect(),
-                () = waiting => unreachable!("the loop never ends"),
+                () = waiting => unreachable!("the loop that advances the clock never ends"),
             };
             let engine = |finding: &&Finding| finding.subject == Subject::Engine;
             assert_eq!(failures.iter().filter(engine).count(), 1, "{name}: {failures:?}");

@@ -92,8 +92,8 @@ async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) ->
     }
 }
 
-/// Prints each finding as soon as it is known. Returns all findings, and with `--takeover` or `--upgrade` how
-/// many existing pods would be kept and how many recreated.
+/// Prints each finding as soon as it is known. Returns all findings, and with `--takeover` or `--upgrade` the
+/// numbers of existing pods that would be kept and recreated.
 async fn report(
     settings: &Settings,
     sources: &Sources,

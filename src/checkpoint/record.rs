@@ -27,7 +27,7 @@ pub struct SandboxCheckpoint {
     pub id: SandboxId,
     /// The full name of the pause container in Docker, without the leading slash.
     pub name: String,
-    /// The request that created the sandbox, used for answers when Docker has lost the pause container.
+    /// The RunPodSandbox request. dockbridge answers from it when Docker has lost the pause container.
     pub document: SandboxDocument,
     /// When Docker created the pause container. Always set, because kubelet refuses a sandbox without it.
     pub created_at: Nanos,

@@ -59,7 +59,7 @@ async fn relabel_source(
         DirBuilder::new().recursive(true).mode(0o755).create(place).or_else(present)?;
         let resolved = place.canonicalize()?;
         if is_the_hosts(&resolved) {
-            let text = "is a system directory, which needs another SELinux label";
+            let text = "is a system directory, whose SELinux label must stay as it is";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let is_over = || cancellation.is_cancelled();

@@ -175,7 +175,7 @@ fn pause_confines_itself() {
     }
 }
 
-/// The number of seccomp filters of a process. Linux reports this number from 5.10 on.
+/// The number of seccomp filters of a process, which Linux reports from 5.10 on.
 fn filters(process: &str) -> u32 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));

@@ -37,7 +37,7 @@ pub enum Format {
 pub struct LogControl(Arc<ArcSwap<Targets>>);
 
 impl LogControl {
-    /// Creates a control with this level. The control has no effect until a log uses it.
+    /// Creates a `LogControl` with this level, which has no effect until it is the filter of a log.
     pub fn new(level: LevelFilter) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }

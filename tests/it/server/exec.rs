@@ -64,7 +64,7 @@ async fn begun(docker: &FakeDockerd) {
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
 }
 
-/// The engine requests about execs, without the requests of dockbridge's store.
+/// The engine requests about execs.
 fn asked(docker: &FakeDockerd) -> Vec<String> {
     let calls = docker.requests().into_iter().map(|request| request.call());
     calls.filter(|call| call.contains("exec")).collect()
@@ -438,7 +438,7 @@ async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     let mark = node.path("state/execs").join(format!("{id}.{:032x}", 7));
     std::fs::write(&mark, "").unwrap();
     let bridge = start(node, &docker).await;
-    // When this command has ended, dockbridge's search for the leftover command has begun.
+    // When `x` has ended, dockbridge has begun to search for the command that the stopped server left.
     script(&docker, Script::of([]));
     run(&bridge, &id, &["x"], 5).await.unwrap();
     bridge.stop_container(&id, 0).await.unwrap();

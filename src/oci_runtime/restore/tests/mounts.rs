@@ -30,7 +30,10 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             "leads out of the container",
             at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
         ),
-        ("at /proc/sys has the root /fs", at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned()))),
+        (
+            "at /proc/sys has the root /fs",
+            at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned())),
+        ),
         (
             "at /sys/fs/cgroup/pids",
             at(
