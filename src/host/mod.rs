@@ -43,4 +43,5 @@ pub mod selinux;
 pub mod socket;
 pub mod tail_watch;
 pub mod tree;
+pub mod umask;
 pub mod upper_layer;

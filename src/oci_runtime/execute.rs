@@ -28,7 +28,7 @@ use crate::{
         detached::ignore_broken_pipes,
         error::HostError,
         file::{self, Durability},
-        process_tree,
+        process_tree, umask,
     },
 };
 
@@ -45,6 +45,9 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
 /// Runs a command. If nothing must be unmounted afterwards, `execve` turns this process into the lower
 /// runtime.
 pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String>) -> ExitCode {
+    // runc sets a umask for `create`, but its `exec` keeps the inherited one. dockerd 29 has 0 (moby#52892),
+    // and a containerd that it starts inherits it.
+    umask::restrict();
     let line = CommandLine::read(words);
     if line.command.is_empty() {
         // This line on standard error is for people. Programs read only the lower runtime's standard output.

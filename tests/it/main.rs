@@ -21,6 +21,7 @@ mod engine;
 mod image;
 #[path = "../known_faults/mod.rs"]
 mod known_faults;
+mod oci_runtime;
 mod resources;
 mod sandbox;
 mod server;
