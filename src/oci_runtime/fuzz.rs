@@ -44,7 +44,7 @@ pub(crate) fn edited(bytes: &[u8]) {
 /// Reads the archive of a checkpoint. All contents that dockbridge finds must lie within the archive's bytes.
 pub(crate) fn archive(bytes: &[u8]) {
     let mut archive = Cursor::new(bytes);
-    let _ = check_bounds(&mut archive);
+    let _ = check_bounds(bytes, 1 << 30);
     if let Ok(contents) = Contents::find(&mut archive) {
         assert!(contents.size() <= (bytes.len() as u64).saturating_mul(2), "more than there is");
         let _ = contents.documents(&mut archive);

@@ -26,7 +26,7 @@ limit=${DOCKBRIDGE_VM_LIMIT:-3600}
 processors=2 more=() runtime=()
 
 main() {
-    local engine=bookworm driver=systemd lsm=apparmor carried=("$here") image
+    local engine=bookworm driver=systemd lsm=apparmor carried=("$here") image criu
     while [ $# -gt 0 ]; do
         case $1 in
             --engine) engine=${2:?--engine needs a name}; shift 2 ;;
@@ -54,6 +54,8 @@ main() {
             ;;
         *) die "unknown engine: $engine (bookworm, trixie, sid, sid-containerd, or a folder's path)" ;;
     esac
+    # Without CRIU, the stories about checkpoints are skipped.
+    if criu=$("$here/engines.sh" criu); then carried+=("$criu"); fi
     case $lsm in
         apparmor | selinux) ;;
         *) die "unknown security module: $lsm (apparmor, selinux)" ;;

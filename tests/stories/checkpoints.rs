@@ -95,7 +95,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let refused = checkpoint(&stage.cri, &id, &archive, 0).await;
     denied(refused, (Code::AlreadyExists, "already exists"))?;
     checkpoint(&stage.cri, &id, &stage.folders.shared.join("second.tar"), 0).await?;
-    let told = stage.cri.exec_sync(&id, &["cat", "/etc/added"], 10).await?;
+    let told = stage.cri.exec_sync(&id, &["cat", "/etc/added"], 0).await?;
     ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "kept");
     stage.cri.end(&sandbox).await?;
     stage.leaves_nothing().await

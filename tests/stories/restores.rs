@@ -54,7 +54,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     ensure_eq!(stage.engine.inside(&id, "cat /etc/added").await?.trim(), "kept");
     ensure!(stage.engine.inside(&id, "ls /etc/group").await.is_err(), "a deleted file is back");
     ensure_eq!(stage.engine.inside(&id, "hostname").await?.trim(), "later");
-    let told = cri.exec_sync(&id, &["cat", "/proc/1/oom_score_adj"], 10).await?;
+    let told = cri.exec_sync(&id, &["cat", "/proc/1/oom_score_adj"], 0).await?;
     ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "1000");
     let status = cri.container(&id).await?;
     ensure_eq!(status.metadata.clone().unwrap_or_default().name, "again");

@@ -45,7 +45,7 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     let refused = cri.run(&mapped_pod(stage, "new")).await;
     said(refused, (Code::Unimplemented, "dockbridge setup"))?;
     for restarted in [false, true] {
-        let told = cri.exec_sync(&ids[1], &["id", "-u"], 10).await?;
+        let told = cri.exec_sync(&ids[1], &["id", "-u"], 0).await?;
         ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "0", "restarted: {restarted}");
         cri.stop_container(&ids[usize::from(restarted)], 10).await?;
         let ended = cri.container(&ids[usize::from(restarted)]).await?;

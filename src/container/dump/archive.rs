@@ -116,6 +116,8 @@ fn fill(
         let bytes = document.to_string();
         append(&mut archive, Path::new(name), bytes.as_bytes(), bytes.len() as u64)?;
     }
+    // Without an entry for the directory, checkpointctl refuses the archive.
+    archive.append_dir(IMAGES, directory.join(IMAGES))?;
     let mut files = [LOG, STATS, DELETED_FILES, ROOTFS_DIFF].map(PathBuf::from).to_vec();
     for image in fs::read_dir(directory.join(IMAGES))? {
         files.push(Path::new(IMAGES).join(image?.file_name()));
@@ -198,12 +200,16 @@ mod tests {
         assert_eq!((facts.len(), facts.permissions().mode() & 0o777), (size, 0o600));
         assert!(!draft.exists());
         let mut archive = tar::Archive::new(File::open(&location).unwrap());
-        let entries =
-            archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned());
-        let mut names: Vec<_> = entries.map(|path| path.display().to_string()).collect();
+        let entries = archive.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let end = if entry.header().entry_type().is_dir() { "/" } else { "" };
+            format!("{}{end}", entry.path().unwrap().display())
+        });
+        let mut names: Vec<_> = entries.collect();
         names.sort();
         let mut wanted = vec![
             "bind.mounts",
+            "checkpoint/",
             "checkpoint/pages-1.img",
             "config.dump",
             "container.log",

@@ -4,13 +4,14 @@
 use std::{
     collections::HashSet,
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, BufRead as _, BufReader, Read, Seek, SeekFrom},
     os::unix::fs::OpenOptionsExt,
     path::{Component, Path, PathBuf},
 };
 
+use flate2::bufread::MultiGzDecoder;
 use serde::Deserialize;
-use tar::{Archive, Entry, EntryType, PaxExtensions};
+use tar::{Archive, Entries, Entry, EntryType, PaxExtensions};
 
 use crate::model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF};
 
@@ -36,7 +37,7 @@ impl Contents {
         archive.rewind()?;
         let (mut found, mut paths) = (Vec::new(), HashSet::new());
         // All names are short.
-        visit(archive, &mut |entry| {
+        visit(Archive::new(archive).entries_with_seek()?, &mut |entry| {
             let (path, kind) = (entry.path()?, entry.header().entry_type());
             let refused = |what: &str| Err(refused(format!("{} {what}", path.display())));
             if path.components().any(|part| part == Component::ParentDir) {
@@ -167,20 +168,38 @@ impl Described {
     }
 }
 
-/// Refuses an archive of changed files that has more files, names and attributes than a container can have.
-pub(in crate::oci_runtime) fn check_bounds(archive: &mut (impl Read + Seek)) -> io::Result<()> {
-    visit(archive, &mut |_| Ok(()))
+/// The archive of changed files, which containerd compresses.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn decompressed<'a>(archive: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let mut archive = BufReader::new(archive);
+    Ok(match archive.fill_buf()?.starts_with(&GZIP) {
+        true => Box::new(MultiGzDecoder::new(archive)),
+        false => Box::new(archive),
+    })
+}
+
+/// Refuses an archive of changed files that needs more space, or has more files, names and attributes than a container
+/// can have. Compressed, a small archive can have large files.
+pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io::Result<()> {
+    let mut left = space;
+    visit(Archive::new(archive).entries()?, &mut |entry| {
+        let fits = left.checked_sub(entry.size());
+        left = fits.ok_or_else(|| refused("there is no space for its files".to_owned()))?;
+        Ok(())
+    })
 }
 
 /// Calls `each` with the entries. Long names and attributes are separate entries here. Their size is bounded,
 /// because other readers have them in memory. Their sum and the number of entries are bounded, because the
 /// files need inodes, and each hard link an entry of a directory.
-fn visit<R: Read + Seek>(
-    archive: &mut R,
-    each: &mut dyn FnMut(&Entry<'_, &mut R>) -> io::Result<()>,
+fn visit<R: Read>(
+    entries: Entries<'_, R>,
+    each: &mut dyn FnMut(&Entry<'_, R>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut left = LARGEST_EXTENSIONS;
-    for (number, entry) in Archive::new(archive).entries_with_seek()?.raw(true).enumerate() {
+    for (number, entry) in entries.raw(true).enumerate() {
         let mut entry =
             entry.map_err(|error| refused(format!("the archive is damaged: {error}")))?;
         if number >= MOST_ENTRIES {
@@ -227,3 +246,5 @@ const LARGEST_EXTENSION: u64 = 1 << 20;
 const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
 const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;
+/// The first bytes of a compressed file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];

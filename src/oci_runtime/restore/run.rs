@@ -4,7 +4,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, FileType},
-    io::{self, BufReader, Seek},
+    io,
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -14,7 +14,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{
-    archive::check_bounds,
+    archive::{check_bounds, decompressed},
     config::Config,
     fit::{Handling, Target, handling},
     images::Images,
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     host::{
+        disk,
         error::HostError,
         file::{self, Durability},
         root_files::RootFiles,
@@ -160,16 +161,17 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
         _ => Vec::new(),
     };
     let files = RootFiles::open(root).map_err(failed)?;
-    let archive = match File::open(&changed) {
+    let open = || match File::open(&changed) {
         // CRI-O writes none if nothing has changed.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        opened => Some(opened.map_err(failed)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.and_then(decompressed).map(Some),
     };
-    if let Some(archive) = &archive {
-        check_bounds(&mut &*archive).and_then(|()| (&*archive).rewind()).map_err(failed)?;
+    let space = disk::size(root)?.free_bytes;
+    if let Some(archive) = open().map_err(failed)? {
+        check_bounds(archive, space).map_err(failed)?;
     }
-    let read = archive.map(BufReader::new).into_iter();
-    Ok(layer::apply(&files, read, &deleted).map_err(failed)?)
+    let archives = open().map_err(failed)?.into_iter();
+    Ok(layer::apply(&files, archives, &deleted).map_err(failed)?)
 }
 
 /// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the

@@ -8,6 +8,7 @@ use super::container::{self, ContainerView};
 use crate::{
     model::{
         dump::{BindMount, DumpedContainer},
+        label::OCI_SHIM_GROUP,
         time::Nanos,
     },
     wire::cri,
@@ -19,16 +20,16 @@ pub fn files(dumped: &DumpedContainer) -> [(&'static str, Value); 4] {
     let status =
         container::status(&ContainerView { record, image: image.as_deref(), limits: None });
     let mounts = mounts.iter().map(bind_mount).collect();
+    let image = status.image.as_ref().map(|image| image.image.as_str()).unwrap_or_default();
     [
-        ("config.dump", config(dumped, &status)),
-        ("spec.dump", spec(dumped)),
+        ("config.dump", config(dumped, &status, image)),
+        ("spec.dump", spec(dumped, image)),
         ("status.dump", container_status(&status)),
         ("bind.mounts", Value::Array(mounts)),
     ]
 }
 
-fn config(dumped: &DumpedContainer, status: &cri::ContainerStatus) -> Value {
-    let image = status.image.as_ref().map(|image| image.image.as_str()).unwrap_or_default();
+fn config(dumped: &DumpedContainer, status: &cri::ContainerStatus, image: &str) -> Value {
     json!({
         "id": status.id,
         "name": dumped.record.name,
@@ -43,14 +44,17 @@ fn config(dumped: &DumpedContainer, status: &cri::ContainerStatus) -> Value {
     })
 }
 
-/// The bundle's `config.json`, with containerd's annotations for checkpointctl (container and pod).
-fn spec(dumped: &DumpedContainer) -> Value {
+/// The bundle's `config.json`, with containerd's annotations for checkpointctl (container, image and pod).
+fn spec(dumped: &DumpedContainer, image: &str) -> Value {
     let mut spec = dumped.config.clone();
     let Some(fields) = spec.as_object_mut() else { return spec };
     let annotations = fields.entry("annotations").or_insert_with(|| json!({}));
     let Some(annotations) = annotations.as_object_mut() else { return spec };
+    // It only says how the processes of this node are started.
+    annotations.remove(OCI_SHIM_GROUP);
     let name = dumped.record.document.spec.metadata.name.as_str();
-    let mut names = vec![("container-type", "container"), ("container-name", name)];
+    let mut names =
+        vec![("container-type", "container"), ("container-name", name), ("image-name", image)];
     if let Some(sandbox) = &dumped.sandbox {
         let pod = &sandbox.document.spec.metadata;
         names.extend([

@@ -2,14 +2,18 @@
 
 use std::{
     fs,
-    io::Cursor,
+    io::{self, Read as _, Write as _},
     os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
 };
 
+use flate2::{Compression, write::GzEncoder};
 use tar::{Builder, EntryType, Header};
 
-use super::super::{archive::check_bounds, layer};
+use super::super::{
+    archive::{check_bounds, decompressed},
+    layer,
+};
 use crate::host::root_files::RootFiles;
 
 fn header(kind: EntryType, size: usize) -> Header {
@@ -26,7 +30,7 @@ fn header(kind: EntryType, size: usize) -> Header {
 fn apply(root: &Path, archive: Vec<u8>, deleted: &[&str]) -> Result<(), String> {
     let files = RootFiles::open(root).unwrap();
     let deleted: Vec<_> = deleted.iter().map(PathBuf::from).collect();
-    let read = std::iter::once(Cursor::new(archive));
+    let read = std::iter::once(decompressed(&archive[..]).unwrap());
     layer::apply(&files, read, &deleted).map_err(|error| error.to_string())
 }
 
@@ -41,12 +45,12 @@ fn files_are_added_replaced_and_deleted() {
     fs::write(root.join("opaque/file"), "image").unwrap();
     fs::write(root.join("listed"), "image").unwrap();
     let mut archive = Builder::new(Vec::new());
-    archive.append_data(&mut header(EntryType::Directory, 0), "etc/", std::io::empty()).unwrap();
+    archive.append_data(&mut header(EntryType::Directory, 0), "etc/", io::empty()).unwrap();
     archive.append_data(&mut header(EntryType::Regular, 3), "etc/file", &b"new"[..]).unwrap();
     archive.append_link(&mut header(EntryType::Link, 0), "etc/other", "etc/file").unwrap();
     archive.append_link(&mut header(EntryType::Symlink, 0), "etc/link", "/outside").unwrap();
     for marker in ["opaque/.wh..wh..opq", "etc/.wh.old", ".wh.gone", ".wh.never"] {
-        archive.append_data(&mut header(EntryType::Regular, 0), marker, std::io::empty()).unwrap();
+        archive.append_data(&mut header(EntryType::Regular, 0), marker, io::empty()).unwrap();
     }
     let long = format!("opaque/{}", "long".repeat(50));
     archive.append_data(&mut header(EntryType::Regular, 1), &long, &b"x"[..]).unwrap();
@@ -92,7 +96,7 @@ fn hostile_changes_are_refused() {
         }
         header.set_cksum();
         let mut archive = Builder::new(Vec::new());
-        archive.append(&header, std::io::empty()).unwrap();
+        archive.append(&header, io::empty()).unwrap();
         let refused = apply(&root, archive.into_inner().unwrap(), &[]).expect_err(name);
         assert!(refused.contains(reason), "{name}: {refused}");
         assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept", "{name}");
@@ -100,9 +104,44 @@ fn hostile_changes_are_refused() {
     apply(&root, Vec::new(), &["/link/kept"]).unwrap_err();
     let mut archive = Builder::new(Vec::new());
     let deep = "d/".repeat(1001);
-    archive.append_data(&mut header(EntryType::Regular, 0), deep, std::io::empty()).unwrap();
+    archive.append_data(&mut header(EntryType::Regular, 0), deep, io::empty()).unwrap();
     let refused = apply(&root, archive.into_inner().unwrap(), &[]).unwrap_err();
     assert!(refused.ends_with("is too deep"), "{refused}");
+}
+
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+/// containerd compresses changed files. A few bytes must not fill the disk.
+#[test]
+fn compressed_changes_are_applied_and_bounded() {
+    let root = tempfile::tempdir().unwrap();
+    let mut archive = Builder::new(Vec::new());
+    let size = 10 << 20;
+    archive
+        .append_data(
+            &mut header(EntryType::Regular, size),
+            "zeros",
+            io::repeat(0).take(size as u64),
+        )
+        .unwrap();
+    let plain = archive.into_inner().unwrap();
+    let packed = compressed(&plain);
+    assert!(packed.len() < size / 50, "{}", packed.len());
+    apply(root.path(), packed.clone(), &[]).unwrap();
+    assert_eq!(fs::metadata(root.path().join("zeros")).unwrap().len(), size as u64);
+    for archive in [&plain, &packed] {
+        let checked = |space| check_bounds(decompressed(&archive[..]).unwrap(), space);
+        checked(size as u64).unwrap();
+        let refused = checked(size as u64 - 1).unwrap_err().to_string();
+        assert!(refused.contains("no space"), "{refused}");
+    }
+    let half = decompressed(&packed[..packed.len() / 2]).unwrap();
+    let refused = check_bounds(half, u64::MAX).unwrap_err().to_string();
+    assert!(refused.contains("damaged"), "{refused}");
 }
 
 /// Names and attributes are read into the memory, and each link is an entry of a directory.
@@ -111,7 +150,7 @@ fn names_attributes_and_links_are_bounded() {
     let checked = |add: &dyn Fn(&mut Builder<Vec<u8>>), count: usize| {
         let mut archive = Builder::new(Vec::new());
         (0..count).for_each(|_| add(&mut archive));
-        check_bounds(&mut Cursor::new(archive.into_inner().unwrap())).map_err(|it| it.to_string())
+        check_bounds(&archive.into_inner().unwrap()[..], u64::MAX).map_err(|it| it.to_string())
     };
     let attribute = |length: usize| {
         let value = vec![b'x'; length];

@@ -6,6 +6,7 @@ use super::records::{container_record, image_record, running, sandbox_record};
 use crate::{
     model::{
         dump::{BindMount, DumpedContainer},
+        label::OCI_SHIM_GROUP,
         time::Nanos,
     },
     translate::render::dump::files,
@@ -24,7 +25,10 @@ fn the_files_have_the_names_and_fields_of_other_runtimes() {
         record: record.clone().into(),
         image: Some(image_record(&["nginx:1.27"]).into()),
         sandbox: Some(sandbox_record().into()),
-        config: json!({ "ociVersion": "1.0.2", "annotations": { "kept": "yes" } }),
+        config: json!({
+            "ociVersion": "1.0.2",
+            "annotations": { "kept": "yes", OCI_SHIM_GROUP: "dockbridge-00" },
+        }),
         runtime: "runc".to_owned(),
         mounts: vec![mount],
         at: Nanos(1_700_000_000_000_000_001),
@@ -42,12 +46,18 @@ fn the_files_have_the_names_and_fields_of_other_runtimes() {
     assert_eq!(config["restoredTime"], "0001-01-01T00:00:00Z");
     assert_eq!(config["restored"], false);
 
-    let annotations = &spec.1["annotations"];
     assert_eq!(spec.1["ociVersion"], "1.0.2");
-    assert_eq!(annotations["kept"], "yes");
-    assert_eq!(annotations["io.kubernetes.cri.container-name"], "nginx");
-    assert_eq!(annotations["io.kubernetes.cri.sandbox-name"], "web-0");
-    assert_eq!(annotations["io.kubernetes.cri.sandbox-namespace"], "shop");
+    let wanted = json!({
+        "kept": "yes",
+        "io.kubernetes.cri.container-name": "nginx",
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.image-name": "nginx:1.27",
+        "io.kubernetes.cri.sandbox-id": "5".repeat(64),
+        "io.kubernetes.cri.sandbox-name": "web-0",
+        "io.kubernetes.cri.sandbox-namespace": "shop",
+        "io.kubernetes.cri.sandbox-uid": "6f2a",
+    });
+    assert_eq!(spec.1["annotations"], wanted);
 
     let status = status.1;
     assert_eq!(status["metadata"], json!({ "name": "nginx", "attempt": 2 }));
