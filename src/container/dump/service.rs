@@ -108,7 +108,7 @@ impl Dumps {
             }
             None => outcome.await,
         };
-        answered.map_err(|_| Lost)?.0
+        answered.map_err(|_| Lost)?.0.map(drop)
     }
 
     /// The pod, if the request names one, and the containers.
