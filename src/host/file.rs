@@ -84,14 +84,17 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 /// loses its first name.
 pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let linked = match fs::hard_link(from, to) {
-        Err(e)
-            if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
-        {
+        Err(e) if has_no_links(&e) => {
             renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from)
         }
         linked => linked,
     };
     linked.or_cannot("rename to", to)
+}
+
+/// Whether this error of a hard link means that the file system has none.
+pub fn has_no_links(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
 /// Whether both are names of one file. Links are not followed.

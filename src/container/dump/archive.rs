@@ -65,6 +65,17 @@ pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     remove_drafts(places)
 }
 
+/// Whether several files can be recognized by the next dockbridge: by hard links, which vfat does not have.
+pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
+    let [first, .., last] = places else { return Ok(true) };
+    let linked = create(&last.draft).and_then(|_| fs::hard_link(&last.draft, &first.draft));
+    remove_drafts(places)?;
+    match linked {
+        Err(error) if file::has_no_links(&error) => Ok(false),
+        linked => linked.map(|()| true).or_cannot("write", &last.draft),
+    }
+}
+
 /// In this order, so that the last file shows until the end whether all are complete.
 fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
     let mut drafts = places.iter().map(|place| &place.draft);
@@ -174,10 +185,15 @@ const CONTAINER_LOG: &str = "container.log";
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
     use serde_json::json;
 
     use super::*;
-    use crate::model::sandbox::SandboxSpec;
+    use crate::{
+        error::{Kind, WithKind as _},
+        model::sandbox::SandboxSpec,
+        skips::{Lack, skip},
+    };
 
     fn content() -> Content {
         let documents = ["config.dump", "spec.dump", "status.dump", "bind.mounts"];
@@ -285,6 +301,62 @@ mod tests {
             assert_eq!(left, usize::from(other.is_some()), "{other:?}");
             let text = other.map(|other| fs::read_to_string(place.path().join(other)).unwrap());
             assert_eq!(text.as_deref(), other.map(|_| "other"));
+        }
+    }
+
+    /// A message queue's file system has files, but no hard links.
+    #[test]
+    fn a_pod_needs_hard_links() {
+        let place = tempfile::tempdir().unwrap();
+        let names = ["out.tar", "pod.json"];
+        let places = |at: &Path| names.map(|name| Place::new(at.join(name), "short"));
+        assert!(can_clean_up(&places(place.path())).unwrap());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        let Some(queues) = Mounted::new("mqueue", None) else { return };
+        assert!(!can_clean_up(&places(queues.path())).unwrap());
+        assert!(
+            can_clean_up(&places(queues.path())[..1]).unwrap(),
+            "a single container needs none"
+        );
+        assert_eq!(fs::read_dir(queues.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_nothing_is_left_on_it() {
+        let Some(disk) = Mounted::new("tmpfs", Some("size=1m")) else { return };
+        let work_place = tempfile::tempdir().unwrap();
+        work(work_place.path());
+        let large = File::create(work_place.path().join("checkpoint/pages-2.img")).unwrap();
+        large.set_len(2 << 20).unwrap();
+        let places = ["a.tar", "b.tar"].map(|name| Place::new(disk.path().join(name), "short"));
+        let archives = places.map(|place| (work_place.path().to_owned(), content(), place));
+        let full = write(archives.into(), None, &CancellationToken::new()).unwrap_err();
+        assert_eq!(full.kind(), Kind::ResourceExhausted, "{full}");
+        assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
+    }
+
+    /// A file system that is mounted for a test.
+    struct Mounted(tempfile::TempDir);
+
+    impl Mounted {
+        fn new(kind: &str, options: Option<&str>) -> Option<Self> {
+            if !crate::host::capability::missing().is_empty() {
+                skip(Lack::SysAdmin);
+                return None;
+            }
+            let place = tempfile::tempdir().unwrap();
+            mount(Some(kind), place.path(), Some(kind), MsFlags::empty(), options).unwrap();
+            Some(Self(place))
+        }
+
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+    }
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            umount2(self.path(), MntFlags::MNT_DETACH).unwrap();
         }
     }
 }

@@ -188,7 +188,13 @@ impl Attempt {
     ) -> Result<Vec<Written>, DumpError> {
         let directory = self.directory();
         let order = Order { parts: parts.clone(), places: self.places() };
-        blocking(move || order::write(&directory, ORDER, &order)).await?;
+        let prepared = blocking(move || {
+            order::write(&directory, ORDER, &order)?;
+            archive::can_clean_up(&order.places)
+        });
+        if !prepared.await? {
+            return Err(DumpError::NoLinks { directory: self.spec.location.clone() });
+        }
         let report = self.run(&parts).await?;
         if let Some(order::Failure { container, cause }) = report.failure {
             return Err(self.failed(&container, cause).await);
