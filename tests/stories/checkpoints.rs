@@ -10,7 +10,10 @@ use std::{
 };
 
 use dockbridge::{host::processes::Processes, wire::cri};
-use nix::unistd::Pid;
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    unistd::Pid,
+};
 use rand::Rng;
 use serde_json::Value;
 use tokio::{process::Command, task::JoinHandle, time::sleep};
@@ -180,6 +183,33 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
         ensure!(looks.again().await, "the record of the command is still there");
     }
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
+/// The disk of the archive becomes full while the container is frozen. The error says so, nothing is left, and the
+/// container keeps running.
+pub(crate) async fn on_a_full_disk(world: World) -> Outcome {
+    let Some(stage) = stage(&world, "full_disk").await? else { return Ok(()) };
+    let (sandbox, id) = counter(&stage).await?;
+    let disk = stage.folders.shared.join("archives");
+    fs::create_dir(&disk)?;
+    mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some("size=64m"))?;
+    let (archive, filler) = (disk.join("full.tar"), disk.join("filler"));
+    let made = start_checkpoint(&stage, &id, &archive, 0);
+    let program = held_program(&stage, &id).await?;
+    let full = std::io::copy(&mut std::io::repeat(1), &mut fs::File::create(&filler)?);
+    ensure!(full.is_err(), "the disk has no end");
+    drop(program);
+    let refused = made.await?;
+    println!("  {}", refused.as_ref().err().map_or("", |it| &it.message));
+    denied(refused, (Code::ResourceExhausted, "No space left on device"))?;
+    fs::remove_file(filler)?;
+    ensure_eq!(files_below(&disk), Vec::<String>::new());
+    ensure_eq!(leftovers(&stage), Vec::<String>::new());
+    goes_on(&stage).await?;
+    checkpoint(&stage.cri, &id, &archive, 0).await?;
+    umount2(&disk, MntFlags::MNT_DETACH)?;
     stage.cri.end(&sandbox).await?;
     stage.leaves_nothing().await
 }

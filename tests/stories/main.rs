@@ -295,6 +295,7 @@ const STORIES: &[(&str, Story)] = stories![
     checkpoints::of_a_counter,
     checkpoints::refused,
     checkpoints::held_up,
+    checkpoints::on_a_full_disk,
     checkpoints::over_crashes,
     restores::of_a_counter,
     restores::of_more_than_allowed,
