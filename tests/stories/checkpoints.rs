@@ -277,17 +277,22 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> 
 
 /// A pod with the counter; the ids of both. It has counted when this returns.
 pub(crate) async fn counter(stage: &Stage) -> Outcome<(String, String)> {
-    let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
-                { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \
-                while read n; do echo $n >&3; echo $n; echo $n >&4; done & wait";
-    let mut container = stage.recipes.container("counter", line);
-    container.mounts.push(volume(stage));
+    let container = counter_container(stage);
     fs::create_dir_all(data(stage))?;
     let pod = stage.recipes.pod("counter");
     let sandbox = stage.cri.run(&pod).await?;
     let id = stage.up(&sandbox, &pod, &[container]).await?.remove(0);
     goes_on(stage).await?;
     Ok((sandbox, id))
+}
+
+pub(crate) fn counter_container(stage: &Stage) -> cri::ContainerConfig {
+    let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
+                { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \
+                while read n; do echo $n >&3; echo $n; echo $n >&4; done & wait";
+    let mut container = stage.recipes.container("counter", line);
+    container.mounts.push(volume(stage));
+    container
 }
 
 /// The volume into which the counter counts.
