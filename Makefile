@@ -17,7 +17,7 @@ RUNTIME_ENGINES = $(filter-out bookworm,$(ENGINES))
 RUNTIME ?=
 # The engine of test-runtime, and its stories in `make test`.
 RUNTIME_ENGINE ?= trixie
-RUNTIME_STORIES := user_namespaces gpu_nodes exchange::image_store restores::of_a_counter pod_checkpoints:: setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
+RUNTIME_STORIES := user_namespaces gpu_nodes exchange::image_store restores::of_a_counter slow_starts pod_checkpoints:: setup:: oci_edits cdi::read_here pods:: restarts crashes execs::out_of security mounts volumes resources plugins::
 # The default stories of test-vm: those about features that this host may lack. STORY=:: runs all stories, for hours.
 VM_STORIES := machine service resources user_namespaces security oom volumes pods::
 # The cgroup driver of the engine in test-vm: systemd or cgroupfs.

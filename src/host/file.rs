@@ -7,7 +7,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -85,9 +85,7 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
 /// vfat, the file loses the name `from`.
 pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let linked = match fs::hard_link(from, to) {
-        Err(e)
-            if matches!(e.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
-        {
+        Err(e) if has_no_links(&e) => {
             renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from)
         }
         linked => linked,
@@ -95,14 +93,21 @@ pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     linked.or_cannot("rename to", to)
 }
 
+/// Whether this error of a hard link means that the file system has none.
+pub fn has_no_links(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
+}
+
 /// Whether both are names of one file. Links are not followed.
 pub fn is_linked(one: &Path, other: &Path) -> Result<bool, HostError> {
-    let inode = |path: &Path| {
-        let facts = if_there(fs::symlink_metadata(path)).or_cannot("read", path)?;
-        Ok(facts.map(|facts| (facts.dev(), facts.ino())))
-    };
-    let inodes = (inode(one)?, inode(other)?);
-    Ok(inodes.0.is_some() && inodes.0 == inodes.1)
+    let file = if_there(fs::symlink_metadata(one)).or_cannot("read", one)?;
+    file.map_or(Ok(false), |file| has_name(&file, other))
+}
+
+/// Whether the file has this name. Links are not followed.
+pub fn has_name(file: &Metadata, name: &Path) -> Result<bool, HostError> {
+    let named = if_there(fs::symlink_metadata(name)).or_cannot("read", name)?;
+    Ok(named.is_some_and(|named| (named.dev(), named.ino()) == (file.dev(), file.ino())))
 }
 
 /// Removes a file; returns whether it existed, because a missing file is not an error. With

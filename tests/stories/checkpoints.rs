@@ -10,7 +10,10 @@ use std::{
 };
 
 use dockbridge::{host::processes::Processes, wire::cri};
-use nix::unistd::Pid;
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    unistd::Pid,
+};
 use rand::Rng;
 use serde_json::Value;
 use tokio::{process::Command, task::JoinHandle, time::sleep};
@@ -188,6 +191,33 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+/// The disk of the archive becomes full while the container is frozen. The error says so, nothing is left, and the
+/// container keeps running.
+pub(crate) async fn on_a_full_disk(world: World) -> Outcome {
+    let Some(stage) = stage(&world, "full_disk").await? else { return Ok(()) };
+    let (sandbox, id) = counter(&stage).await?;
+    let disk = stage.folders.shared.join("archives");
+    fs::create_dir(&disk)?;
+    mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some("size=64m"))?;
+    let (archive, filler) = (disk.join("full.tar"), disk.join("filler"));
+    let made = start_checkpoint(&stage, &id, &archive, 0);
+    let program = held_program(&stage, &id).await?;
+    let full = std::io::copy(&mut std::io::repeat(1), &mut fs::File::create(&filler)?);
+    ensure!(full.is_err(), "the disk has no end");
+    drop(program);
+    let refused = made.await?;
+    println!("  {}", refused.as_ref().err().map_or("", |it| &it.message));
+    denied(refused, (Code::ResourceExhausted, "No space left on device"))?;
+    fs::remove_file(filler)?;
+    ensure_eq!(files_below(&disk), Vec::<String>::new());
+    ensure_eq!(leftovers(&stage), Vec::<String>::new());
+    goes_on(&stage).await?;
+    checkpoint(&stage.cri, &id, &archive, 0).await?;
+    umount2(&disk, MntFlags::MNT_DETACH)?;
+    stage.cri.end(&sandbox).await?;
+    stage.leaves_nothing().await
+}
+
 /// dockbridge is killed or stopped, and the engine restarts, at random moments of checkpoints. The container
 /// keeps running each time, and no unfinished checkpoint is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
@@ -252,17 +282,22 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> 
 /// Starts a pod with the container that counts, and returns the ids of pod and container, after the container
 /// has begun to count.
 pub(crate) async fn counter(stage: &Stage) -> Outcome<(String, String)> {
-    let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
-                { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \
-                while read n; do echo $n >&3; echo $n; echo $n >&4; done & wait";
-    let mut container = stage.recipes.container("counter", line);
-    container.mounts.push(volume(stage));
+    let container = counter_container(stage);
     fs::create_dir_all(data(stage))?;
     let pod = stage.recipes.pod("counter");
     let sandbox = stage.cri.run(&pod).await?;
     let id = stage.up(&sandbox, &pod, &[container]).await?.remove(0);
     goes_on(stage).await?;
     Ok((sandbox, id))
+}
+
+pub(crate) fn counter_container(stage: &Stage) -> cri::ContainerConfig {
+    let line = "trap 'exit 0' TERM; echo kept >/etc/added; rm /etc/group; exec 3>>/data/count 4>/own; \
+                { n=0; while :; do n=$((n + 1)); echo $n; sleep 0.02; done; } | \
+                while read n; do echo $n >&3; echo $n; echo $n >&4; done & wait";
+    let mut container = stage.recipes.container("counter", line);
+    container.mounts.push(volume(stage));
+    container
 }
 
 /// The volume to which the counting container writes its numbers.

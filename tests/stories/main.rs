@@ -67,6 +67,7 @@ mod silence;
 #[path = "../skips/mod.rs"]
 mod skips;
 mod slow_engine;
+mod slow_starts;
 mod stalls;
 mod stats;
 mod streams;
@@ -295,6 +296,7 @@ const STORIES: &[(&str, Story)] = stories![
     checkpoints::of_a_counter,
     checkpoints::refused,
     checkpoints::held_up,
+    checkpoints::on_a_full_disk,
     checkpoints::over_crashes,
     restores::of_a_counter,
     restores::of_more_than_allowed,
@@ -307,6 +309,7 @@ const STORIES: &[(&str, Story)] = stories![
     restores::that_is_stopped,
     restores::that_hangs,
     restores::over_crashes,
+    slow_starts::continue_after_it,
     pod_checkpoints::count_on_together,
     pod_checkpoints::of_a_killed_dockbridge,
     machine::keeps_pods_in_slices,

@@ -13,12 +13,14 @@ use tonic::Code;
 
 use crate::{
     checkpoints::{held_program, nothing_left, stage},
+    restarts::until_ready,
     restores, security,
     support::{
         cri::Cri,
         failure::{Outcome, ensure, ensure_eq},
         leftovers::files_below,
         patience::Looks,
+        remote::{Session, WEBSOCKET, Wish},
         stage::Stage,
         stated::is_full_size,
         world::World,
@@ -27,11 +29,14 @@ use crate::{
 
 /// The two containers count over a connection and write the numbers to a volume. In each restored pod both
 /// continue to count, and neither is ahead of the other. A restored pod has another address, and CRI calls
-/// for it work as for any pod, also after a restart of dockbridge.
+/// for it work as for any pod, also after restarts of dockbridge and
+/// of the engine.
 pub(crate) async fn count_on_together(world: World) -> Outcome {
     let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
         return Ok(());
     };
+    stage.engine.control(&["restart", LIVE_RESTORE]).await?;
+    until_ready(&stage.cri).await?;
     let (sandbox, ids) = counters(&stage).await?;
     let rounds = if is_full_size() { 200 } else { 3 };
     let mut refused = 0;
@@ -64,8 +69,18 @@ pub(crate) async fn count_on_together(world: World) -> Outcome {
         ensure!(address(&later).await? != address(&sandbox).await?, "the address is the same");
         if round == 0 {
             let ids = restored.restored_containers.iter().map(|one| one.container_id.clone());
-            works(&mut stage, &ids.collect::<Vec<_>>()).await?;
+            let ids: Vec<_> = ids.collect();
+            works(&mut stage, &ids).await?;
             together(&data).await?;
+            for id in &ids {
+                stage.cri.stop_container(id, 10).await?;
+                ensure_eq!(
+                    stage.cri.container(id).await?.exit_code,
+                    0,
+                    "it did not stop by itself"
+                );
+                stage.cri.remove_container(id).await?;
+            }
         }
         stage.cri.end(&later).await?;
         ensure_eq!(files_below(&stage.folders.state.join("restores")), Vec::<String>::new());
@@ -74,6 +89,8 @@ pub(crate) async fn count_on_together(world: World) -> Outcome {
     println!("  {rounds} checkpoints, and {refused} refused because a connection was open");
     together(&stage.folders.shared.join("data")).await?;
     stage.cri.end(&sandbox).await?;
+    stage.engine.control(&["restart"]).await?;
+    until_ready(&stage.cri).await?;
     stage.leaves_nothing().await
 }
 
@@ -111,20 +128,37 @@ pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks exec, logs and statistics of the containers, before and after a restart of dockbridge.
+/// Checks exec, logs and statistics of the containers, before and after restarts of dockbridge and the engine.
 async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
-    for is_restarted in [false, true] {
-        if is_restarted {
-            stage.cri = stage.bridge.restart().await?;
+    for restarted in ["nothing", "dockbridge", "the engine", "dockbridge"] {
+        match restarted {
+            "dockbridge" => stage.cri = stage.bridge.restart().await?,
+            "the engine" => {
+                stage.engine.control(&["restart", LIVE_RESTORE]).await?;
+                until_ready(&stage.cri).await?;
+            }
+            _ => {}
         }
         for id in ids {
             let told = stage.cri.exec_sync(id, &["hostname"], 0).await?;
             ensure_eq!(String::from_utf8_lossy(&told.stdout).trim(), "later");
             let status = stage.cri.container(id).await?;
             ensure_eq!(status.state(), cri::ContainerState::ContainerRunning);
-            let log = fs::read_to_string(&status.log_path)?;
-            ensure!(log.contains("stdout F "), "nothing is in the log: {log:?}");
-            stage.cri.stats(id).await?;
+            let log = || fs::read_to_string(&status.log_path);
+            let before = log()?.len();
+            let mut looks = Looks::every(Duration::from_millis(50));
+            while !log()?.get(before..).is_some_and(|new| new.contains("stdout F ")) {
+                ensure!(
+                    looks.again().await,
+                    "after a restart of {restarted}: the log stands still"
+                );
+            }
+            let memory = stage.cri.stats(id).await?.memory.unwrap_or_default();
+            ensure!(memory.working_set_bytes.is_some(), "there are no statistics");
+            let line = "read line; echo \"got $line\"";
+            let mut session = Session::shell(&stage.cri, WEBSOCKET, id, line, Wish::Pipes).await?;
+            session.send("a word\n").await?;
+            ensure_eq!(session.collect().await?.stdout, "got a word\n");
         }
     }
     Ok(())
@@ -216,3 +250,5 @@ async fn together(data: &Path) -> Outcome {
     ensure!(first[0].abs_diff(first[1]) <= 1, "they began at {first:?}");
     Ok(())
 }
+
+const LIVE_RESTORE: &str = "--live-restore";

@@ -168,25 +168,33 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let empty = stage.cri.create(&sandbox, &again(&stage, &text), &pod).await;
     denied(empty, (Code::InvalidArgument, "the archive has no config.dump"))?;
     if !world.has_oci_runtime {
-        // This archive only has a file with the name of its image.
-        let config = format!("{{\"rootfsImageName\": {:?}}}", world.image);
-        fs::write(place.join("config.dump"), config)?;
-        fs::write(place.join("spec.dump"), "{\"process\": {\"args\": []}}")?;
-        let tar = [
-            "-C",
-            &place.display().to_string(),
-            "-cf",
-            &missing.display().to_string(),
-            "config.dump",
-            "spec.dump",
-        ]
-        .map(str::to_owned);
-        ensure!(Command::new("tar").args(tar).status().await?.success(), "tar failed");
-        let without = stage.cri.create(&sandbox, &again(&stage, &missing), &pod).await;
-        denied(without, (Code::FailedPrecondition, "cannot start from a checkpoint"))?;
+        without_the_runtime(&stage, &place).await?;
     }
     stage.cri.end(&sandbox).await?;
     stage.leaves_nothing().await
+}
+
+/// Without dockbridge-runtime, also with Docker 20.10, checkpoints of containers and pods can be made. A start from a
+/// checkpoint is refused, and the error names what is missing.
+async fn without_the_runtime(stage: &Stage, place: &Path) -> Outcome {
+    let (sandbox, id) = checkpoints::counter(stage).await?;
+    let checkpoint = place.join("pod");
+    fs::create_dir(&checkpoint)?;
+    stage.cri.checkpoint_pod(&sandbox, &[id], &checkpoint).await?;
+    let pod = stage.recipes.pod("later");
+    let archive = again(stage, &checkpoint.join("counter.tar"));
+    let lacks = match stage.world.docker_major {
+        ..24 => "needs Docker 24.0 or newer",
+        _ => "`dockbridge setup` adds dockbridge-runtime",
+    };
+    for reason in ["cannot start from a checkpoint", lacks] {
+        let wanted = (Code::FailedPrecondition, reason);
+        denied(stage.cri.create(&sandbox, &archive, &pod).await, wanted)?;
+        let container = checkpoints::counter_container(stage);
+        let restored = stage.cri.restore_pod(&checkpoint, &pod, &[container]).await;
+        denied(restored.map(|made| made.pod_sandbox_id), wanted)?;
+    }
+    stage.cri.end(&sandbox).await
 }
 
 /// If the checkpointed processes have no seccomp filter, each restored process has the filter of the new

@@ -31,10 +31,24 @@ pub(super) struct Content {
     pub(super) log: Option<File>,
 }
 
-/// Removes the final name, unless another file has it.
-fn take_back(place: &Place) -> Result<(), HostError> {
-    if file::is_linked(&place.draft, &place.location)? {
-        file::remove_if_present(&place.location, Durability::Written)?;
+/// A file of a checkpoint. While it is open, no other file gets its inode number.
+#[derive(Debug)]
+pub(super) struct Written {
+    file: File,
+    location: PathBuf,
+}
+
+/// Removes the final names, that of the index first, except those that other files have.
+pub(super) fn take_back(written: &[Written]) -> Result<(), HostError> {
+    written.iter().rev().try_for_each(|Written { file, location }| {
+        let facts = file.metadata().or_cannot("read", location)?;
+        remove_own(location, file::has_name(&facts, location)?)
+    })
+}
+
+fn remove_own(location: &Path, is_own: bool) -> Result<(), HostError> {
+    if is_own {
+        file::remove_if_present(location, Durability::Written)?;
     }
     Ok(())
 }
@@ -45,9 +59,22 @@ fn take_back(place: &Place) -> Result<(), HostError> {
 pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     let last = places.last();
     if !last.map_or(Ok(true), |last| file::is_linked(&last.draft, &last.location))? {
-        places.iter().try_for_each(take_back)?;
+        places.iter().try_for_each(|Place { draft, location }| {
+            remove_own(location, file::is_linked(draft, location)?)
+        })?;
     }
     remove_drafts(places)
+}
+
+/// Whether several files can be recognized by the next dockbridge: by hard links, which vfat does not have.
+pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
+    let [first, .., last] = places else { return Ok(true) };
+    let linked = create(&last.draft).and_then(|_| fs::hard_link(&last.draft, &first.draft));
+    remove_drafts(places)?;
+    match linked {
+        Err(error) if file::has_no_links(&error) => Ok(false),
+        linked => linked.map(|()| true).or_cannot("write", &last.draft),
+    }
 }
 
 /// In this order, so that the last file shows until the end whether all are complete.
@@ -57,7 +84,7 @@ fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
 }
 
 /// Writes archives of the files in directories, and the index of a pod, which makes its archives valid. Returns the
-/// size of the archives.
+/// size of the archives, and all files.
 ///
 /// # Errors
 /// A file cannot be written, one of the names is taken, or the caller no longer waits. After an error no file
@@ -66,22 +93,25 @@ pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,
     cancelled: &CancellationToken,
-) -> Result<u64, HostError> {
-    let mut places = Vec::new();
+) -> Result<(u64, Vec<Written>), HostError> {
+    let (mut places, mut all) = (Vec::new(), Vec::new());
     let write = || {
         let mut size = 0;
         for (directory, content, place) in archives {
             places.push(place.clone());
-            size += fill(&directory, content, &place.draft, cancelled)
-                .or_cannot("write", &place.draft)?;
+            let file = fill(&directory, content, &place.draft, cancelled);
+            let (file, bytes) = file.or_cannot("write", &place.draft)?;
+            size += bytes;
+            all.push(Written { file, location: place.location });
         }
         if let Some((index, place)) = index {
             places.push(place.clone());
             let written = create(&place.draft).and_then(|mut file| {
                 serde_json::to_writer(&mut file, &index)?;
-                file.sync_all()
+                file.sync_all().map(|()| file)
             });
-            written.or_cannot("write", &place.draft)?;
+            let file = written.or_cannot("write", &place.draft)?;
+            all.push(Written { file, location: place.location });
         }
         for Place { draft, location } in &places {
             file::link_new(draft, location)?;
@@ -92,10 +122,10 @@ pub(super) fn write(
     let written = write();
     if written.is_err() {
         // The first error is reported.
-        places.iter().for_each(|place| drop(take_back(place)));
+        let _ = take_back(&all);
         let _ = remove_drafts(&places);
     }
-    written
+    written.map(|size| (size, all))
 }
 
 /// Creates a file that only root may read. Removes a draft that a killed dockbridge has left under the same
@@ -110,7 +140,7 @@ fn fill(
     content: Content,
     draft: &Path,
     cancelled: &CancellationToken,
-) -> io::Result<u64> {
+) -> io::Result<(File, u64)> {
     let mut archive = Builder::new(BufWriter::new(create(draft)?));
     for (name, document) in content.documents {
         let bytes = document.to_string();
@@ -135,7 +165,8 @@ fn fill(
     }
     let file = archive.into_inner()?.into_inner()?;
     file.sync_all()?;
-    Ok(file.metadata()?.len())
+    let size = file.metadata()?.len();
+    Ok((file, size))
 }
 
 fn append(
@@ -159,10 +190,15 @@ const CONTAINER_LOG: &str = "container.log";
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
     use serde_json::json;
 
     use super::*;
-    use crate::model::sandbox::SandboxSpec;
+    use crate::{
+        error::{Kind, WithKind as _},
+        model::sandbox::SandboxSpec,
+        skips::{Lack, skip},
+    };
 
     fn content() -> Content {
         let documents = ["config.dump", "spec.dump", "status.dump", "bind.mounts"];
@@ -177,7 +213,11 @@ mod tests {
     }
 
     /// The archive of a container in `place`, or that of a pod with an index.
-    fn write_to(place: &Path, is_pod: bool, token: &CancellationToken) -> Result<u64, HostError> {
+    fn write_to(
+        place: &Path,
+        is_pod: bool,
+        token: &CancellationToken,
+    ) -> Result<(u64, Vec<Written>), HostError> {
         let archive = Place::new(place.join("out.tar"), &"a".repeat(64));
         let index =
             PodIndex { version: 1, sandbox: SandboxSpec::default(), containers: Vec::new() };
@@ -195,7 +235,7 @@ mod tests {
         let draft = Place::new(location.clone(), &"a".repeat(64)).draft;
         assert_eq!(draft, place.path().join(".out.tar.aaaaaaaaaaaa.tmp"));
         fs::write(&draft, "old").unwrap();
-        let size = write_to(place.path(), false, &CancellationToken::new()).unwrap();
+        let (size, _) = write_to(place.path(), false, &CancellationToken::new()).unwrap();
         let facts = fs::metadata(&location).unwrap();
         assert_eq!((facts.len(), facts.permissions().mode() & 0o777), (size, 0o600));
         assert!(!draft.exists());
@@ -250,6 +290,82 @@ mod tests {
             assert_eq!(refused.source.kind(), io::ErrorKind::AlreadyExists, "{refused}");
             assert_eq!(fs::read_to_string(place.path().join(other)).unwrap(), "other");
             assert_eq!(fs::read_dir(place.path()).unwrap().count(), before, "{other}");
+        }
+    }
+
+    /// The caller may leave after the files have their final names, and before it has the answer.
+    #[test]
+    fn only_own_files_are_taken_back() {
+        for other in [None, Some("out.tar"), Some("pod.json")] {
+            let place = tempfile::tempdir().unwrap();
+            work(place.path());
+            let before = fs::read_dir(place.path()).unwrap().count();
+            let (_, written) = write_to(place.path(), true, &CancellationToken::new()).unwrap();
+            if let Some(other) = other {
+                fs::remove_file(place.path().join(other)).unwrap();
+                fs::write(place.path().join(other), "other").unwrap();
+            }
+            take_back(&written).unwrap();
+            let left = fs::read_dir(place.path()).unwrap().count() - before;
+            assert_eq!(left, usize::from(other.is_some()), "{other:?}");
+            let text = other.map(|other| fs::read_to_string(place.path().join(other)).unwrap());
+            assert_eq!(text.as_deref(), other.map(|_| "other"));
+        }
+    }
+
+    /// A message queue's file system has files, but no hard links.
+    #[test]
+    fn a_pod_needs_hard_links() {
+        let place = tempfile::tempdir().unwrap();
+        let names = ["out.tar", "pod.json"];
+        let places = |at: &Path| names.map(|name| Place::new(at.join(name), "short"));
+        assert!(can_clean_up(&places(place.path())).unwrap());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        let Some(queues) = Mounted::new("mqueue", None) else { return };
+        assert!(!can_clean_up(&places(queues.path())).unwrap());
+        assert!(
+            can_clean_up(&places(queues.path())[..1]).unwrap(),
+            "a single container needs none"
+        );
+        assert_eq!(fs::read_dir(queues.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_full_disk_is_named_and_nothing_is_left_on_it() {
+        let Some(disk) = Mounted::new("tmpfs", Some("size=1m")) else { return };
+        let work_place = tempfile::tempdir().unwrap();
+        work(work_place.path());
+        let large = File::create(work_place.path().join("checkpoint/pages-2.img")).unwrap();
+        large.set_len(2 << 20).unwrap();
+        let places = ["a.tar", "b.tar"].map(|name| Place::new(disk.path().join(name), "short"));
+        let archives = places.map(|place| (work_place.path().to_owned(), content(), place));
+        let full = write(archives.into(), None, &CancellationToken::new()).unwrap_err();
+        assert_eq!(full.kind(), Kind::ResourceExhausted, "{full}");
+        assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
+    }
+
+    /// A file system that is mounted for a test.
+    struct Mounted(tempfile::TempDir);
+
+    impl Mounted {
+        fn new(kind: &str, options: Option<&str>) -> Option<Self> {
+            if !crate::host::capability::missing().is_empty() {
+                skip(Lack::SysAdmin);
+                return None;
+            }
+            let place = tempfile::tempdir().unwrap();
+            mount(Some(kind), place.path(), Some(kind), MsFlags::empty(), options).unwrap();
+            Some(Self(place))
+        }
+
+        fn path(&self) -> &Path {
+            self.0.path()
+        }
+    }
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            umount2(self.path(), MntFlags::MNT_DETACH).unwrap();
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{
-    archive::{self, Content},
+    archive::{self, Content, Written},
     error::DumpError,
     facts::Facts,
     order::{self, Cause, LOG, ORDER, Order, Part, Place, REPORT, Report, UNWANTED},
@@ -27,11 +27,7 @@ use crate::{
     concurrency::blocking::blocking,
     container::{node::Node, oci_runtime_files::remove_directory},
     error::chain,
-    host::{
-        beneath, clock, detached, disk,
-        error::HostError,
-        file::{self, Durability},
-    },
+    host::{beneath, clock, detached, disk, error::HostError, file},
     logs::log_path::LogPath,
     model::{
         dump::{BindMount, DumpSpec, DumpedContainer},
@@ -86,32 +82,31 @@ impl Attempt {
         self.archives().into_iter().chain(self.index()).collect()
     }
 
-    /// The final paths, that of the index first.
-    fn locations(&self) -> Vec<PathBuf> {
-        self.places().into_iter().rev().map(|place| place.location).collect()
-    }
-
     /// The names of what no other checkpoint may use at the same time. The files of a pod are in a directory with its
     /// id, whichever containers are saved.
     pub(super) fn in_use(&self) -> BTreeSet<String> {
         let ids = self.containers.iter().map(|container| container.id.to_string());
-        let paths = self.locations().into_iter().chain([self.spec.location.clone()]);
+        let files = self.places().into_iter().map(|place| place.location);
+        let paths = files.chain([self.spec.location.clone()]);
         let paths = paths.map(|path| path.display().to_string());
         ids.chain([self.id().to_owned()]).chain(paths).collect()
     }
 
     /// The caller left at the last moment.
-    pub(super) async fn discard(&self, unheard: Result<(), DumpError>) {
-        let written = self.locations();
+    pub(super) async fn discard(&self, unheard: Result<Vec<Written>, DumpError>) {
         let error = match unheard {
-            Ok(()) => blocking(move || remove(&written)).await.err().map(|error| chain(&error)),
+            Ok(written) => {
+                let removed = blocking(move || archive::take_back(&written)).await;
+                removed.err().map(|error| chain(&error))
+            }
             Err(error) => Some(chain(&error)),
         };
         let (id, error) = (self.id(), error.unwrap_or_default());
         info!(id, error, "discarded a checkpoint whose caller no longer waits");
     }
 
-    pub(super) async fn make(&self) -> Result<(), DumpError> {
+    /// Returns the files, which are complete and have their final names.
+    pub(super) async fn make(&self) -> Result<Vec<Written>, DumpError> {
         let facts = self.facts().await?;
         let parts = self.parts(&facts);
         let (directory, places) = (self.directory(), parts.clone());
@@ -191,15 +186,21 @@ impl Attempt {
         &self,
         facts: Vec<Facts>,
         parts: Vec<Part>,
-    ) -> Result<(), DumpError> {
+    ) -> Result<Vec<Written>, DumpError> {
         let directory = self.directory();
         let order = Order { parts: parts.clone(), places: self.places() };
-        blocking(move || order::write(&directory, ORDER, &order)).await?;
+        let prepared = blocking(move || {
+            order::write(&directory, ORDER, &order)?;
+            archive::can_clean_up(&order.places)
+        });
+        if !prepared.await? {
+            return Err(DumpError::NoLinks { directory: self.spec.location.clone() });
+        }
         let report = self.run(&parts).await?;
         if let Some(order::Failure { container, cause }) = report.failure {
             return Err(self.failed(&container, cause).await);
         }
-        let bytes = self.write(facts, parts).await?;
+        let (bytes, written) = self.write(facts, parts).await?;
         let (archive, frozen_ms) = (self.spec.location.display(), report.frozen_ms);
         match self.pod {
             None => {
@@ -209,11 +210,15 @@ impl Attempt {
                 info!(sandbox = self.id(), %archive, bytes, frozen_ms, "pod checkpointed");
             }
         }
-        Ok(())
+        Ok(written)
     }
 
-    /// Writes the archives, and returns their size.
-    async fn write(&self, facts: Vec<Facts>, parts: Vec<Part>) -> Result<u64, DumpError> {
+    /// Writes the archives. Returns their size, and all files.
+    async fn write(
+        &self,
+        facts: Vec<Facts>,
+        parts: Vec<Part>,
+    ) -> Result<(u64, Vec<Written>), DumpError> {
         let (mut archives, mut names) = (Vec::new(), Vec::new());
         let all = self.containers.iter().zip(facts).zip(parts.into_iter().zip(self.archives()));
         for ((container, facts), (part, place)) in all {
@@ -384,11 +389,6 @@ async fn let_one_continue(node: &Node, part: Part) {
 
 pub(super) fn name(container: &ContainerRecord) -> &str {
     &container.document.spec.metadata.name
-}
-
-/// Removes files that may exist.
-fn remove(files: &[PathBuf]) -> Result<(), HostError> {
-    files.iter().try_for_each(|file| file::remove_if_present(file, Durability::Written).map(drop))
 }
 
 /// Creates the program's directory. An earlier dockbridge may have left one that could not be removed.

@@ -38,6 +38,11 @@ pub enum DumpError {
     NotEmpty { location: PathBuf },
     #[error("location: {} already exists", location.display())]
     Exists { location: PathBuf },
+    #[error(
+        "output_path: {} is on a file system without hard links, which the checkpoint of a pod needs",
+        directory.display()
+    )]
+    NoLinks { directory: PathBuf },
     #[error("{} is not a directory", directory.display())]
     NoDirectory { directory: PathBuf },
     #[error(
@@ -69,6 +74,7 @@ impl WithKind for DumpError {
             Self::NotRunning { .. }
             | Self::NotReady { .. }
             | Self::NotEmpty { .. }
+            | Self::NoLinks { .. }
             | Self::Paused { .. }
             | Self::InProgress { .. }
             | Self::Busy { .. }

@@ -110,7 +110,7 @@ impl Dumps {
             }
             None => outcome.await,
         };
-        answered.map_err(|_| Lost)?.0
+        answered.map_err(|_| Lost)?.0.map(drop)
     }
 
     /// Finds the pod, if the request names a pod, and the containers.
