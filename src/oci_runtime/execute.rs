@@ -136,6 +136,11 @@ fn restore_from(
     directory: &EditsDirectory,
     dump: &Path,
 ) -> Result<ExitCode, OciRuntimeError> {
+    if Path::new(CGROUP_V2).exists() {
+        let features = CommandLine { words: vec!["features".into()], ..line.clone() };
+        let answer = command(&features).stdin(Stdio::null()).output();
+        restore::run::check_runtime(&answer.map_err(|source| failed_to_run(line, source))?.stdout)?;
+    }
     let (limit, begun) = (restore::run::time_limit(dump), Instant::now());
     let restoring = prepare_restore((line.clone(), directory.filter(&line.id)), dump, limit)?;
     let left = limit.saturating_sub(begun.elapsed());
@@ -322,6 +327,8 @@ pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
 /// The commands that are needed to end a container. A paused container must be resumed before it can end.
 const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];
 const SHELL: &str = "/bin/sh";
+/// Only a host with cgroup v2 alone has this file.
+const CGROUP_V2: &str = "/sys/fs/cgroup/cgroup.controllers";
 /// The directories of programs if `PATH` is not set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 const DEFAULT: &str = "runc";

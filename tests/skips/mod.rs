@@ -61,6 +61,8 @@ pub(crate) enum Lack {
     EngineWithoutCdi,
     /// CRIU is missing or does not work on this kernel.
     Criu,
+    /// The host has cgroup v2 and runc before 1.2, which restores containers without their limits.
+    RuncForRestores,
 }
 
 impl Lack {
@@ -90,6 +92,9 @@ impl Lack {
             Self::OciRuntime => "no dockbridge-runtime; make test-runtime has it".to_owned(),
             Self::EngineWithoutCdi => "an engine that reads CDI specifications itself".to_owned(),
             Self::Criu => "no CRIU that works on this kernel".to_owned(),
+            Self::RuncForRestores => {
+                "cgroup v2 with runc before 1.2; ENGINE=sid has 1.3".to_owned()
+            }
         }
     }
 
@@ -152,6 +157,11 @@ impl Lack {
                 .arg("check")
                 .output()
                 .is_ok_and(|checked| checked.status.success()),
+            Self::RuncForRestores => {
+                let told = std::process::Command::new("runc").arg("--version").output();
+                let told = told.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
+                unified && told.is_ok_and(|it| it.starts_with("runc version 1.1"))
+            }
         }
     }
 }

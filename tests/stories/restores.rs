@@ -487,6 +487,13 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, 
         skip(Lack::OciRuntime);
         return Ok(None);
     }
+    let told = Command::new("runc").arg("--version").output().await?.stdout;
+    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
+        && told.starts_with(b"runc version 1.1")
+    {
+        skip(Lack::RuncForRestores);
+        return Ok(None);
+    }
     let Some(mut stage) = checkpoints::stage(world, story).await? else { return Ok(None) };
     let directory = stage.folders.shared.join("archives");
     fs::create_dir(&directory)?;

@@ -86,6 +86,24 @@ pub(in crate::oci_runtime) fn prepare(
     Ok(restoring(line, &config, checkpoint))
 }
 
+/// Refuses a lower runtime that restores a container into another cgroup than its own, which has no limits:
+/// with cgroup v2, runc before 1.2 does not tell CRIU the cgroup. `features` is the answer of the lower
+/// runtime's command `features`.
+///
+/// # Errors
+/// Fails with the version of such a runtime.
+pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
+    let features: Value = serde_json::from_slice(features).unwrap_or_default();
+    let version = features.pointer(RUNC_VERSION).and_then(Value::as_str).unwrap_or_default();
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(1), Some(0 | 1)) => Err(Restore(format!(
+            "runc {version} cannot restore containers on cgroup v2 with their limits: install runc 1.2 or newer"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Time limit for a restore. CRIU never ends if a file that it opens is a named pipe or on a dead disk.
 pub fn time_limit(checkpoint: &Path) -> Duration {
     let directories = [checkpoint.to_owned(), checkpoint.join(IMAGES)].map(fs::read_dir);
@@ -296,4 +314,6 @@ const LARGEST_IMAGE: u64 = 64 << 20;
 /// All images are in memory at the same time.
 const LARGEST_SUM: u64 = 128 << 20;
 const LIMITS: &str = "/proc/self/limits";
+/// Annotation with runc's version in the answer to `features`. Other runtimes do not have this annotation.
+const RUNC_VERSION: &str = "/annotations/org.opencontainers.runc.version";
 const NAME_WIDTH: usize = 26;

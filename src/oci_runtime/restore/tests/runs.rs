@@ -15,7 +15,9 @@ use super::fixture;
 use crate::{
     host::processes::Processes,
     model::oci_edits::OciEdits,
-    oci_runtime::{command_line::CommandLine, directory::EditsDirectory, execute},
+    oci_runtime::{
+        command_line::CommandLine, directory::EditsDirectory, execute, restore::run::check_runtime,
+    },
 };
 
 const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -122,6 +124,26 @@ fn a_create_becomes_a_restore_once() {
     assert!(!place.directory.take_restored(ID).unwrap());
     place.directory.remove(ID).unwrap();
     assert!(!place.directory.of(ID).exists());
+}
+
+#[test]
+fn a_runc_that_would_restore_without_limits_is_refused() {
+    let checked = |version: &str| {
+        let features =
+            serde_json::json!({"annotations": {"org.opencontainers.runc.version": version}});
+        check_runtime(features.to_string().as_bytes()).map_err(|error| error.to_string())
+    };
+    for old in ["1.0.0", "1.1.15+ds1", "1.1.15"] {
+        let refused = checked(old).unwrap_err();
+        assert!(refused.contains(old) && refused.contains("runc 1.2"), "{refused}");
+    }
+    for right in ["1.2.0", "1.3.6+ds1", "1.10.0", "2.0.0-rc.1", ""] {
+        checked(right).unwrap();
+    }
+    // crun's features have no such annotation, and an old runtime has no command `features`.
+    for features in [&b"{}"[..], b""] {
+        check_runtime(features).unwrap();
+    }
 }
 
 #[test]
