@@ -30,6 +30,7 @@ pub enum Access {
     Public,
 }
 
+/// The answer to a request.
 pub async fn answer(
     request: Request<Incoming>,
     context: &AdminContext,

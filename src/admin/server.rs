@@ -37,6 +37,7 @@ pub struct MetricsAddressError {
     source: io::Error,
 }
 
+/// The sockets that were bound.
 #[derive(Debug)]
 pub struct Listeners {
     tcp: Option<TcpListener>,

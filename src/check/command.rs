@@ -42,6 +42,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
+/// Where the settings come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     pub files: String,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::subject::Subject;
 use crate::error::without_numbers;
 
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Ok,

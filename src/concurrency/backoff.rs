@@ -11,6 +11,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// Starts without failures.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, failures: 0 }
     }

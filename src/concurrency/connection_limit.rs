@@ -13,6 +13,7 @@ pub struct ConnectionLimit {
 }
 
 impl ConnectionLimit {
+    /// Starts without connections.
     pub const fn new(limit: usize) -> Self {
         Self { limit, connections: VecDeque::new() }
     }

@@ -145,6 +145,7 @@ impl Key {
         format!("DOCKBRIDGE_{}", self.name().to_ascii_uppercase().replace('-', "_"))
     }
 
+    /// The setting of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.name() == name)
     }

@@ -11,10 +11,12 @@ use super::settings::Settings;
 pub struct LiveSettings(watch::Sender<Arc<Settings>>);
 
 impl LiveSettings {
+    /// Starts with these settings.
     pub fn new(settings: Settings) -> Self {
         Self(watch::Sender::new(Arc::new(settings)))
     }
 
+    /// The current settings.
     pub fn current(&self) -> Arc<Settings> {
         Arc::clone(&self.0.borrow())
     }

@@ -70,12 +70,14 @@ pub struct CniSettings {
     pub cache_dir: PathBuf,
 }
 
+/// The log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     pub format: Format,
     pub level: LevelFilter,
 }
 
+/// NRI plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NriSettings {
     pub enabled: bool,
@@ -91,6 +93,7 @@ pub struct NriSettings {
     pub required: Vec<String>,
 }
 
+/// Traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracingSettings {
     /// The trace collector, as `http://host:port`; None turns traces off.

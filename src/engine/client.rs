@@ -112,6 +112,7 @@ impl Engine {
         Self { shared: Arc::new(shared) }
     }
 
+    /// The path of the engine's socket.
     pub fn socket(&self) -> &Path {
         &self.shared.socket
     }
@@ -121,6 +122,7 @@ impl Engine {
         self.shared.version.last()
     }
 
+    /// The metrics of calls to the engine.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.shared.metrics
     }

@@ -67,6 +67,7 @@ impl Exec {
         Self { shared: Arc::new(Shared { engine, id, tty, finder, lookup: OnceCell::new() }) }
     }
 
+    /// The engine's id of the exec.
     pub fn id(&self) -> &str {
         &self.shared.id
     }

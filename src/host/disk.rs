@@ -6,6 +6,7 @@ use nix::sys::statvfs::statvfs;
 
 use super::error::{HostError, OrCannot as _};
 
+/// The size of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub bytes: u64,

@@ -68,6 +68,7 @@ impl Processes {
         mounts(&self.root.join(pid.to_string())) == mounts(&self.root.join("self"))
     }
 
+    /// Every process.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
         let pids = self.pids().or_cannot("list processes in", &self.root)?;
         Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())

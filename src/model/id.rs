@@ -27,6 +27,7 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
+            /// The whole id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

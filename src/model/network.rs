@@ -13,6 +13,7 @@ pub struct DnsConfig {
     pub options: Vec<String>,
 }
 
+/// Transport of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
