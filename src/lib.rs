@@ -16,8 +16,8 @@
 //! 6. [`engine`] sends the body. A failed call becomes an [`engine::error::EngineError`] with an
 //!    [`error::Kind`], which `rpc` turns into a gRPC code at the end.
 //! 7. [`checkpoint`] records that plugins will run, [`network`] runs the CNI plugins, and `checkpoint`
-//!   records the result of the plugins: after a `kill -9` in between, [`sandbox::recover`] undoes the
-//!   unfinished steps.
+//!    records the result of the plugins: after a `kill -9` in between, [`sandbox::recover`] undoes the
+//!    unfinished steps.
 //! 8. [`store`] always follows the engine's events. [`translate::observe`] turns the engine's answers into
 //!    records. Readers get a snapshot of all records, so that lists and statuses need no call to the engine.
 //! 9. [`translate::render`] makes the gRPC answer.

@@ -27,10 +27,10 @@ fn header(kind: EntryType, size: usize) -> Header {
     header
 }
 
-fn apply(root: &Path, archive: Vec<u8>, deleted: &[&str]) -> Result<(), String> {
+fn apply(root: &Path, archive: &[u8], deleted: &[&str]) -> Result<(), String> {
     let files = RootFiles::open(root).unwrap();
     let deleted: Vec<_> = deleted.iter().map(PathBuf::from).collect();
-    let read = std::iter::once(decompressed(&archive[..]).unwrap());
+    let read = std::iter::once(decompressed(archive).unwrap());
     layer::apply(&files, read, &deleted).map_err(|error| error.to_string())
 }
 
@@ -57,7 +57,7 @@ fn files_are_added_replaced_and_deleted() {
     let bytes = archive.into_inner().unwrap();
     // Applying the same files twice works, because a failed restore may be repeated.
     for _ in 0..2 {
-        apply(root, bytes.clone(), &["/listed", "/not/there"]).unwrap();
+        apply(root, &bytes, &["/listed", "/not/there"]).unwrap();
     }
     assert_eq!(fs::read_to_string(root.join("etc/other")).unwrap(), "new");
     assert_eq!(fs::metadata(root.join("etc/file")).unwrap().nlink(), 2);
@@ -97,15 +97,15 @@ fn hostile_changes_are_refused() {
         header.set_cksum();
         let mut archive = Builder::new(Vec::new());
         archive.append(&header, io::empty()).unwrap();
-        let refused = apply(&root, archive.into_inner().unwrap(), &[]).expect_err(name);
+        let refused = apply(&root, &archive.into_inner().unwrap(), &[]).expect_err(name);
         assert!(refused.contains(reason), "{name}: {refused}");
         assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept", "{name}");
     }
-    apply(&root, Vec::new(), &["/link/kept"]).unwrap_err();
+    apply(&root, &[], &["/link/kept"]).unwrap_err();
     let mut archive = Builder::new(Vec::new());
     let deep = "d/".repeat(1001);
     archive.append_data(&mut header(EntryType::Regular, 0), deep, io::empty()).unwrap();
-    let refused = apply(&root, archive.into_inner().unwrap(), &[]).unwrap_err();
+    let refused = apply(&root, &archive.into_inner().unwrap(), &[]).unwrap_err();
     assert!(refused.ends_with("is too deep"), "{refused}");
 }
 
@@ -131,7 +131,7 @@ fn compressed_changes_are_applied_and_bounded() {
     let plain = archive.into_inner().unwrap();
     let packed = compressed(&plain);
     assert!(packed.len() < size / 50, "{}", packed.len());
-    apply(root.path(), packed.clone(), &[]).unwrap();
+    apply(root.path(), &packed, &[]).unwrap();
     assert_eq!(fs::metadata(root.path().join("zeros")).unwrap().len(), size as u64);
     for archive in [&plain, &packed] {
         let checked = |space| check_bounds(decompressed(&archive[..]).unwrap(), space);
