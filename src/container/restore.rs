@@ -108,7 +108,7 @@ impl Node {
         self.read_allowed(&named, &directory.join(POD_INDEX), read).await
     }
 
-    /// Reads a file below the directory `restore-dir`, without following symbolic links.
+    /// Reads a file below the directory `restore-dir`. Does not follow symbolic links below it.
     pub(super) async fn read_allowed<T: Send + 'static>(
         &self,
         named: &str,
@@ -209,6 +209,6 @@ pub(super) fn kind(error: &io::Error) -> Kind {
     }
 }
 
-/// Labels of images with a checkpoint. CRI-O uses annotations with these names, which Docker does not keep.
+/// Labels of images with a checkpoint. Other runtimes use annotations of these names, which Docker loses.
 const MARKS: [&str; 2] =
     ["io.kubernetes.cri-o.annotations.checkpoint.name", "org.criu.checkpoint.container.name"];

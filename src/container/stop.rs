@@ -159,7 +159,7 @@ pub async fn await_end(
     if store.wait(EVENT_TIMEOUT, ended).await.is_some() {
         return Ok(());
     }
-    warn!(container = id, "no exit event from Docker for a killed container; inspecting it");
+    warn!(container = id, "no exit event from Docker for a stopped container; inspecting it");
     let until = Instant::now() + KILL_TIMEOUT;
     while Instant::now() < until {
         store.refresh_container(id).await?;

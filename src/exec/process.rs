@@ -370,7 +370,7 @@ pub(super) fn until_next_look(passed: Duration) -> Duration {
 
 static LOOKUPS: Semaphore = Semaphore::const_new(4);
 
-/// The first pause between two inspects or scans. Short, because most processes have ended at once.
+/// The first pause between two inspects or scans. Short, because Docker knows most ends at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Most commands, for example the commands of probes, take less time than this.

@@ -90,7 +90,7 @@ async fn replaced(own: &ListeningSocket) {
     }
 }
 
-/// Binds the socket in a directory that only root can use. Fails if another runtime answers on this path.
+/// Binds the socket, in a directory that is created for root only. Fails if another runtime answers on this path.
 async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError> {
     if let Some(directory) = path.parent() {
         file::ensure_directory(directory, 0o700)?;

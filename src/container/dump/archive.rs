@@ -38,12 +38,14 @@ pub(super) struct Written {
     location: PathBuf,
 }
 
-/// Removes the final names, that of the index first, except those that other files have.
+/// Removes the final names, that of the index first, except those that other files have. Tries all of them, and
+/// returns the first error.
 pub(super) fn take_back(written: &[Written]) -> Result<(), HostError> {
-    written.iter().rev().try_for_each(|Written { file, location }| {
+    let remove = |Written { file, location }: &Written| {
         let facts = file.metadata().or_cannot("read", location)?;
         remove_own(location, file::has_name(&facts, location)?)
-    })
+    };
+    written.iter().rev().map(remove).fold(Ok(()), Result::and)
 }
 
 fn remove_own(location: &Path, is_own: bool) -> Result<(), HostError> {
@@ -69,7 +71,8 @@ pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
 /// Whether several files can be recognized by the next dockbridge: by hard links, which vfat does not have.
 pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     let [first, .., last] = places else { return Ok(true) };
-    let linked = create(&last.draft).and_then(|_| fs::hard_link(&last.draft, &first.draft));
+    create(&last.draft).or_cannot("write", &last.draft)?;
+    let linked = fs::hard_link(&last.draft, &first.draft);
     remove_drafts(places)?;
     match linked {
         Err(error) if file::has_no_links(&error) => Ok(false),

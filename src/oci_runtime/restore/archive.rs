@@ -180,13 +180,17 @@ pub(super) fn decompressed<'a>(archive: impl Read + 'a) -> io::Result<Box<dyn Re
     })
 }
 
-/// Refuses an archive of changed files that needs more space, or has more files, names and attributes than a container
-/// can have. Compressed, a small archive can have large files.
+/// Refuses an archive of changed files that needs more than `space` bytes, or has more files, names and
+/// attributes than a container can have. A small compressed archive can have large files.
 pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io::Result<()> {
     let mut left = space;
     visit(Archive::new(archive).entries()?, &mut |entry| {
-        let fits = left.checked_sub(entry.size());
-        left = fits.ok_or_else(|| refused("there is no space for its files".to_owned()))?;
+        // The later reader keeps the map of a sparse file in memory. Layers of images have no sparse files.
+        if entry.header().entry_type().is_gnu_sparse() {
+            return Err(refused("the archive has a sparse file".to_owned()));
+        }
+        let full = || io::Error::new(io::ErrorKind::StorageFull, NO_SPACE);
+        left = left.checked_sub(entry.size()).ok_or_else(full)?;
         Ok(())
     })
 }
@@ -246,5 +250,6 @@ const LARGEST_EXTENSION: u64 = 1 << 20;
 const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
 const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;
+const NO_SPACE: &str = "the file system has no space for the changed files";
 /// The first bytes of a compressed file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];

@@ -93,11 +93,13 @@ pub(in crate::oci_runtime) fn prepare(
 /// # Errors
 /// Fails with the version of such a runtime.
 pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
-    let features: Value = serde_json::from_slice(features).unwrap_or_default();
+    let features: Value = serde_json::from_slice(features).map_err(|_| {
+        Restore("the runtime does not tell its features: install runc 1.2 or newer".to_owned())
+    })?;
     let version = features.pointer(RUNC_VERSION).and_then(Value::as_str).unwrap_or_default();
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(1), Some(0 | 1)) => Err(Restore(format!(
+        (Some(1), Some(1)) => Err(Restore(format!(
             "runc {version} cannot restore containers on cgroup v2 with their limits: install runc 1.2 or newer"
         ))),
         _ => Ok(()),

@@ -139,6 +139,11 @@ fn compressed_changes_are_applied_and_bounded() {
         let refused = checked(size as u64 - 1).unwrap_err().to_string();
         assert!(refused.contains("no space"), "{refused}");
     }
+    let mut sparse = Builder::new(Vec::new());
+    sparse.append_data(&mut header(EntryType::GNUSparse, 0), "sparse", io::empty()).unwrap();
+    let refused =
+        check_bounds(&sparse.into_inner().unwrap()[..], u64::MAX).unwrap_err().to_string();
+    assert!(refused.contains("sparse file"), "{refused}");
     let half = decompressed(&packed[..packed.len() / 2]).unwrap();
     let refused = check_bounds(half, u64::MAX).unwrap_err().to_string();
     assert!(refused.contains("damaged"), "{refused}");

@@ -133,17 +133,16 @@ fn a_runc_that_would_restore_without_limits_is_refused() {
             serde_json::json!({"annotations": {"org.opencontainers.runc.version": version}});
         check_runtime(features.to_string().as_bytes()).map_err(|error| error.to_string())
     };
-    for old in ["1.0.0", "1.1.15+ds1", "1.1.15"] {
+    for old in ["1.1.0-rc.1", "1.1.15+ds1", "1.1.15"] {
         let refused = checked(old).unwrap_err();
         assert!(refused.contains(old) && refused.contains("runc 1.2"), "{refused}");
     }
     for right in ["1.2.0", "1.3.6+ds1", "1.10.0", "2.0.0-rc.1", ""] {
         checked(right).unwrap();
     }
-    // crun's features have no such annotation, and an old runtime has no command `features`.
-    for features in [&b"{}"[..], b""] {
-        check_runtime(features).unwrap();
-    }
+    // crun's features do not have this annotation. runc 1.0 does not have the command `features`.
+    check_runtime(b"{}").unwrap();
+    check_runtime(b"").unwrap_err();
 }
 
 #[test]
