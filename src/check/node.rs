@@ -245,7 +245,7 @@ const LEAST_BYTES: u64 = 15;
 const LEAST_INODES: u64 = 5;
 /// Open files for each pod: the engine's log and the CRI log of each of two containers.
 const PER_POD: u64 = 4;
-/// Open files for everything that is not a log: exec and attach streams (two each), connections, own files.
+/// Open files other than logs: two for each exec or attach stream, connections, and dockbridge's own files.
 const OTHER_FILES: u64 = 256;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;

@@ -91,7 +91,7 @@ impl Hosts {
     }
 }
 
-/// A host without the key `capabilities` may be used for everything.
+/// Without the key `capabilities`, containerd may use a host for pulls and pushes.
 fn may_pull(host: &Value) -> bool {
     let able = host.get("capabilities").and_then(Value::as_array);
     able.is_none_or(|able| able.is_empty() || able.iter().any(|one| one.as_str() == Some("pull")))

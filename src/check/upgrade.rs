@@ -46,7 +46,7 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
     Findings(findings)
 }
 
-/// The findings about the engine, which are the same for every pod.
+/// The findings about the engine, which do not depend on a pod.
 fn judge(info: &EngineInfo) -> Vec<Finding> {
     let live_restore = match info.live_restore {
         true => Finding::ok(Subject::LiveRestore, KEEPS),

@@ -66,7 +66,7 @@ struct Shared {
 pub struct Timeouts {
     /// The limit for a ping, which a running engine answers at once.
     pub ping: Duration,
-    /// The limit for every other call with a single answer, from the first byte sent to the last byte read.
+    /// The limit for other calls with a single answer, from the first byte sent to the last byte read.
     /// Shorter than kubelet's 2 minutes, so that kubelet still receives an error that names the slow call.
     pub short: Duration,
     /// Added to the grace period of a stop, for the kill and the engine's cleanup.

@@ -110,7 +110,7 @@ impl ImageInspection {
     }
 
     /// The content of a file that [`Self::file`] has found. The caller must first have checked `/etc/passwd`
-    /// and `/etc/group` with [`Self::file`]: for every read, the engine looks up the file's owner in both. If
+    /// and `/etc/group` with [`Self::file`]: on each read, the engine looks up the file's owner in both. If
     /// either is a pipe, the engine never answers and never releases the container.
     pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
         match self.engine.read_path(self.id(), file, limit).await? {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl Network {
-    /// Runs DEL for every cached attachment whose namespace is gone, except attachments of other runtimes.
+    /// Runs DEL for cached attachments whose namespace is gone, except those of other runtimes.
     ///
     /// # Errors
     /// The errors of plugins or of reading the cache, after all other plugins were called.

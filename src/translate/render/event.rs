@@ -38,7 +38,7 @@ pub fn event(
     }
 }
 
-/// Renders a ContainerStatus for every container of a pod.
+/// Renders a ContainerStatus for each container of a pod.
 pub fn statuses(pod: &Pod<'_>) -> Vec<cri::ContainerStatus> {
     pod.containers.iter().map(container::status).collect()
 }

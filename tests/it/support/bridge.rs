@@ -438,7 +438,7 @@ pub(crate) async fn connect(socket: &Path) -> Channel {
     }
 }
 
-/// Settings with the timeout [`TIMEOUT`] for everything except the caller's deadline.
+/// Settings with the timeout [`TIMEOUT`] for all limits except the caller's deadline.
 pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {

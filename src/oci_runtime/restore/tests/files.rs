@@ -88,7 +88,7 @@ fn signals_of_files_stay_in_the_container() {
     let with = |owner| in_namespace(owner, json!({ "type": "pid" }));
     let own = Owner { uid: 0, effective_uid: 0, pid: 7 };
     with(own).unwrap();
-    // The pid may belong to a process of another container, so it is refused for every user.
+    // The pid may belong to a process of another container, so the file is refused even for uid 0.
     let shared = json!({ "type": "pid", "path": "/proc/1/ns/pid" });
     assert!(in_namespace(own, shared.clone()).unwrap_err().contains("sends signals"));
     in_namespace(Owner { pid: 0, ..own }, shared).unwrap();

@@ -118,8 +118,7 @@ impl World {
         self.answers.push((number, self.version, call));
     }
 
-    /// A client starts a container, whose earlier run has ended, and gets the engine's answer before or after
-    /// the event.
+    /// A client starts a container that had ended, and gets the engine's answer before or after the event.
     fn start_and_ask(&mut self, pick: u8) {
         self.change(pick);
         let Some(number) = nth(&self.containers, pick) else { return };
@@ -296,7 +295,7 @@ impl World {
         }
     }
 
-    /// Publishes a snapshot, and checks the rules that hold for every snapshot.
+    /// Publishes a snapshot, and checks the rules that each snapshot must keep.
     fn show(&mut self) {
         if self.state.has_changed() {
             self.shown = self.state.snapshot(&self.shown);
@@ -451,8 +450,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // All events arrive, in any order and some twice. Answers may arrive in another order than the
-        // inspects.
+        // All events arrive, in any order and some twice. Answers may arrive in another order than inspects.
         while !world.events.is_empty() || !world.inspects.is_empty() {
             world.deliver(order, 1);
             world.begin();
