@@ -164,35 +164,42 @@ impl Pod {
 
     /// The ids of the pod's running containers and of its sandbox.
     fn running(&self) -> impl Iterator<Item = &str> {
-        let ended = usize::from(self.kind == Kind::Ended);
-        std::iter::once(&self.sandbox).chain(&self.ids[ended..]).map(String::as_str)
+        std::iter::once(&self.sandbox).chain(&self.ids[self.first_running()..]).map(String::as_str)
     }
 
-    fn counting(&self) -> &cri::ContainerConfig {
-        &self.containers[usize::from(self.kind == Kind::Ended)]
+    /// The index of the first running container, which counts.
+    fn first_running(&self) -> usize {
+        usize::from(self.kind == Kind::Ended)
     }
 
-    /// The number of lines in the counting container's log so far. Fails if a number is missing.
-    fn lines(&self) -> Outcome<usize> {
-        let text = CriLog::of(&self.config, self.counting()).text("stdout")?;
-        for (number, line) in text.lines().enumerate() {
-            ensure_eq!(line, number.to_string(), "in the log of {:?}", self.config.metadata);
+    /// The number of lines in the counting container's log so far. Fails if a line of Docker's own log is
+    /// missing. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but not
+    /// written yet, so numbers can be missing in both logs.
+    async fn lines(&self, engine: &Engine) -> Outcome<usize> {
+        let counting = self.first_running();
+        let ours = CriLog::of(&self.config, &self.containers[counting]).text("stdout")?;
+        let engines = engine.docker(&["logs", &self.ids[counting]]).await?;
+        let mut expected = engines.lines();
+        for (number, line) in ours.lines().enumerate() {
+            let expected = expected.next().unwrap_or("(end)");
+            ensure_eq!(line, expected, "line {number} of the log of {:?}", self.config.metadata);
         }
-        Ok(text.lines().count())
+        Ok(ours.lines().count())
     }
 
     /// Checks that the pod's log continues, that commands run in it, and that its port answers.
-    async fn works(&self, cri: &Cri) -> Outcome {
-        let counting = &self.ids[usize::from(self.kind == Kind::Ended)];
-        let told = cri.exec_sync(counting, &["cat", "/proc/self/uid_map"], 20).await?;
+    async fn works(&self, stage: &Stage) -> Outcome {
+        let counting = &self.ids[self.first_running()];
+        let told = stage.cri.exec_sync(counting, &["cat", "/proc/self/uid_map"], 20).await?;
         let is_mapped = String::from_utf8_lossy(&told.stdout).contains(" 200000 ");
         ensure_eq!(is_mapped, self.kind == Kind::Mapped, "the users of {counting}");
-        self.serves(cri).await
+        self.serves(stage).await
     }
 
     /// Checks that the pod's log continues, and that its port answers.
-    pub(super) async fn serves(&self, cri: &Cri) -> Outcome {
-        let before = self.lines()?;
+    pub(super) async fn serves(&self, stage: &Stage) -> Outcome {
+        let Stage { cri, engine, .. } = stage;
+        let before = self.lines(engine).await?;
         if self.kind == Kind::Port {
             let address = cri.sandbox(&self.sandbox).await?.network.unwrap_or_default().ip;
             let host = format!("127.0.0.1:{}", FIRST_PORT + self.number);
@@ -204,7 +211,7 @@ impl Pod {
             }
         }
         let mut looks = super::soon();
-        while self.lines()? <= before {
+        while self.lines(engine).await? <= before {
             ensure!(looks.again().await, "the log of {} ends at line {before}", self.sandbox);
         }
         Ok(())
@@ -304,10 +311,10 @@ impl Crew {
     }
 
     /// Checks that every pod works.
-    pub(super) async fn works(&self, cri: &Cri) -> Outcome {
+    pub(super) async fn works(&self, stage: &Stage) -> Outcome {
         for pod in &self.pods {
             let named = |Failure(why)| Failure(format!("{:?}: {why}", pod.kind));
-            pod.works(cri).await.map_err(named)?;
+            pod.works(stage).await.map_err(named)?;
         }
         Ok(())
     }
@@ -351,7 +358,7 @@ impl Crew {
     /// kubelet restarts containers within their pods.
     async fn restart_a_container(&mut self, stage: &Stage) -> Outcome {
         let (cri, pod) = (&stage.cri, &mut self.pods[0]);
-        let counting = usize::from(pod.kind == Kind::Ended);
+        let counting = pod.first_running();
         let old = std::mem::take(&mut pod.ids[counting]);
         cri.stop_container(&old, 10).await?;
         ensure_eq!(cri.container(&old).await?.exit_code, 0, "{old} was killed");

@@ -65,7 +65,7 @@ pub(crate) async fn switched(world: World) -> Outcome {
     // The test runs no commands in the pods: Docker has unmounted the root file systems of containers that it
     // did not know, and runc needs these mounts on the host.
     for pod in &crew.pods {
-        pod.serves(&stage.cri).await?;
+        pod.serves(&stage).await?;
     }
     crew.end(&stage).await?;
     stage.leaves_nothing().await?;

@@ -153,7 +153,7 @@ async fn walk(stage: &mut Stage, way: Way, chain: &[PathBuf]) -> Outcome {
     let kinds = &kinds[..if maps_users { 4 } else { 3 }];
     let number = if is_full_size() { 30 } else { 4 };
     let mut crew = Crew::start(stage, kinds, number).await?;
-    crew.works(&stage.cri).await?;
+    crew.works(stage).await?;
     for next in &chain[1..] {
         let step = Step { way, from: version(&stage.engine).await? };
         let forwarded = Forwarded::open(stage, &crew.pods[0].sandbox).await?;
@@ -162,7 +162,7 @@ async fn walk(stage: &mut Stage, way: Way, chain: &[PathBuf]) -> Outcome {
             forwarded.still_works().await?;
         }
         crew.renew(stage, &fates).await?;
-        crew.works(&stage.cri).await?;
+        crew.works(stage).await?;
     }
     crew.end(stage).await
 }
