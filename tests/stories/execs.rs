@@ -303,7 +303,7 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     }
     // If a busy engine starts a command too late, the ExecSync has already failed, and dockbridge kills the
     // command when it runs.
-    let mut looks = Looks::every(Duration::from_millis(100));
+    let mut looks = Looks::within(ALL_KILLED, Duration::from_millis(100));
     while looks.again().await && set.execs().await? > 0 {}
     ensure_eq!(set.execs().await?, 0);
     until(|| Ok(set.alive("9999")?.is_empty())).await?;
@@ -367,6 +367,8 @@ impl Counts {
     }
 }
 
+/// How long dockbridge keeps trying to kill a command.
+const ALL_KILLED: Duration = Duration::from_secs(300);
 /// The connection pool keeps an unused connection for at most this time.
 const IDLE_CONNECTIONS_CLOSED: Duration = Duration::from_secs(90);
 /// How long the engine may keep unused connections: twice the longest time between two runs of its garbage
