@@ -29,8 +29,8 @@ pub struct CheckArgs {
     /// Also run a pod from the built-in image through the CRI socket, and time each step
     #[arg(long)]
     pub pod: bool,
-    /// Also report what would happen to the existing pods, above all those of cri-dockerd and
-    /// dockershim; changes nothing; exits with 1 if a pod would be recreated
+    /// Also report what would happen to the existing pods if dockbridge took over this node, above all
+    /// to those of cri-dockerd and dockershim; changes nothing; exits with 1 if a pod would be recreated
     #[arg(long)]
     pub takeover: bool,
     /// Also report what an upgrade of Docker would do to the pods; changes nothing; exits with 1 if a

@@ -25,11 +25,11 @@ pub struct SetupArgs {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Remove the entry
+    /// Remove dockbridge-runtime from Docker's configuration file
     #[arg(long, conflicts_with = "runtime")]
     pub undo: bool,
-    /// The runtime that does the work: its name or absolute path. Pods with user namespaces need runc
-    /// [default: runc]
+    /// The runtime that dockbridge-runtime runs: a name or an absolute path. Pods with user namespaces
+    /// need runc [default: runc]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
     /// Docker's configuration file [default: the one of the running dockerd, otherwise
