@@ -135,7 +135,7 @@ async fn report(
         let there = server.and_then(|server| server.socket);
         let failed = match there.as_deref().or(settings.listen.path()) {
             Some(socket) => run_pod(settings, socket, out).await?,
-            None => Some("no CRI socket is known to run a pod through".to_owned()),
+            None => Some("cannot run a pod: the path of the CRI socket is not known".to_owned()),
         };
         let failed = failed.map(|seen| Finding::fail(Subject::Pod, seen, START));
         print(failed.as_slice(), true, out)?;
