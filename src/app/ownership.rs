@@ -107,8 +107,8 @@ impl Locks {
     }
 }
 
-/// Retries to take a lock for a moment. If dockbridge was killed while it started a plugin, the child holds
-/// the lock until it runs the plugin's program.
+/// Keeps trying to take a lock for up to a second. If dockbridge was killed while it started a plugin, the
+/// child holds the lock until it runs the plugin's program.
 async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockError> {
     let until = Instant::now() + RETRY_FOR;
     loop {

@@ -106,7 +106,9 @@ fn log(runtime: &Runtime) -> String {
     let asked = runtime.block_on(process::run(journal));
     match asked {
         Ok(ended) if !ended.stdout.is_empty() => ended.text(),
-        Ok(ended) => format!("{BY_HAND}: journalctl has no line of dockbridge. {}", ended.stderr),
+        Ok(ended) => {
+            format!("{BY_HAND}: journalctl has no log lines of dockbridge. {}", ended.stderr)
+        }
         Err(error) => format!("{BY_HAND}: {}", chain(&error)),
     }
 }

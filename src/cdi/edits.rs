@@ -42,7 +42,7 @@ pub(super) fn collect(
         parts.extend(specification.devices.get(*index).map(|device| &device.container_edits));
         for requested in parts {
             let made = make(requested, engine).map_err(|problem| {
-                Failure::unmet(format!("CDI device {device:?} of {}: {problem}", file.display()))
+                Failure::unmet(format!("CDI device {device:?} in {}: {problem}", file.display()))
             })?;
             // If several devices state cache and memory bandwidth, only the last device's values are applied.
             if requested.intel_rdt.is_some() {

@@ -13,7 +13,7 @@ pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
 /// Judges the capabilities that our own process lacks.
 pub(super) fn own(missing: &[&str]) -> Finding {
     if missing.is_empty() {
-        Finding::ok(Subject::Capabilities, "dockbridge may enter and connect network namespaces")
+        Finding::ok(Subject::Capabilities, "dockbridge can enter and connect network namespaces")
     } else {
         let seen = format!("dockbridge lacks {}", missing.join(" and "));
         Finding::fail(Subject::Capabilities, seen, "run dockbridge as root in the host namespaces")

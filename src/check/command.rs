@@ -29,8 +29,8 @@ pub struct CheckArgs {
     /// Also run a pod from the built-in image through the CRI socket, and time each step
     #[arg(long)]
     pub pod: bool,
-    /// Also report what would happen to the existing pods, above all those of cri-dockerd and
-    /// dockershim; changes nothing; exits with 1 if a pod would be recreated
+    /// Also report what would happen to the existing pods if dockbridge took over this node, above all
+    /// to those of cri-dockerd and dockershim; changes nothing; exits with 1 if a pod would be recreated
     #[arg(long)]
     pub takeover: bool,
     /// Also report what an upgrade of Docker would do to the pods; changes nothing; exits with 1 if a
@@ -135,7 +135,7 @@ async fn report(
         let there = server.and_then(|server| server.socket);
         let failed = match there.as_deref().or(settings.listen.path()) {
             Some(socket) => run_pod(settings, socket, out).await?,
-            None => Some("no CRI socket is known to run a pod through".to_owned()),
+            None => Some("cannot run a pod: the path of the CRI socket is not known".to_owned()),
         };
         let failed = failed.map(|seen| Finding::fail(Subject::Pod, seen, START));
         print(failed.as_slice(), true, out)?;

@@ -116,7 +116,7 @@ fn edits_runtime(info: &EngineInfo) -> Finding {
         (Some(_), Err(reason)) => Finding::warn(subject, format!("not used: {reason}"), UNUSED),
         (Some(ours), Ok(below)) => {
             let users = match info.maps_users(DEFAULT_HANDLER) {
-                Ok(()) => "pods may have user namespaces".to_owned(),
+                Ok(()) => "pods can have user namespaces".to_owned(),
                 Err(reason) => format!("pods cannot have user namespaces: {reason}"),
             };
             let runs = below.first().map(|program| format!(" runs {program}")).unwrap_or_default();

@@ -117,7 +117,7 @@ fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -
     if names.chain(file.default_ulimits.keys().map(String::as_str)).any(|name| name == "nofile") {
         return None;
     }
-    let seen = format!("a container may open {soft} files, unless its program raises the limit");
+    let seen = format!("a container can open {soft} files, unless its program raises the limit");
     Some(Finding::warn(Subject::Descriptors, seen, format!("{MORE_FILES}, {RESTART}")))
 }
 
@@ -129,8 +129,8 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
     if engine.log_driver != "json-file" || !names.any(|name| name == BUFFER_SIZE) {
         return None;
     }
-    let seen = "Docker's log-opts have max-buffer-size, so Docker refuses the log mode blocking, and drops \
-                lines if a container writes faster than the disk";
+    let seen = "Docker's log-opts have max-buffer-size, so Docker refuses the log mode \"blocking\", and \
+                drops lines if a container writes faster than the disk";
     let advice = format!("remove mode and max-buffer-size from log-opts in daemon.json, {RESTART}");
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
@@ -149,7 +149,9 @@ fn judge_disk(place: &Path, size: Size) -> Finding {
     if bytes >= LEAST_BYTES && inodes >= LEAST_INODES {
         return Finding::ok(Subject::Disk, seen);
     }
-    let seen = format!("{seen}, {inodes} % of the inodes; kubelet evicts pods below 15 % and 5 %");
+    let seen = format!(
+        "{seen}, and {inodes} % of the inodes; kubelet evicts pods below 15 % of the space or 5 % of the inodes"
+    );
     let advice = "run docker image prune --all, or give Docker a larger disk (data-root)";
     Finding::warn(Subject::Disk, seen, advice)
 }
@@ -163,8 +165,10 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
         let seen = format!("dockbridge can open enough files for the {pods} pods of this node");
         return Finding::ok(Subject::Descriptors, seen);
     }
-    let seen =
-        format!("dockbridge can open files for about {allowed} pods of two containers, not {pods}");
+    let seen = format!(
+        "dockbridge can open enough files for about {allowed} pods with two containers each, and this node \
+         can have {pods} pods"
+    );
     Finding::warn(Subject::Descriptors, seen, "set LimitNOFILE=65536 in the unit of dockbridge")
 }
 

@@ -44,9 +44,10 @@ fn socket_in_place(socket: &Path) -> Finding {
             let seen = format!("{shown} belongs to another user: {error}");
             Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
         }
-        Err(_) => {
-            Finding::ok(Subject::Listen, format!("{shown} has no server and will be replaced"))
-        }
+        Err(_) => Finding::ok(
+            Subject::Listen,
+            format!("no server answers on {shown}; dockbridge will replace the socket"),
+        ),
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn examine(
         match judge(settings, &path) {
             Ok(name) => started.push(name),
             Err(why) => {
-                let seen = format!("{} is not started: {why}", path.display());
+                let seen =
+                    format!("dockbridge does not start the plugin {}: {why}", path.display());
                 findings.push(Finding::warn(Subject::Nri, seen, MEND_PLUGIN));
             }
         }
@@ -67,7 +68,7 @@ fn exposed(path: &Path) -> Option<Finding> {
     if facts.uid() == 0 && facts.mode() & 0o022 == 0 {
         return None;
     }
-    let seen = format!("{} may be changed by users other than root", path.display());
+    let seen = format!("users other than root can change {}", path.display());
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 

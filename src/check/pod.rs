@@ -82,7 +82,7 @@ async fn live<W: Write>(
     let request = cri::RemovePodSandboxRequest { pod_sandbox_id: sandbox };
     steps.done("RemovePodSandbox", server.remove_pod_sandbox(request)).await?;
     let (up, down) = (shown(up), shown(down.elapsed()));
-    Ok(writeln!(steps.out, "The pod was up after {up} and down after {down}.")?)
+    Ok(writeln!(steps.out, "Starting the pod took {up}, and removing the pod took {down}.")?)
 }
 
 /// Checks that the server reports the pod and its container as they were requested.
@@ -110,7 +110,7 @@ async fn verify<W: Write>(
         cri::ContainerStatusRequest { container_id: container.to_owned(), verbose: false };
     let status = within(call, server.container_status(request)).await?.status.unwrap_or_default();
     if status.state() != cri::ContainerState::ContainerRunning {
-        let words = format!("the container does not run: {} {}", status.reason, status.message);
+        let words = format!("the container is not running: {} {}", status.reason, status.message);
         return Err(unexpected(call, &words).into());
     }
     Ok(steps.print(call, "running")?)
@@ -142,8 +142,8 @@ async fn clear_away<W: Write>(
             steps.print(
                 "clean-up",
                 match stopped.and(removed.map(drop)) {
-                    Ok(()) => format!("removed {id}"),
-                    Err(error) => format!("cannot remove {id}: {error}"),
+                    Ok(()) => format!("removed pod {id}"),
+                    Err(error) => format!("cannot stop or remove pod {id}: {error}"),
                 },
             )?;
         }

@@ -105,7 +105,8 @@ const LONGEST_HOSTS_FILE: u64 = 1 << 20;
 const HUB: &str = "docker.io";
 /// The directory for registries that have no directory.
 const EVERY_OTHER: &str = "_default";
-const NEEDS_CONTAINERD: &str = "only Docker 28 with containerd's image store uses such files";
+const NEEDS_CONTAINERD: &str =
+    "only Docker 28.0 or newer with containerd's image store uses hosts.toml files";
 
 #[cfg(test)]
 mod tests {

@@ -142,11 +142,11 @@ fn nri_plugins_are_judged_where_they_are_served() {
     for expected in [
         "nri.sock; started from",
         "plugins: 10-good, 20-open\n",
-        "/bad is not started: the plugin's index is not two digits",
-        "/30-text is not started: the file is not executable",
-        "/40-conf is not started: ",
-        "conf.conf is not UTF-8",
-        "/20-open may be changed by users other than root",
+        "/bad: the plugin's index is not two digits",
+        "/30-text: the file is not executable",
+        "/40-conf: ",
+        "conf.conf is not UTF-8 text",
+        "users other than root can change ",
         "required NRI plugins that are not installed: quota",
         "plugins can change limits only: ",
     ] {
@@ -305,7 +305,7 @@ fn places_are_tried_and_left_clean() {
     // A child process of another test may have a copy of the socket, so closing our copy would not stop the
     // socket from accepting connections.
     shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
-    assert!(paths::listen(&at(&socket)).seen.ends_with("will be replaced"));
+    assert!(paths::listen(&at(&socket)).seen.ends_with("dockbridge will replace the socket"));
 }
 
 fn at(path: &Path) -> Listen {

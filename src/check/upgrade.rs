@@ -56,7 +56,7 @@ fn judge(info: &EngineInfo) -> Vec<Finding> {
         }
     };
     let api = format!(
-        "Docker {} speaks API {}; a new Docker must speak a version from {} to {}: see the minimum API version of the new Docker",
+        "Docker {} speaks API {}; a new Docker must speak an API version from {} to {}: see the minimum API version of the new Docker",
         info.version,
         info.api,
         ApiVersion::OLDEST,

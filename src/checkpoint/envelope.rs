@@ -34,7 +34,9 @@ pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     // The version is parsed first, because a later version may have another envelope.
     let VersionOnly { version } = serde_json::from_slice(bytes).map_err(damaged)?;
     if version == 0 || version > VERSION {
-        return Err(format!("version {version} is not from 1 to {VERSION}: update dockbridge"));
+        return Err(format!(
+            "the file has version {version}, and this dockbridge reads versions 1 to {VERSION}: update dockbridge"
+        ));
     }
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(damaged)?;
     if checksum(envelope.body.get()) != envelope.checksum {

@@ -27,10 +27,10 @@ pub enum Command {
     Serve,
     /// Print every setting with its source
     Config(ConfigArgs),
-    /// Make the running dockbridge read its settings again and apply those that need no restart; an
-    /// error changes nothing and fails
+    /// Make the running dockbridge read its settings again and apply those that need no restart; if a
+    /// setting has an error, the command fails and changes nothing
     Reload(ReloadArgs),
-    /// Check this host and print what to do about each finding; exits with 1 if one is FAIL
+    /// Check this host and print what to do about each finding; exits with 1 if any finding is FAIL
     Check(CheckArgs),
     /// Query the running dockbridge
     #[command(subcommand, help_template = DEBUG_HELP)]
@@ -50,7 +50,7 @@ pub struct ConfigArgs {
     /// Print what `dockbridge reload` would change in the running dockbridge
     #[arg(long)]
     pub diff: bool,
-    /// With --diff: as for `dockbridge reload`
+    /// With --diff: use the environment of this command, as `dockbridge reload --environment` does
     #[arg(long, requires = "diff")]
     pub environment: bool,
 }
@@ -58,8 +58,8 @@ pub struct ConfigArgs {
 /// Flags of commands that make dockbridge read its settings again.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadArgs {
-    /// Use the environment of this command instead of the one that dockbridge was started with: for
-    /// units, whose EnvironmentFile systemd has read again
+    /// Use the environment of this command instead of the one that dockbridge was started with;
+    /// meant for ExecReload= in a unit: systemd reads EnvironmentFile again before each reload
     #[arg(long)]
     pub environment: bool,
 }
@@ -225,7 +225,7 @@ const CRI_DOCKERD_SOCKET: &str = "unix:///var/run/cri-dockerd.sock";
 const AFTER_HELP: &str = "\
 Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
 for --state-dir) or in the file named by --config. A flag overrides the \
-environment, the environment overrides the file.
+environment, and the environment overrides the file.
 Commands other than serve read the service's settings from /etc/default/dockbridge \
 or /etc/dockbridge.toml unless a file is named.
 The flags of cri-dockerd are accepted as well. -h omits the settings.";
@@ -239,7 +239,7 @@ const DEBUG_HELP: &str = "\
 Commands:
 {subcommands}
 
-With the same --run-dir, or the same --config, as the server; see dockbridge --help.
+Give these commands the same --run-dir or --config as the server; see dockbridge --help.
 ";
 
 const CONFIG: &str = "config";

@@ -61,9 +61,9 @@ settings! {
     /// Unix socket to serve the CRI on
     Listen: "listen" Restart "SOCKET" "unix:///run/dockbridge/dockbridge.sock"
         "container-runtime-endpoint",
-    /// Unix socket of the Docker Engine; DOCKER_HOST is used as well
+    /// Unix socket of the Docker Engine; DOCKER_HOST can also set it
     Docker: "docker" Restart "SOCKET" "unix:///var/run/docker.sock" "docker-endpoint",
-    /// Directory of checkpoints, which must survive a reboot
+    /// Directory of dockbridge's files that must survive a reboot
     StateDir: "state-dir" Restart "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
     /// Directory of checkpoint archives that containers may start from; empty for none
     RestoreDir: "restore-dir" Reload "DIR" "",
@@ -83,17 +83,17 @@ settings! {
     CdiSpecDirs: "cdi-spec-dirs" Reload "DIRS" "/etc/cdi,/var/run/cdi",
     /// Address ranges of this node's pods, if no controller assigns them
     PodCidr: "pod-cidr" Reload "CIDRS" "",
-    /// Pause image to pull instead of the one in this program
+    /// Pause image to pull instead of the one that is built into dockbridge
     SandboxImage: "sandbox-image" Restart "IMAGE" "" "pod-infra-container-image",
-    /// Docker client configuration with credentials for that image; DOCKER_CONFIG and HOME are used
-    /// as well
+    /// Docker client configuration with credentials for the pause image; DOCKER_CONFIG and HOME
+    /// can also set its path
     RegistryConfig: "registry-config" Reload "FILE" "/root/.docker/config.json",
-    /// Address for exec, attach and port-forward; port 0 is any free one
+    /// Address for exec, attach and port-forward; port 0 means any free port
     StreamingAddr: "streaming-addr" Restart "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
     /// TCP address for metrics and health; without it they are served only on a unix socket in the
     /// run directory
     MetricsAddr: "metrics-addr" Restart "ADDRESS" "",
-    /// Cancel an image pull that makes no progress for this long; 0 never
+    /// Cancel an image pull that makes no progress for this long; 0 means never
     ImagePullProgressDeadline: "image-pull-progress-deadline" Restart "DURATION" "5m",
     /// Images kubelet must not remove, separated by commas; * matches anything
     PinnedImages: "pinned-images" Reload "NAMES" "",
@@ -103,7 +103,7 @@ settings! {
     CollectImages: "collect-images" Reload "all|pulled" "all",
     /// How long one call to the engine may take
     RuntimeRequestTimeout: "runtime-request-timeout" Restart "DURATION" "110s",
-    /// File at a container's log path: a CRI file, or a link to docker's own
+    /// File at a container's log path: a CRI file, or a link to docker's log file
     ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",
     /// Format of the log on standard error
     LogFormat: "log-format" Restart "text|json" "text",

@@ -169,7 +169,7 @@ async fn create_logged(
         container = id,
         name,
         error,
-        "docker refuses the log mode blocking, and drops lines that the container writes faster than the disk"
+        "docker refuses the log mode \"blocking\", and drops lines that the container writes faster than the disk"
     );
     Ok(id)
 }

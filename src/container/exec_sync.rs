@@ -278,7 +278,7 @@ impl Run {
                         Kind::Unavailable,
                         format!(
                             "command in container {id} was killed after {limit}s: other commands used all \
-                             memory for the output of commands"
+                             memory that dockbridge reserves for command output"
                         ),
                     ),
                     Interruption::DeadlineExceeded => {
@@ -351,7 +351,10 @@ async fn collect(
 ) -> Result<ExecOutcome, ExecError> {
     let exit_code = follow(exec, output, &mut collected).await?;
     if collected.dropped > 0 {
-        debug!(bytes = collected.dropped, "the output of a command was cut to the largest answer");
+        debug!(
+            bytes = collected.dropped,
+            "cut the output of a command to the size limit of an answer"
+        );
     }
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
 }

@@ -38,7 +38,7 @@ impl RegisterMetrics for ContainerMetrics {
         registry.register_family(
             "dockbridge_exec_sync_duration_seconds",
             &["result"],
-            "Time of a command run by ExecSync, including the kill after a timeout or a cancellation",
+            "Duration of commands run by ExecSync, including the kill after a timeout or a cancellation",
             &self.execs,
         );
         let output = self.output.clone();

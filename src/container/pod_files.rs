@@ -190,7 +190,11 @@ mod tests {
         let wrong = fs::File::open(&path).unwrap();
         files.ensure(&pod).await.unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "options ndots:5\n");
-        assert_ne!(inode(), wrong.metadata().unwrap().ino(), "containers keep the old file");
+        assert_ne!(
+            inode(),
+            wrong.metadata().unwrap().ino(),
+            "running containers have mounted the old file, so it must be replaced, not overwritten"
+        );
         let right = inode();
         files.ensure(&pod).await.unwrap();
         assert_eq!(inode(), right);

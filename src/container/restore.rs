@@ -73,7 +73,9 @@ impl Node {
                     let given = self.present_image(snapshot, &spec.image).await?;
                     let other = (given.id != image.id).then_some("image");
                     if let Some(field) = other.or_else(|| mismatch(spec, &described)) {
-                        let reason = format!("the container in the checkpoint has another {field}");
+                        let reason = format!(
+                            "the {field} in the request differs from that of the container in the checkpoint"
+                        );
                         return Err(refused(Kind::InvalidArgument, reason));
                     }
                 }

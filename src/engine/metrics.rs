@@ -31,7 +31,7 @@ impl RegisterMetrics for EngineMetrics {
             registry,
             "dockbridge_engine_request_duration_seconds",
             &["verb", "object", "result"],
-            "Time of a request to the Docker Engine, or to the first byte of a stream",
+            "Duration of requests to the Docker Engine; for a stream, the time to the first byte",
         );
     }
 }

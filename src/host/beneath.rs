@@ -119,7 +119,7 @@ pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, Host
                 return Ok(known);
             }
         }
-        Err(io::Error::other("the files of the directory are being renamed"))
+        Err(io::Error::other("files in the directory keep changing their names"))
     });
     Ok(if_there(listed).or_cannot("list", &root.join(below))?.unwrap_or_default())
 }

@@ -205,7 +205,11 @@ impl Overlay {
     fn mount_options(&self) -> io::Result<String> {
         let text = |path: &Path| {
             let text = path.to_str().filter(|text| !text.contains([':', ',', '\\']));
-            text.map(str::to_owned).ok_or_else(|| io::Error::other("a layer has an unusual name"))
+            text.map(str::to_owned).ok_or_else(|| {
+                io::Error::other(
+                    "the path of an overlay layer has a colon, comma or backslash, or is not UTF-8",
+                )
+            })
         };
         let lower = self.lower.iter().map(|layer| text(layer)).collect::<io::Result<Vec<_>>>()?;
         let mut options = vec![format!("lowerdir={}", lower.join(":"))];

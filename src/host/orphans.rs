@@ -58,7 +58,7 @@ fn end(processes: &Processes, wait: Duration) {
             info!(
                 pid = orphan.pid,
                 ?program,
-                "killing a program that an ended dockbridge left running"
+                "killing a program that an earlier dockbridge process left running"
             );
             if let Ok(group) = i32::try_from(orphan.pid) {
                 // The program may have ended a moment ago.
@@ -75,7 +75,7 @@ fn end(processes: &Processes, wait: Duration) {
         if Instant::now() > until {
             warn!(
                 ?pids,
-                "programs that an ended dockbridge left running cannot be killed; continuing"
+                "programs that an earlier dockbridge process left running cannot be killed; continuing"
             );
             return;
         }

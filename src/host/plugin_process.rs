@@ -22,7 +22,9 @@ use super::process::ProcessGroup;
 
 /// The running plugin with its child processes. Dropping a `PluginProcess` kills all of them.
 #[derive(Debug)]
-pub struct PluginProcess(#[allow(dead_code, reason = "a drop ends the program")] ProcessGroup);
+pub struct PluginProcess(
+    #[allow(dead_code, reason = "dropping the value kills the plugin")] ProcessGroup,
+);
 
 impl PluginProcess {
     /// Starts a plugin whose environment has only these variables, and without standard input and output.

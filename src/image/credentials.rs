@@ -99,7 +99,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         program,
         registry = domain,
         error,
-        "the credential helper returned no credentials; using credentials of the file, if any"
+        "the credential helper returned no credentials; using credentials from the --registry-config file, if any"
     );
     None
 }

@@ -39,7 +39,11 @@ impl Images {
         let inspected = self.engine.inspect_image(name).await;
         if matches!(inspected, Err(EngineError::TooLarge { .. })) {
             let removed = self.remove_name(name).await;
-            debug!(image = name, ?removed, "removing a pulled image whose inspect is too large");
+            debug!(
+                image = name,
+                ?removed,
+                "Docker's inspect of a pulled image is too large; removing the image"
+            );
         }
         Ok(inspected?.id)
     }

@@ -8,7 +8,7 @@ use crate::error::{Failure, Kind, WithKind};
 #[derive(Clone, Debug, Error)]
 pub enum UnreadableFile {
     /// The file is a pipe or a device: opening it could block forever.
-    #[error("{path} of the image is a pipe or a device: Docker could hang on it forever")]
+    #[error("file {path} in the image is a pipe or a device: reading it could hang Docker forever")]
     NotRegular { path: String },
     #[error(transparent)]
     Failed(#[from] Failure),

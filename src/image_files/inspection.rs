@@ -100,7 +100,7 @@ impl ImageInspection {
         let path = path.to_owned();
         match kind {
             Some(PathKind::File(size)) if size > limit => Err(Failure::unmet(format!(
-                "{path} of the image has {size} bytes, more than the limit of {limit}"
+                "file {path} in the image has {size} bytes, more than the limit of {limit}"
             ))
             .into()),
             Some(PathKind::File(_)) => Ok(Some(end)),

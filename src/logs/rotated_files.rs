@@ -145,7 +145,10 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
             return Ok(found);
         }
     }
-    Err(read_error(source, io::Error::other("the engine rotates its log files all the time")))
+    Err(read_error(
+        source,
+        io::Error::other("the engine rotates its log files too often to read them"),
+    ))
 }
 
 fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {

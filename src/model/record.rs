@@ -121,7 +121,10 @@ pub struct ContainerRecord {
 
 /// A container of the engine, by its role in a pod.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "a value is taken apart at once and never kept")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a value is matched right after its creation and never stored"
+)]
 pub enum Observed {
     /// A pod's pause container. The record has no attachment yet, because only the checkpoint has that.
     Sandbox(SandboxRecord),

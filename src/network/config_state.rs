@@ -56,7 +56,7 @@ impl ConfigState {
     }
 
     fn description(&self, selected: &SelectedConfig) -> String {
-        let text = format!("network {} of {}", selected.list.name, selected.file);
+        let text = format!("network {} from {}", selected.list.name, selected.file);
         match self.selection.refused.as_slice() {
             [] => text,
             refused => format!("{text}; refused: {}", refusals(refused)),

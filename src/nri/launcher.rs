@@ -107,7 +107,7 @@ fn configuration(directory: &Path, index: &str, name: &str) -> Result<String, St
         let path = directory.join(file);
         let read = file::read_if_present(&path, LONGEST_CONFIGURATION);
         if let Some(bytes) = read.map_err(|error| error.to_string())? {
-            let not_text = |_| format!("{} is not UTF-8", path.display());
+            let not_text = |_| format!("the file {} is not UTF-8 text", path.display());
             return String::from_utf8(bytes).map_err(not_text);
         }
     }

@@ -54,7 +54,7 @@ impl RegisterMetrics for NriMetrics {
         registry.register_family(
             "dockbridge_nri_plugin_disconnects_total",
             &["reason"],
-            "Connections of NRI plugins that ended, by the reason",
+            "NRI plugin connections that ended, by reason",
             &self.disconnects,
         );
         let calls = self.clone();
@@ -78,7 +78,7 @@ impl RegisterMetrics for NriMetrics {
         registry.register_fn(
             "dockbridge_nri_call_seconds_total",
             &["plugin", "call"],
-            "Total time of calls to NRI plugins",
+            "Total duration of calls to NRI plugins",
             move || {
                 let rows = calls.calls.lock().clone();
                 let of = |((plugin, call), row): (&(String, &'static str), &Calls)| {

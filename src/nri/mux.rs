@@ -15,7 +15,7 @@ pub(super) enum Channel {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ProtocolError {
-    #[error("the plugin sent a frame of connection {0}, which NRI does not have")]
+    #[error("the plugin sent a frame for connection {0}, but NRI has only connections 1 and 2")]
     Connection(u32),
     #[error("the plugin sent a length of {0} bytes; the limit is {MESSAGE_LIMIT}")]
     Length(u32),

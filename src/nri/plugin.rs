@@ -189,7 +189,10 @@ pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
     }
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(permitted) {
-        return Err("the plugin's name is empty, or has more than letters, digits and -_.+".into());
+        return Err(format!(
+            "the plugin's name is empty, is longer than {LONGEST_NAME} bytes, or has other characters than \
+             letters, digits and -_.+"
+        ));
     }
     Ok(())
 }

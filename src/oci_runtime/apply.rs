@@ -142,7 +142,7 @@ fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), Oci
     if is(device, "type", "p") {
         return Ok(());
     }
-    // Type `u`, an unbuffered character device, is a character device.
+    // The device cgroup has no type `u` (unbuffered character device). It uses `c` for such a device.
     let kind = if is(device, "type", "u") { &json!("c") } else { &device["type"] };
     list(document, &["linux", "resources", "devices"])?.push(json!({
         "allow": true, "type": kind, "major": device["major"], "minor": device["minor"],

@@ -17,7 +17,7 @@ pub fn reason(log: &str, output: &str) -> String {
 
 /// The error for a restore that dockbridge-runtime ended after `limit`, with the last line of CRIU's log.
 pub(super) fn unfinished(log: &str, limit: Duration) -> String {
-    let last = log.lines().next_back().map_or("CRIU has no log", without_time);
+    let last = log.lines().next_back().map_or("CRIU wrote no log", without_time);
     reason("", &format!("CRIU had not ended after {}s: {last}", limit.as_secs()))
 }
 

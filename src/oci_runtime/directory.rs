@@ -101,14 +101,14 @@ impl EditsDirectory {
             VERSION..=VERSION_WITH_RESTORE => {}
             newer if newer > VERSION_WITH_RESTORE => {
                 return Err(malformed(format!(
-                    "version {newer} is newer than version {VERSION_WITH_RESTORE} of this runtime: update \
-                     dockbridge-runtime"
+                    "the file has version {newer}, and this dockbridge-runtime reads only up to version \
+                     {VERSION_WITH_RESTORE}: update dockbridge-runtime"
                 )));
             }
             older => {
                 return Err(malformed(format!(
-                    "version {older} is older than version {VERSION} of this runtime: the container \
-                     must be replaced, so delete its pod"
+                    "the file has version {older}, and this dockbridge-runtime reads only version {VERSION} \
+                     and newer: the container must be replaced, so delete its pod"
                 )));
             }
         }

@@ -277,7 +277,7 @@ fn edits_of_another_version_are_refused_where_they_are_needed() {
     let exec = CommandLine { id: ID.to_owned(), process: Some(process), ..CommandLine::default() };
     directory.write(ID, &OciEdits::default()).unwrap();
     for (version, hint) in
-        [(1, "must be replaced, so delete its pod"), (5, "is newer than version")]
+        [(1, "must be replaced, so delete its pod"), (5, "reads only up to version")]
     {
         let fields = json!({"version": version, "engine": "e"});
         fs::write(directory.file(ID), fields.to_string()).unwrap();

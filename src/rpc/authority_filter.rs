@@ -42,7 +42,7 @@ enum Field {
     Start,
     /// The second and later bytes of an index. The index of `:authority` has only one byte.
     LongIndex { has_value: bool },
-    /// The first byte of the length of a text.
+    /// The first byte of a string's length.
     Length(Text),
     /// The second and later bytes of a length. Each of these bytes has seven bits of the length.
     LongLength { text: Text, length: usize, shift: u32 },

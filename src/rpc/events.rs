@@ -320,7 +320,11 @@ mod tests {
         for _ in 0..8 {
             queue.send(events(&[&large]));
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, large);
-            assert!(held(&queue) <= 4, "{} batches of a quarter each are held", held(&queue));
+            assert!(
+                held(&queue) <= 4,
+                "the queue holds {} batches, each a quarter of its limit",
+                held(&queue)
+            );
         }
         let end = deaf.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
@@ -332,6 +336,6 @@ mod tests {
         queue.send(events(&["last"]));
         assert_eq!(reading.next().await.unwrap().unwrap().container_id, "last");
         drop(reading);
-        assert_eq!(held(&queue), 0, "nothing is kept for listeners that have left");
+        assert_eq!(held(&queue), 0, "the queue keeps nothing for listeners that have left");
     }
 }

@@ -43,7 +43,7 @@ impl RegisterMetrics for RpcMetrics {
         registry.register_family(
             "dockbridge_cri_request_duration_seconds",
             &["method", "code"],
-            "Time from a CRI call to its answer, to the beginning of its stream, or until the caller cancelled the call",
+            "Duration of CRI calls: until the answer, the beginning of the stream, or the caller's cancellation",
             &self.answered,
         );
         registry.register(

@@ -51,7 +51,7 @@ impl Sandboxes {
             || self.deps.network.has_attachment(&id).await?;
         match snapshot.other_store() {
             Some(other) if has_leftovers && other.running > 0 => Err(Failure::unmet(format!(
-                "the processes of sandbox {id} may still run. {other}: {}",
+                "the processes of sandbox {id} may still be running. {other}: {}",
                 other.way_back()
             ))),
             _ => Ok(has_leftovers.then_some(id)),

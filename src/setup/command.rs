@@ -25,11 +25,11 @@ pub struct SetupArgs {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Remove the entry
+    /// Remove dockbridge-runtime from Docker's configuration file
     #[arg(long, conflicts_with = "runtime")]
     pub undo: bool,
-    /// The runtime that does the work: its name or absolute path. Pods with user namespaces need runc
-    /// [default: runc]
+    /// The runtime that dockbridge-runtime runs: a name or an absolute path. Pods with user namespaces
+    /// need runc [default: runc]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
     /// Docker's configuration file [default: the one of the running dockerd, otherwise
@@ -171,8 +171,8 @@ fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError
     match &daemon.flags.config_file {
         // Only dockerd knows the directory to which a relative path refers.
         Some(path) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
-            "dockerd (process {}) was started with --config-file {path:?}: name the file with \
-             --daemon-json",
+            "dockerd (process {}) was started with --config-file {path:?}: give the file's \
+             absolute path with --daemon-json",
             daemon.pid
         ))),
         Some(path) => Ok(PathBuf::from(path)),
@@ -240,5 +240,6 @@ const PROGRAMS: [&str; 6] =
 const SYSTEMD: u32 = 1;
 /// In bytes: much larger than its settings need.
 const MAX_FILE: u64 = 4 << 20;
-const LEFT_BEHIND: &str = "containers of dockbridge-runtime cannot start again: remove their pods";
+const LEFT_BEHIND: &str =
+    "containers that use dockbridge-runtime cannot start again: remove their pods";
 const CONTEXT: usize = 3;

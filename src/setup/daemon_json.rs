@@ -76,7 +76,9 @@ pub fn without_entry(text: &str) -> Result<Option<String>, String> {
         |value: &str| serde_json::from_str::<String>(value).is_ok_and(|it| it == RUNTIME);
     if members.value(DEFAULT_RUNTIME).is_some_and(is_default) {
         // Docker does not start if its default runtime is not registered.
-        return Err(format!("\"{DEFAULT_RUNTIME}\" is \"{RUNTIME}\": name another runtime first"));
+        return Err(format!(
+            "\"{DEFAULT_RUNTIME}\" is \"{RUNTIME}\": set another default runtime first"
+        ));
     }
     let layout = Layout::of(text);
     let rest = runtimes.without(RUNTIME);

@@ -83,7 +83,7 @@ pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
     };
     let others = runtimes.iter().filter(|(name, it)| *name != RUNTIME && it.path != DEFAULT_LOWER);
     let told = others.map(|(name, runtime)| {
-        let or_none = if *name == default_runtime { " or none" } else { "" };
+        let or_none = if *name == default_runtime { " or without a handler" } else { "" };
         let used = match runtime.ends_in_runc() {
             true => format!("{PROGRAM} runs {}", runtime.path),
             false => {

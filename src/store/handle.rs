@@ -228,7 +228,7 @@ impl Store {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),
             EngineHealth::Starting | EngineHealth::Reachable => {
-                "dockbridge still reads containers and images".to_owned()
+                "dockbridge is still reading containers and images".to_owned()
             }
         }
     }

@@ -22,7 +22,7 @@ impl RegisterMetrics for Store {
         registry.register_family(
             "dockbridge_store_inspects_total",
             &["object", "result"],
-            "Docker inspects made to update the store",
+            "Inspect requests to Docker that update the store",
             &metrics.inspects,
         );
         registry.register(

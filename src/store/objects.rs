@@ -148,7 +148,8 @@ impl ObjectCache {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// Forgets which objects were gone before `oldest`: only a running list can still contain these.
+    /// Forgets which objects were gone before `oldest`: only a list request that is still in
+    /// progress can return these.
     pub(super) fn expire(&mut self, oldest: Generation) {
         let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
         self.gone.retain(|_, at| *at >= oldest);

@@ -230,7 +230,10 @@ impl OomDetector {
         if let Err(error) = checkpoints.save_file(&MemoryKills(kills)).await {
             self.known.lock().causes.is_unsaved = true;
             let error = chain(&error);
-            warn!(error, "cannot save OOM kills; after a restart they are shown as plain errors");
+            warn!(
+                error,
+                "cannot save OOM kills; after a restart of dockbridge they are shown as plain errors"
+            );
         }
     }
 }

@@ -20,7 +20,7 @@ use prometheus_client::{
 
 /// A [`Gauge`] counts this guard until it is dropped.
 #[derive(Debug)]
-#[must_use = "the gauge counts one more only until this guard is dropped"]
+#[must_use = "the gauge is one higher only until this guard is dropped"]
 pub struct GaugeGuard(Gauge);
 
 impl GaugeGuard {

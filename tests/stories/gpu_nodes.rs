@@ -69,7 +69,8 @@ pub(crate) async fn chain_runtimes(world: World) -> Outcome {
 async fn shown_by_setup(world: &World, node: &Node) -> Outcome {
     let setup = Setup::of(world)?;
     let site = node.folder.join("site-runtime");
-    let site = format!("\"site\" or none: dockbridge-runtime runs {}\n", site.display());
+    let site =
+        format!("\"site\" or without a handler: dockbridge-runtime runs {}\n", site.display());
     for shown in [site.as_str(), "\"silent\": dockbridge-runtime is not used: "] {
         setup.succeeds(&["--dry-run"], shown).await?;
     }

@@ -127,7 +127,7 @@ pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     println!("  {}", finding.join("\n  "));
     let ran = check(&flags, &["--pod"]).await?;
     ensure!(ran.contains(&format!("through {}:", stage.bridge.socket().display())), "{ran}");
-    ensure!(ran.contains("The pod was up after "), "{ran}");
+    ensure!(ran.contains("Starting the pod took "), "{ran}");
     other.clear()?;
     stage.leaves_nothing().await
 }

@@ -53,7 +53,7 @@ impl Host {
         assert_eq!(error.kind(), Kind::FailedPrecondition);
         let text = error.to_string();
         let place = host.root.path().join("etc/a.json");
-        let start = format!("CDI device \"vendor.example/gadget=one\" of {}: ", place.display());
+        let start = format!("CDI device \"vendor.example/gadget=one\" in {}: ", place.display());
         text.strip_prefix(&start).unwrap_or_else(|| panic!("{text}")).to_owned()
     }
 }

@@ -27,7 +27,7 @@ async fn a_pod_goes_up_and_down() {
     for step in ["RunPodSandbox", "ready at 10.0.0.9", "StartContainer", "RemovePodSandbox"] {
         assert!(text.contains(step), "{text}");
     }
-    assert!(text.contains("The pod was up after "), "{text}");
+    assert!(text.contains("Starting the pod took "), "{text}");
     assert!(node.pods().is_empty());
 }
 

@@ -82,7 +82,7 @@ fn refuse_propagation<'a>(
     }
 }
 
-/// The innermost mount around each mount that is inside another one. A pod can have tens of thousands of
+/// For each nested mount, the innermost mount that contains it. A pod can have tens of thousands of
 /// mounts, so they are not compared with each other.
 fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
     let places = mounts.iter().enumerate();
@@ -181,8 +181,11 @@ mod tests {
         let mut mounts: Vec<Mount> = (0..50_000).map(|nth| at(&format!("/a/{nth}/b"))).collect();
         mounts.extend(["/a/7", "/a//7/.", "/a/7/b/c/d"].map(at));
         let found = innermost(&mounts);
-        assert!(std::ptr::eq(found[&7], &mounts[50_001]), "the later of two mounts at one path");
-        assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner one");
+        assert!(
+            std::ptr::eq(found[&7], &mounts[50_001]),
+            "of two mounts at one path, the later one counts"
+        );
+        assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner mount counts");
         assert_eq!(found.len(), 2);
         check(&mounts, || None, &|_| Ok(())).unwrap();
     }

@@ -147,7 +147,7 @@ mod tests {
         }
         assert_eq!((one.0.files.lock().len(), limit.0.available_permits()), (2, 0));
         drop(one);
-        assert_eq!(limit.0.available_permits(), 2, "files are closed with their group");
+        assert_eq!(limit.0.available_permits(), 2, "dropping a group closes its files");
         read(&other, &path(2)).unwrap();
         assert_eq!(other.0.files.lock().len(), 1);
         read(&other, &path(3)).unwrap_err();

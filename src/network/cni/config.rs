@@ -64,8 +64,7 @@ impl NetworkConfigList {
     pub fn from_single(text: &str) -> Result<Self, String> {
         let body = object(text)?;
         if !body.contains_key("type") && body.contains_key("plugins") {
-            let reason =
-                "\"plugins\" instead of \"type\": a list of plugins must be in a .conflist file";
+            let reason = "the file has \"plugins\" instead of \"type\": a list of plugins must be in a .conflist file";
             return Err(reason.to_owned());
         }
         let shared = SHARED

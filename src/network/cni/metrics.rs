@@ -35,7 +35,7 @@ impl RegisterMetrics for CniMetrics {
             registry,
             "dockbridge_cni_plugin_duration_seconds",
             &["command", "result"],
-            "Time of one call of one CNI plugin",
+            "Duration of calls to CNI plugins; each plugin of a network counts separately",
         );
     }
 }

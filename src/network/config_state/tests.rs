@@ -49,7 +49,7 @@ fn a_ready_network_still_lists_refused_files() {
     assert!(status.ready);
     assert_eq!(
         status.message,
-        "network pods of 10-pods.conflist; refused: 05-a.conf: not JSON; 06-b.conf: no plugins"
+        "network pods from 10-pods.conflist; refused: 05-a.conf: not JSON; 06-b.conf: no plugins"
     );
 }
 

@@ -179,7 +179,10 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     let options = mount.options.iter().flat_map(|it| it.split(','));
     let is_known = |it: &str| it.is_empty() || CGROUP_OPTIONS.contains(&it);
     if mount.kind == CGROUPS && !is_external && !options.into_iter().all(is_known) {
-        return Err(format!("the mount at {} has unknown options", mount.path));
+        return Err(format!(
+            "the cgroup mount at {} has an option that is not allowed",
+            mount.path
+        ));
     }
     Ok(())
 }

@@ -80,8 +80,11 @@ pub(in crate::oci_runtime) fn prepare(
     apply_layer(&root, checkpoint)?;
     for Located { volume, path } in located {
         let source = volume.as_deref().map_or(root.as_path(), Path::new);
-        check_file(source, &path)
-            .map_err(|error| unfit(&format!("the file {path} of {}: {error}", source.display())))?;
+        check_file(source, &path).map_err(|error| {
+            // `join` would end the path of a volume that is a single file in a slash.
+            let file: PathBuf = source.join(&path).components().collect();
+            unfit(&format!("the checkpoint needs the file {}: {error}", file.display()))
+        })?;
     }
     Ok(restoring(line, &config, checkpoint))
 }

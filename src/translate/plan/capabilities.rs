@@ -44,11 +44,13 @@ mod tests {
         ] {
             let requested =
                 Capabilities { add: words(add), drop: words(drop), ..Capabilities::default() };
-            assert_eq!(super::added(&requested), words(added), "added with +{add} -{drop}");
-            assert_eq!(super::dropped(&requested), words(dropped), "dropped with +{add} -{drop}");
+            let found = (super::added(&requested), super::dropped(&requested));
+            let expected = (words(added), words(dropped));
+            assert_eq!(found, expected, "the request adds {add:?} and drops {drop:?}");
             let requested =
                 Capabilities { ambient: words(add), drop: words(drop), ..Capabilities::default() };
-            assert_eq!(super::ambient(&requested), words(added), "ambient with +{add} -{drop}");
+            let found = super::ambient(&requested);
+            assert_eq!(found, words(added), "the request has ambient {add:?} and drops {drop:?}");
         }
     }
 }

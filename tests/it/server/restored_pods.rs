@@ -143,16 +143,16 @@ async fn a_checkpoint_that_is_not_allowed_or_does_not_fit_leaves_no_pod() {
     let other = with(&|it| it.container_configs[1] = container("c"));
     scene.refuses(other, refused, "must be the containers of the checkpoint: [\"a\", \"b\"]").await;
     let command = with(&|it| it.container_configs[1].args = vec!["again".to_owned()]);
-    scene.refuses(command, refused, "has another command").await;
+    scene.refuses(command, refused, "the command in the request differs").await;
     let directory = with(&|it| it.container_configs[1].working_dir = "/tmp".to_owned());
-    scene.refuses(directory, refused, "has another working directory").await;
+    scene.refuses(directory, refused, "the working directory in the request differs").await;
     let value = cri::KeyValue { key: "A".to_owned(), value: b"2".to_vec() };
     let environment = with(&|it| it.container_configs[1].envs = vec![value.clone()]);
-    scene.refuses(environment, refused, "has another environment").await;
+    scene.refuses(environment, refused, "the environment in the request differs").await;
     scene.docker.world(|world| world.add_image("other:1"));
     let image = Some(cri::ImageSpec { image: "other:1".to_owned(), ..Default::default() });
     let image = with(&|it| it.container_configs[1].image.clone_from(&image));
-    scene.refuses(image, refused, "has another image").await;
+    scene.refuses(image, refused, "the image in the request differs").await;
 
     fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
     scene.refuses(scene.request(), refused, "the archive").await;

@@ -157,7 +157,7 @@ rows! {
     Gauge "container_file_descriptors" "Open file descriptors." |of| of.processes()?.descriptors;
     Gauge "container_sockets" "Open sockets." |of| of.processes()?.sockets;
     Gauge "container_ulimits_soft" ["ulimit"]
-        "Soft limits of the main process, in the units of the limit."
+        "Soft ulimits of the main process, each in the unit of that ulimit."
         |of, out| {
             // Only cAdvisor's limit has a sample, because all sixteen limits would be too many samples.
             let files = of.processes().and_then(|own| own.open_files_limit);
