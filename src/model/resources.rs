@@ -68,18 +68,18 @@ impl Resources {
         }
         unified.extend(newer.unified.clone());
         Self {
-            cpu_period: stated(newer.cpu_period).unwrap_or(self.cpu_period),
-            cpu_quota: stated(newer.cpu_quota).unwrap_or(self.cpu_quota),
-            cpu_shares: stated(newer.cpu_shares).unwrap_or(self.cpu_shares),
-            memory_limit: stated(newer.memory_limit).unwrap_or(self.memory_limit),
+            cpu_period: if_set(newer.cpu_period).unwrap_or(self.cpu_period),
+            cpu_quota: if_set(newer.cpu_quota).unwrap_or(self.cpu_quota),
+            cpu_shares: if_set(newer.cpu_shares).unwrap_or(self.cpu_shares),
+            memory_limit: if_set(newer.memory_limit).unwrap_or(self.memory_limit),
             memory_swap_limit: self.swap_beside(newer),
-            oom_score_adj: stated(newer.oom_score_adj).unwrap_or(self.oom_score_adj),
+            oom_score_adj: if_set(newer.oom_score_adj).unwrap_or(self.oom_score_adj),
             cpuset_cpus: longer(&newer.cpuset_cpus, &self.cpuset_cpus),
             cpuset_mems: longer(&newer.cpuset_mems, &self.cpuset_mems),
             hugepage_limits: self.hugepages_with(&newer.hugepage_limits),
             unified,
-            pids_limit: stated(newer.pids_limit).unwrap_or(self.pids_limit),
-            memory_reservation: stated(newer.memory_reservation).unwrap_or(self.memory_reservation),
+            pids_limit: if_set(newer.pids_limit).unwrap_or(self.pids_limit),
+            memory_reservation: if_set(newer.memory_reservation).unwrap_or(self.memory_reservation),
         }
     }
 
@@ -117,7 +117,7 @@ impl Resources {
 }
 
 /// None if `value` is zero, which means "not set".
-pub fn stated(value: i64) -> Option<i64> {
+pub fn if_set(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 
