@@ -18,7 +18,7 @@ use crate::{
     error::{Failure, chain},
     host::file::Durability,
     model::{
-        attachment::{Attachment, AttachmentIntent},
+        attachment::{Attachment, CniAttachment},
         id::SandboxId,
         network::NetworkMode,
         record::{Process, SandboxRecord},
@@ -181,7 +181,7 @@ impl Sandboxes {
         }
         match (sandbox.pid(), &attachment) {
             (Some(pid), Some(attachment))
-                if attachment.intent().is_some() && sandbox.is_as_connected() =>
+                if attachment.cni().is_some() && sandbox.is_as_connected() =>
             {
                 self.pin(id, pid).await?;
                 self.record_start(sandbox, attachment).await
@@ -227,10 +227,10 @@ impl Sandboxes {
         Ok(())
     }
 
-    fn live_attachments(&self) -> Vec<AttachmentIntent> {
+    fn live_attachments(&self) -> Vec<CniAttachment> {
         let snapshot = self.deps.node.store.snapshot();
         let attachments = snapshot.sandboxes().iter().filter_map(|one| one.attachment.as_ref());
-        attachments.filter_map(Attachment::intent).cloned().collect()
+        attachments.filter_map(Attachment::cni).cloned().collect()
     }
 }
 

@@ -184,7 +184,7 @@ pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
 /// The name of the interface that has the pod's address.
 fn interface(record: &SandboxRecord) -> &str {
     match &record.attachment {
-        Some(Attachment::Ready { intent, .. }) => intent.interface.as_str(),
+        Some(Attachment::Ready { cni, .. }) => cni.interface.as_str(),
         _ => USUAL_INTERFACE,
     }
 }
