@@ -65,9 +65,9 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
 fn a_limit_in_a_file_is_shown_in_the_status() {
     let mut shown = Resources { oom_score_adj: all().oom_score_adj, ..Resources::default() };
     for file in cgroup_files(&all(), &engine()).unwrap() {
-        file.show(&mut shown, Some(file.value.clone()));
+        file.update_status(&mut shown, Some(file.value.clone()));
     }
-    assert_eq!(shown, all().beside(&Resources::default()));
+    assert_eq!(shown, all().with_observed(&Resources::default()));
 }
 
 #[test]
@@ -75,10 +75,11 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
     for (name, limit) in each().into_iter().filter(|(name, _)| name != OOM_SCORE) {
         let asked = nri::rendered(&limit);
         assert_eq!(nri::read(&asked).unwrap(), limit, "{name}");
-        let (mut laid, mut owners) = (LinuxResources::default(), Owners::default());
-        nri::lay(&mut laid, &asked, &mut owners.claims("c", "10-one")).unwrap();
-        assert_eq!(laid, asked, "{name}");
-        let conflict = nri::lay(&mut laid, &asked, &mut owners.claims("c", "20-two")).unwrap_err();
+        let (mut merged, mut owners) = (LinuxResources::default(), Owners::default());
+        nri::merge_limits(&mut merged, &asked, &mut owners.claims("c", "10-one")).unwrap();
+        assert_eq!(merged, asked, "{name}");
+        let conflict =
+            nri::merge_limits(&mut merged, &asked, &mut owners.claims("c", "20-two")).unwrap_err();
         let conflict = conflict.to_string();
         assert!(conflict.contains(" both set linux.resources."), "{name}: {conflict}");
     }
