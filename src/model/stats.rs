@@ -46,7 +46,7 @@ pub struct PodReading {
 
 impl PodReading {
     /// A pod whose usage is unknown.
-    pub fn blank(record: &Arc<SandboxRecord>) -> Self {
+    pub fn unknown(record: &Arc<SandboxRecord>) -> Self {
         Self {
             record: Arc::clone(record),
             group: GroupReading::default(),

@@ -70,9 +70,9 @@ impl Collector {
         };
         let read = target.containers.iter().filter_map(|one| self.container(one, work));
         let containers: Vec<ContainerReading> = read.collect();
-        let blank = PodReading::blank(record);
+        let unknown = PodReading::unknown(record);
         let Some((pid, own)) = pause else {
-            return Some(PodReading { containers, ..blank });
+            return Some(PodReading { containers, ..unknown });
         };
         let group = match target.grouped {
             true => {
@@ -90,7 +90,7 @@ impl Collector {
             }
         };
         let network = self.network(record, pid, work);
-        Some(PodReading { group, network, containers, ..blank })
+        Some(PodReading { group, network, containers, ..unknown })
     }
 
     /// The pod's network counters. `None` if `pid` no longer belongs to the pod: the kernel may reuse it.
