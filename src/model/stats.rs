@@ -264,7 +264,7 @@ pub struct LayerReading {
     pub inodes: u64,
 }
 
-/// The disks of this machine to which figures of containers refer.
+/// The disks of this machine. cgroups name a disk by its device number, and metrics by its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
     /// By device number, e.g. `/dev/sda`.
