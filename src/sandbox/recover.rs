@@ -167,10 +167,10 @@ impl Sandboxes {
         let _held = self.deps.node.locks.write(id.as_str()).await;
         let snapshot = self.deps.node.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
+        self.restore_user_pin(sandbox).await?;
         if sandbox.document.network != NetworkMode::Cni {
             return Ok(());
         }
-        self.restore_user_pin(sandbox).await?;
         let mut attachment = sandbox.attachment.clone();
         if attachment.is_none()
             && let Some(found) = self.adopter.find(sandbox).await

@@ -53,6 +53,7 @@ use crate::{
 };
 
 mod unknown_pods;
+mod user_namespaces;
 
 /// A dockbridge with a fake engine. All other files are below one directory.
 struct Node {
