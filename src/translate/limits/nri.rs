@@ -68,7 +68,7 @@ pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     })
 }
 
-/// Limits in the form in which plugins receive them.
+/// Limits in the form in which plugins receive them. Other limits of NRI are not in [`Resources`].
 pub fn rendered(given: &Resources) -> nri::LinuxResources {
     let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
     let unsigned = |value: i64| {
@@ -79,6 +79,7 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
     nri::LinuxResources {
         memory: Some(nri::LinuxMemory {
             limit: signed(given.memory_limit),
+            reservation: signed(given.memory_reservation),
             swap: signed(given.memory_swap_limit),
             ..nri::LinuxMemory::default()
         }),
@@ -92,6 +93,7 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
         }),
         hugepage_limits: given.hugepage_limits.iter().cloned().map(pages).collect(),
         unified: given.unified.clone(),
+        pids: (given.pids_limit != 0).then_some(nri::LinuxPids { limit: given.pids_limit }),
         ..nri::LinuxResources::default()
     }
 }
