@@ -206,7 +206,7 @@ impl Sandboxes {
 
     /// Ids of sandboxes that neither Docker nor a checkpoint has, but of which files or pins are left.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
-        let files = self.deps.node.pod_files.owners().await;
+        let files = self.deps.node.pod_files.pods().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;
         let networks = named_after_pods(&self.netns_dir).await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
