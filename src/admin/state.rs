@@ -110,9 +110,9 @@ fn process(process: &Process) -> Value {
 /// The results of CNI plugins are left out, because the plugins decide what they contain.
 fn attachment(attachment: &Attachment) -> Value {
     match attachment {
-        Attachment::Adding(intent) => json!({ "state": "adding", "network": intent.network }),
-        Attachment::Ready { intent, addresses, .. } => {
-            json!({ "state": "ready", "network": intent.network, "addresses": addresses })
+        Attachment::Adding(cni) => json!({ "state": "adding", "network": cni.network }),
+        Attachment::Ready { cni, addresses, .. } => {
+            json!({ "state": "ready", "network": cni.network, "addresses": addresses })
         }
         Attachment::Released => json!({ "state": "released" }),
     }

@@ -9,23 +9,24 @@ use super::specification::Node;
 use crate::{
     error::chain,
     host::device_node::{self, DeviceNode, NodeType},
-    model::spec_edit::{SpecEdit, stated},
+    model::spec_edit::{SpecEdit, without_empty},
 };
 
 /// The edit for a device node. Values that the specification does not state are taken from the host's node.
-pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, String> {
+/// `without_oci_runtime` means that the engine copies the host's node.
+pub(super) fn edit(requested: &Node, without_oci_runtime: bool) -> Result<SpecEdit, String> {
     let host_path = host_path(requested)?;
     let path = Path::new(host_path);
-    let is_pipe = requested.kind == "p" && !for_engine;
+    let is_pipe = requested.kind == "p" && !without_oci_runtime;
     let is_stated = is_pipe || (!requested.kind.is_empty() && requested.major != 0);
     let found = match device_node::read(path) {
         Ok(found) => found.filter(|_| !is_pipe),
-        Err(_) if is_stated && !for_engine => None,
+        Err(_) if is_stated && !without_oci_runtime => None,
         Err(error) => return Err(chain(&error)),
     };
     match found {
-        Some(found) if for_engine => compare(requested, path, found)?,
-        None if for_engine || !is_stated => {
+        Some(found) if without_oci_runtime => compare(requested, path, found)?,
+        None if without_oci_runtime || !is_stated => {
             return Err(format!("{} is not a device", path.display()));
         }
         _ => {}
@@ -37,10 +38,10 @@ pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, Strin
     let kind = match (requested.kind.as_str(), found.map(|found| found.kind)) {
         ("", Some(NodeType::Block)) => "b",
         ("", _) => "c",
-        (stated, _) => stated,
+        (requested, _) => requested,
     };
     let mode = requested.file_mode.map(|mode| mode & PERMISSION_BITS);
-    let device = stated(json!({
+    let device = without_empty(json!({
         "type": kind,
         "major": major,
         "minor": minor,
@@ -48,7 +49,7 @@ pub(super) fn edit(requested: &Node, for_engine: bool) -> Result<SpecEdit, Strin
         "uid": requested.uid.or(found.map(|found| found.uid)),
         "gid": requested.gid.or(found.map(|found| found.gid)),
         "access": permissions(requested)?,
-        "hostPath": for_engine.then_some(host_path),
+        "hostPath": without_oci_runtime.then_some(host_path),
     }));
     Ok(SpecEdit::set(&["linux", "devices", &requested.path], device))
 }
@@ -76,8 +77,8 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), Strin
         NodeType::Character => "c",
     };
     // Type `u`, an unbuffered character device, is a character device.
-    let stated = if requested.kind == "u" { "c" } else { requested.kind.as_str() };
-    if !stated.is_empty() && stated != kind {
+    let requested_kind = if requested.kind == "u" { "c" } else { requested.kind.as_str() };
+    if !requested_kind.is_empty() && requested_kind != kind {
         return differs("type", requested.kind.clone(), kind.to_owned());
     }
     if requested.major != 0 && (requested.major, requested.minor) != (found.major, found.minor) {
@@ -102,11 +103,11 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), Strin
 }
 
 fn permissions(requested: &Node) -> Result<String, String> {
-    let (path, stated) = (&requested.path, &requested.permissions);
-    if stated.len() > 3 || !stated.bytes().all(|byte| matches!(byte, b'r' | b'w' | b'm')) {
-        return Err(format!("permissions {stated:?} of {path:?} may contain only r, w and m"));
+    let (path, access) = (&requested.path, &requested.permissions);
+    if access.len() > 3 || !access.bytes().all(|byte| matches!(byte, b'r' | b'w' | b'm')) {
+        return Err(format!("permissions {access:?} of {path:?} may contain only r, w and m"));
     }
-    Ok(if stated.is_empty() { "rwm".to_owned() } else { stated.clone() })
+    Ok(if access.is_empty() { "rwm".to_owned() } else { access.clone() })
 }
 
 /// The other bits of a node's mode are its file type.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::{Failure, chain},
     host::error::HostError,
-    model::spec_edit::{IGNORED_OPTIONS, SpecEdit, stated},
+    model::spec_edit::{IGNORED_OPTIONS, SpecEdit, without_empty},
 };
 
 /// Whether the engine can do an edit. If not, the error names the property that the Engine API lacks.
@@ -59,22 +59,22 @@ pub(super) fn collect(
 
 /// Returns the edits for `config.json`, or why one of them cannot be applied.
 pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, String> {
-    let (mut edits, for_engine) = (Vec::new(), engine.is_some());
+    let (mut edits, without_oci_runtime) = (Vec::new(), engine.is_some());
     for text in &requested.env {
         edits.push(variable(text)?);
     }
     for node in &requested.device_nodes {
-        edits.push(device_node::edit(node, for_engine)?);
+        edits.push(device_node::edit(node, without_oci_runtime)?);
     }
     for requested in &requested.mounts {
-        edits.push(mount(requested, for_engine)?);
+        edits.push(mount(requested, without_oci_runtime)?);
     }
     for requested in &requested.hooks {
         edits.push(hook(requested)?);
     }
     for device in &requested.net_devices {
         let at = ["linux", "netDevices", device.host_interface_name.as_str()];
-        edits.push(SpecEdit::set(&at, stated(json!({"name": device.name}))));
+        edits.push(SpecEdit::set(&at, without_empty(json!({"name": device.name}))));
     }
     edits.extend(requested.intel_rdt.iter().flat_map(rdt));
     // The CDI specification requires that group 0 is ignored.
@@ -111,7 +111,7 @@ fn variable(text: &str) -> Result<SpecEdit, String> {
     Ok(SpecEdit::set(&["process", "env", name], value))
 }
 
-fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, String> {
+fn mount(requested: &Mount, without_oci_runtime: bool) -> Result<SpecEdit, String> {
     let (source, target) = (&requested.host_path, &requested.container_path);
     let is_bind = matches!(requested.kind.as_str(), "" | "bind" | "none");
     for path in is_bind.then_some(source).into_iter().chain([target]) {
@@ -120,7 +120,7 @@ fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, String> {
         }
     }
     // If the source is missing, the engine would create a directory there.
-    if for_engine && is_bind {
+    if without_oci_runtime && is_bind {
         let source = Path::new(source);
         fs::metadata(source).map_err(|e| chain(&HostError::new("mount", source, e)))?;
     }
@@ -129,21 +129,21 @@ fn mount(requested: &Mount, for_engine: bool) -> Result<SpecEdit, String> {
         options.push("rbind".to_owned());
     }
     let kind = if is_bind { "bind" } else { requested.kind.as_str() };
-    let mount = stated(json!({"type": kind, "source": source, "options": options}));
+    let mount = without_empty(json!({"type": kind, "source": source, "options": options}));
     Ok(SpecEdit::set(&["mounts", target], mount))
 }
 
 fn hook(requested: &Hook) -> Result<SpecEdit, String> {
     let Hook { hook_name, path, args, env, timeout } = requested;
     let hook = json!({"path": path, "args": args, "env": env, "timeout": timeout});
-    let edit = SpecEdit::add(&["hooks", hook_name], [stated(hook)]);
+    let edit = SpecEdit::add(&["hooks", hook_name], [without_empty(hook)]);
     let unknown = || format!("OCI runtimes know no hook {hook_name:?}");
     if edit.is_for_plugins() { Ok(edit) } else { Err(unknown()) }
 }
 
 fn rdt(requested: &IntelRdt) -> Vec<SpecEdit> {
     let on = |on: Option<bool>| on.filter(|on| *on);
-    let values = stated(json!({
+    let values = without_empty(json!({
         "closID": requested.clos_id,
         "l3CacheSchema": requested.l3_cache_schema,
         "memBwSchema": requested.mem_bw_schema,

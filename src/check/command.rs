@@ -108,17 +108,17 @@ async fn report(
     let mut findings = Findings(sources.findings());
     print(&findings.0, true, out)?;
     let mut written = Ok(());
-    let tell = &mut |progress: Progress<'_>| {
-        let told = match progress {
+    let on_progress = &mut |progress: Progress<'_>| {
+        let result = match progress {
             Progress::Found(found) => print(found, is_root, out),
             Progress::Waiting => {
                 writeln!(out, "waiting for Docker at {}, 20 s at most", settings.docker.display())
                     .and_then(|()| out.flush())
             }
         };
-        written = std::mem::replace(&mut written, Ok(())).and(told);
+        written = std::mem::replace(&mut written, Ok(())).and(result);
     };
-    let examined = host::examine(settings, &EngineLocks::default(), args.pod, tell).await;
+    let examined = host::examine(settings, &EngineLocks::default(), args.pod, on_progress).await;
     written?;
     let Examined { findings: found, server, engine_answered } = examined;
     findings.0.extend(found.0);
@@ -132,12 +132,12 @@ async fn report(
         findings.0.extend(pods.0);
     }
     if args.pod {
-        let there = server.and_then(|server| server.socket);
-        let failed = match there.as_deref().or(settings.listen.path()) {
+        let server_socket = server.and_then(|server| server.socket);
+        let failed = match server_socket.as_deref().or(settings.listen.path()) {
             Some(socket) => run_pod(settings, socket, out).await?,
             None => Some("cannot run a pod: the path of the CRI socket is not known".to_owned()),
         };
-        let failed = failed.map(|seen| Finding::fail(Subject::Pod, seen, START));
+        let failed = failed.map(|seen| Finding::fail(Subject::Pod, seen, START_SERVER));
         print(failed.as_slice(), true, out)?;
         findings.0.extend(failed);
     }
@@ -187,4 +187,4 @@ const DIFFERS_FOR_ROOT: [Subject; 13] = [
     Subject::State,
     Subject::Run,
 ];
-const START: &str = "see the error; if no server answers: systemctl start dockbridge";
+const START_SERVER: &str = "see the error; if no server answers: systemctl start dockbridge";

@@ -96,8 +96,8 @@ fn judge(
         (NetworkMode::Docker, _) => {
             format!("the pod is in Docker's network, {}", listed(&pod.engine_addresses))
         }
-        (NetworkMode::Cni, Some(Attachment::Ready { intent, addresses, .. })) => {
-            format!("network {}, {}", intent.network, listed(addresses))
+        (NetworkMode::Cni, Some(Attachment::Ready { cni, addresses, .. })) => {
+            format!("network {}, {}", cni.network, listed(addresses))
         }
         (NetworkMode::Cni, Some(_)) if !running => "the pod's network will be released".to_owned(),
         (NetworkMode::Cni, _) if !running => "the pod has no network to release".to_owned(),

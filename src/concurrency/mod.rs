@@ -10,10 +10,10 @@
 pub mod backoff;
 pub mod blocking;
 pub mod connection_limit;
+pub mod freezes;
 pub mod keyed_locks;
 pub mod named;
 pub mod single_flight;
-pub mod standstills;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@
 //! setting by precedence and parses the values into [`settings::Settings`].
 //!
 //! While the program runs, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
-//! changed, and [`live::LiveSettings`] holds what other modules read at each use.
+//! changed, and [`live::LiveSettings`] has the current values. Other modules read a value there each time that
+//! they use it.
 //!
 //! To add a setting, add a row in [`key`], a field in [`settings::Settings`] and a row in
 //! `docs/configuration.md`. The flag, variable and file key come from the row in [`key`].

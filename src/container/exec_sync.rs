@@ -24,7 +24,7 @@ use tracing::{Instrument as _, debug};
 
 use super::{exec_output::CollectedOutput, metrics::ContainerMetrics, node::Node};
 use crate::{
-    concurrency::{single_flight::Lost, standstills::Standstills},
+    concurrency::{freezes::Freezes, single_flight::Lost},
     engine::{client::Engine, exec::ExecRequest, hijack::Output},
     error::{Failure, Kind},
     exec::{
@@ -142,24 +142,24 @@ fn has_ended(node: &Node, container: &str) -> bool {
 #[derive(Clone)]
 struct Deadline {
     until: Option<Instant>,
-    standstills: Standstills,
+    freezes: Freezes,
     container: String,
-    lost_before: Duration,
+    frozen_before: Duration,
 }
 
 impl Deadline {
     fn new(timeout: Option<Duration>, engine: &Engine, container: &str) -> Self {
         let until = timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let standstills = engine.standstills().clone();
-        let lost_before = standstills.lost(container);
-        Self { until, standstills, container: container.to_owned(), lost_before }
+        let freezes = engine.freezes().clone();
+        let frozen_before = freezes.frozen_time(container);
+        Self { until, freezes, container: container.to_owned(), frozen_before }
     }
 
     async fn expired(&self) {
         let Some(until) = self.until else { return std::future::pending().await };
         let latest = || {
-            let lost = self.standstills.lost(&self.container);
-            until.checked_add(lost.saturating_sub(self.lost_before)).unwrap_or(until)
+            let frozen = self.freezes.frozen_time(&self.container);
+            until.checked_add(frozen.saturating_sub(self.frozen_before)).unwrap_or(until)
         };
         // While the container is frozen, the time that `latest` returns moves.
         while Instant::now() < latest() {

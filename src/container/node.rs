@@ -83,13 +83,13 @@ impl Node {
     ///
     /// # Errors
     /// A checkpoint takes longer than `limit`. dockbridge never interrupts CRIU, which runs in the container.
-    pub(super) async fn moving(
+    pub(super) async fn thawed(
         &self,
         id: &ContainerId,
         limit: Duration,
     ) -> Result<OwnedRwLockReadGuard<()>, Failure> {
-        let limit = limit.max(STANDSTILL_TIMEOUT);
-        timeout(limit, self.engine.standstills().moving(id.as_str())).await.map_err(|_| {
+        let limit = limit.max(THAW_TIMEOUT);
+        timeout(limit, self.engine.freezes().thawed(id.as_str())).await.map_err(|_| {
             let text = format!(
                 "container {id} is frozen for a checkpoint that has not ended after {}s; try again",
                 limit.as_secs()
@@ -167,4 +167,4 @@ pub(super) fn refused_file(action: &'static str, path: &Path, cause: std::io::Er
 /// How long the engine's socket may take to accept the connection that identifies its process.
 const FLOOR_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a call waits for the end of a checkpoint, even if its own limit is shorter.
-const STANDSTILL_TIMEOUT: Duration = Duration::from_secs(10);
+const THAW_TIMEOUT: Duration = Duration::from_secs(10);

@@ -39,18 +39,18 @@ impl PodFilesRoot {
     pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, Failure> {
         let document = &sandbox.document;
         let spec = &document.spec;
-        let own_network = document.network == NetworkMode::Cni;
+        let has_cni = document.network == NetworkMode::Cni;
         let resolv_conf = match &spec.dns {
             Some(dns) => Some(resolv_conf(dns)),
             // dockbridge does not know the DNS settings of a pod that it has adopted. The engine then mounts
             // the pause container's `resolv.conf`, as for the pod's other containers.
             None if document.is_adopted => None,
-            None if own_network => Some(self.host_resolv_conf(&sandbox.id).await),
+            None if has_cni => Some(self.host_resolv_conf(&sandbox.id).await),
             None => None,
         };
-        let hosts = own_network.then(|| hosts(spec, sandbox.addresses()));
+        let hosts = has_cni.then(|| hosts(spec, sandbox.addresses()));
         // Docker before 28 creates `hostname` itself for any network.
-        let hostname = own_network.then(|| hostname(spec, &sandbox.id));
+        let hostname = has_cni.then(|| hostname(spec, &sandbox.id));
         let (resolv_conf, hosts, hostname) = tokio::try_join!(
             self.write(&sandbox.id, RESOLV_CONF, resolv_conf),
             self.write(&sandbox.id, "hosts", hosts),
@@ -70,7 +70,7 @@ impl PodFilesRoot {
     }
 
     /// The pods that have files.
-    pub async fn owners(&self) -> Vec<SandboxId> {
+    pub async fn pods(&self) -> Vec<SandboxId> {
         named_after_pods(&self.root).await
     }
 
@@ -94,7 +94,7 @@ impl PodFilesRoot {
         let Some(text) = text else { return Ok(None) };
         let path = self.root.join(id.as_str()).join(name);
         let target = path.clone();
-        match blocking(move || write_once(&target, &text)).await {
+        match blocking(move || write_if_different(&target, &text)).await {
             Ok(()) => Ok(Some(path)),
             Err(cause) => Err(HostError::new("write the pod file", &path, cause).into()),
         }
@@ -111,7 +111,7 @@ pub async fn named_after_pods(directory: &Path) -> Vec<SandboxId> {
     pods
 }
 
-fn write_once(path: &Path, text: &str) -> io::Result<()> {
+fn write_if_different(path: &Path, text: &str) -> io::Result<()> {
     if fs::read_to_string(path).is_ok_and(|held| held == text) {
         return Ok(());
     }

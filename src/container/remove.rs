@@ -18,7 +18,7 @@ impl Containers {
     async fn remove_known(&self, id: &ContainerId) -> Result<(), Failure> {
         self.node.end_unpacking(id).await?;
         let _held = self.node.locks.write(id.as_str()).await;
-        let _moving = self.node.moving(id, Duration::ZERO).await?;
+        let _thawed = self.node.thawed(id, Duration::ZERO).await?;
         let before = self.node.store.snapshot();
         self.node.engine.remove_container(id.as_str()).await?;
         self.node.oci_runtime_files.remove(id.as_str()).await;

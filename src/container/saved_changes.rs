@@ -42,11 +42,11 @@ impl SavedChanges {
 
     /// The limits that were requested last. Docker stores some limits, dockbridge stores the others.
     pub fn requested(&self, record: &ContainerRecord) -> Resources {
-        let (engine, created) = (&record.limits, &record.document.spec.resources);
+        let (engine, spec) = (&record.limits, &record.document.spec.resources);
         match self.limits(&record.id) {
-            Some(changed) => changed.beside(engine),
+            Some(changed) => changed.with_observed(engine),
             // Takes the OOM score from the engine, because the engine may have raised it.
-            None => Resources { oom_score_adj: engine.oom_score_adj, ..created.beside(engine) },
+            None => Resources { oom_score_adj: engine.oom_score_adj, ..spec.with_observed(engine) },
         }
     }
 

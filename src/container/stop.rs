@@ -74,7 +74,7 @@ impl Containers {
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), Failure> {
         // Waits for the end of a checkpoint, because a frozen container does not react to signals.
-        let _moving = self.node.moving(id, grace).await?;
+        let _thawed = self.node.thawed(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;
         info!(container = %id, "container stopped");

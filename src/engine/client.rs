@@ -34,7 +34,7 @@ use super::{
     version::NegotiatedVersion,
 };
 use crate::{
-    concurrency::{single_flight::SingleFlight, standstills::Standstills},
+    concurrency::{freezes::Freezes, single_flight::SingleFlight},
     error::{WithKind, without_numbers},
     model::{engine::ApiVersion, reference::printable},
     telemetry::trace::TRACED,
@@ -58,7 +58,7 @@ struct Shared {
     negotiating: SingleFlight<(), Result<ApiVersion, EngineError>>,
     timeouts: Timeouts,
     metrics: EngineMetrics,
-    standstills: Standstills,
+    freezes: Freezes,
 }
 
 /// How long the engine's answers may take.
@@ -107,7 +107,7 @@ impl Engine {
             negotiating: SingleFlight::new(TaskTracker::new()),
             timeouts,
             metrics: EngineMetrics::default(),
-            standstills: Standstills::default(),
+            freezes: Freezes::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -128,8 +128,8 @@ impl Engine {
     }
 
     /// The containers that are frozen for a checkpoint, in which the engine cannot start a command.
-    pub fn standstills(&self) -> &Standstills {
-        &self.shared.standstills
+    pub fn freezes(&self) -> &Freezes {
+        &self.shared.freezes
     }
 
     pub(super) fn timeouts(&self) -> Timeouts {

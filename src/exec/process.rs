@@ -77,7 +77,7 @@ impl Exec {
     /// # Errors
     /// The call to the engine fails. [`ExecError::after_start`] says whether the command may still start.
     pub async fn start(&self) -> Result<(Output, Input), ExecError> {
-        let _moving = self.shared.engine.standstills().moving(&self.shared.finder.container).await;
+        let _thawed = self.shared.engine.freezes().thawed(&self.shared.finder.container).await;
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 

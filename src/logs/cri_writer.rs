@@ -58,7 +58,7 @@ impl CriWriter {
         let since = position.and_then(|position| cri_files.since(position));
         let renamed = since.as_ref().and_then(|since| since.newest_if_renamed());
         let file = match renamed {
-            Some(name) => beneath::open(target.root(), &target.beside(name)),
+            Some(name) => beneath::open(target.root(), &target.sibling(name)),
             None => beneath::append(target.root(), target.name(), MODE),
         };
         let file = file.map_err(LogError::Target)?;
@@ -230,7 +230,7 @@ impl CriWriter {
     }
 
     fn open_listed(&self, listed: &CriFile) -> Result<Option<File>, LogError> {
-        let name = self.target.beside(&listed.name);
+        let name = self.target.sibling(&listed.name);
         let file = match beneath::open(self.target.root(), &name) {
             Err(error) if error.is_not_found() => return Ok(None),
             opened => opened.map_err(LogError::Target)?,

@@ -19,22 +19,22 @@ impl Directories {
     ///
     /// # Errors
     /// The error of `work`, or [`LogError::Hung`] if the directory does not answer in time.
-    pub(super) async fn ask(
+    pub(super) async fn run(
         &self,
         at: LogPath,
         work: impl FnOnce(&LogPath) -> Result<(), LogError> + Send + 'static,
     ) -> Result<(), LogError> {
         let directory = at.root().to_owned();
-        let asking = async {
-            let alone = self.0.write(&directory.to_string_lossy()).await;
+        let running = async {
+            let lock = self.0.write(&directory.to_string_lossy()).await;
             blocking(move || {
                 let done = work(&at);
-                drop(alone);
+                drop(lock);
                 done
             })
             .await
         };
-        timeout(TIMEOUT, asking).await.unwrap_or(Err(LogError::Hung { directory }))
+        timeout(TIMEOUT, running).await.unwrap_or(Err(LogError::Hung { directory }))
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     /// While a directory hangs, every further call would block another thread.
     #[tokio::test]
-    async fn a_directory_that_hangs_is_asked_once() {
+    async fn a_directory_that_hangs_gets_no_further_work() {
         let directories = Directories::default();
         let (release, held) = mpsc::channel::<()>();
         let began = Arc::new(AtomicUsize::new(0));
@@ -77,7 +77,7 @@ mod tests {
                 Ok(())
             }
         };
-        let (answer, ()) = tokio::join!(directories.ask(place("a"), hang), async {
+        let (answer, ()) = tokio::join!(directories.run(place("a"), hang), async {
             while began.load(Ordering::SeqCst) == 0 {
                 tokio::task::yield_now().await;
             }
@@ -87,15 +87,15 @@ mod tests {
         assert_eq!(error.kind(), Kind::DeadlineExceeded);
         assert!(error.to_string().contains("/logs/a"), "{error}");
         let count = Arc::clone(&began);
-        let again = directories.ask(place("a"), move |_| {
+        let again = directories.run(place("a"), move |_| {
             count.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
         let (again, ()) = tokio::join!(again, forward(TIMEOUT));
         assert!(matches!(again, Err(LogError::Hung { .. })));
         assert_eq!(began.load(Ordering::SeqCst), 1);
-        directories.ask(place("b"), |_| Ok(())).await.unwrap();
+        directories.run(place("b"), |_| Ok(())).await.unwrap();
         drop(release);
-        directories.ask(place("a"), |_| Ok(())).await.unwrap();
+        directories.run(place("a"), |_| Ok(())).await.unwrap();
     }
 }

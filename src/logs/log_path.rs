@@ -36,7 +36,7 @@ impl LogPath {
     }
 
     /// The path of another file in the same directory as the log, below the root.
-    pub fn beside(&self, name: &OsStr) -> PathBuf {
+    pub fn sibling(&self, name: &OsStr) -> PathBuf {
         self.name.with_file_name(name)
     }
 

@@ -41,7 +41,7 @@ pub(super) async fn completion(
         if now.complete || now.given_up || now.ended != Some(run) {
             return Ok(());
         }
-        let until = give_up.min(Instant::now() + STANDSTILL);
+        let until = give_up.min(Instant::now() + MAX_STALL);
         let change = log.wait_for(|later| {
             later.complete || later.bytes != now.bytes || later.ended != now.ended
         });
@@ -57,11 +57,11 @@ pub(super) async fn completion(
 
 /// Returns when the CRI file exists. Fails if the CRI file does not exist within the time limit.
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
-    timeout(STANDSTILL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
+    timeout(MAX_STALL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }
 
 /// How long callers wait while a log makes no progress, and how long they wait for the whole log.
-const STANDSTILL: Duration = Duration::from_secs(2);
+const MAX_STALL: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Logs {
         let Some(place) = place else { return Ok(()) };
         let prepare =
             |at: &LogPath| beneath::prepare(at.root(), at.name()).map_err(LogError::Target);
-        self.directories.ask(place, prepare).await
+        self.directories.run(place, prepare).await
     }
 
     /// Starts or continues the log of an inspected container. Returns when the store may show `record`: a
@@ -148,7 +148,7 @@ impl Logs {
     async fn close_log(&self, record: &ContainerRecord) {
         let unlink = |at: &LogPath| beneath::unlink(at.root(), at.name()).map_err(LogError::Target);
         if let Some((container, _)) = wanted(record)
-            && let Err(error) = self.directories.ask(container.target, unlink).await
+            && let Err(error) = self.directories.run(container.target, unlink).await
         {
             warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; the link stays");
         }
@@ -185,7 +185,7 @@ impl Logs {
         let link = move |at: &LogPath| {
             beneath::link(at.root(), at.name(), &source).map_err(LogError::Target)
         };
-        self.directories.ask(container.target, link).await
+        self.directories.run(container.target, link).await
     }
 }
 

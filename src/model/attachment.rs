@@ -34,10 +34,12 @@ pub struct PodNetwork {
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Attachment {
     /// Plugins may have been called with ADD, so a DEL is needed to release what they have allocated.
-    Adding(AttachmentIntent),
+    Adding(CniAttachment),
     /// The plugins' ADD succeeded, and the pod has addresses.
     Ready {
-        intent: AttachmentIntent,
+        /// The name in checkpoints of dockbridge 0.1.
+        #[serde(rename = "intent")]
+        cni: CniAttachment,
         addresses: Vec<IpAddr>,
         /// The CNI result that the last plugin printed.
         result: serde_json::Value,
@@ -51,7 +53,7 @@ pub enum Attachment {
 
 /// Everything that a DEL needs, recorded before the first ADD.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttachmentIntent {
+pub struct CniAttachment {
     pub pod: PodNetwork,
     pub network: String,
     pub interface: String,
@@ -75,9 +77,9 @@ impl Attachment {
     }
 
     /// The data that a DEL needs. None if nothing is left to release.
-    pub const fn intent(&self) -> Option<&AttachmentIntent> {
+    pub const fn cni(&self) -> Option<&CniAttachment> {
         match self {
-            Self::Adding(intent) | Self::Ready { intent, .. } => Some(intent),
+            Self::Adding(cni) | Self::Ready { cni, .. } => Some(cni),
             Self::Released => None,
         }
     }

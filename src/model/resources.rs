@@ -68,23 +68,23 @@ impl Resources {
         }
         unified.extend(newer.unified.clone());
         Self {
-            cpu_period: stated(newer.cpu_period).unwrap_or(self.cpu_period),
-            cpu_quota: stated(newer.cpu_quota).unwrap_or(self.cpu_quota),
-            cpu_shares: stated(newer.cpu_shares).unwrap_or(self.cpu_shares),
-            memory_limit: stated(newer.memory_limit).unwrap_or(self.memory_limit),
-            memory_swap_limit: self.swap_beside(newer),
-            oom_score_adj: stated(newer.oom_score_adj).unwrap_or(self.oom_score_adj),
-            cpuset_cpus: longer(&newer.cpuset_cpus, &self.cpuset_cpus),
-            cpuset_mems: longer(&newer.cpuset_mems, &self.cpuset_mems),
+            cpu_period: if_set(newer.cpu_period).unwrap_or(self.cpu_period),
+            cpu_quota: if_set(newer.cpu_quota).unwrap_or(self.cpu_quota),
+            cpu_shares: if_set(newer.cpu_shares).unwrap_or(self.cpu_shares),
+            memory_limit: if_set(newer.memory_limit).unwrap_or(self.memory_limit),
+            memory_swap_limit: self.updated_swap(newer),
+            oom_score_adj: if_set(newer.oom_score_adj).unwrap_or(self.oom_score_adj),
+            cpuset_cpus: first_set(&newer.cpuset_cpus, &self.cpuset_cpus),
+            cpuset_mems: first_set(&newer.cpuset_mems, &self.cpuset_mems),
             hugepage_limits: self.hugepages_with(&newer.hugepage_limits),
             unified,
-            pids_limit: stated(newer.pids_limit).unwrap_or(self.pids_limit),
-            memory_reservation: stated(newer.memory_reservation).unwrap_or(self.memory_reservation),
+            pids_limit: if_set(newer.pids_limit).unwrap_or(self.pids_limit),
+            memory_reservation: if_set(newer.memory_reservation).unwrap_or(self.memory_reservation),
         }
     }
 
     /// The limits that the engine reports, and from `self` the limits that the engine does not store.
-    pub fn beside(&self, engine: &Self) -> Self {
+    pub fn with_observed(&self, engine: &Self) -> Self {
         Self {
             oom_score_adj: self.oom_score_adj,
             hugepage_limits: self.hugepage_limits.clone(),
@@ -93,8 +93,8 @@ impl Resources {
         }
     }
 
-    /// The limit for memory and swap together once `newer` applies.
-    fn swap_beside(&self, newer: &Self) -> i64 {
+    /// The limit for memory and swap together after an update with `newer`.
+    fn updated_swap(&self, newer: &Self) -> i64 {
         let (before, together) = (self.memory_limit, self.memory_swap_limit);
         match (newer.memory_swap_limit, newer.memory_limit) {
             (0, _) if newer.unified.contains_key(SWAP_MAX) => 0,
@@ -117,7 +117,7 @@ impl Resources {
 }
 
 /// None if `value` is zero, which means "not set".
-pub fn stated(value: i64) -> Option<i64> {
+pub fn if_set(value: i64) -> Option<i64> {
     (value != 0).then_some(value)
 }
 
@@ -126,7 +126,7 @@ const fn is_unset(value: &i64) -> bool {
     *value == 0
 }
 
-fn longer(newer: &str, older: &str) -> String {
+fn first_set(newer: &str, older: &str) -> String {
     if newer.is_empty() { older.to_owned() } else { newer.to_owned() }
 }
 

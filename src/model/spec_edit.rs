@@ -67,7 +67,7 @@ impl SpecEdit {
 }
 
 /// Removes the members of a JSON object that are null, an empty text or an empty list.
-pub fn stated(mut value: Value) -> Value {
+pub fn without_empty(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.retain(|_, member| match member {
             Value::Null => false,
@@ -129,7 +129,7 @@ const ADDED_BY_PLUGINS: &[&str] = &[
 mod tests {
     use serde_json::json;
 
-    use super::{SpecEdit, stated};
+    use super::{SpecEdit, without_empty};
 
     #[test]
     fn what_a_plugin_may_change_is_a_closed_list() {
@@ -178,6 +178,6 @@ mod tests {
     #[test]
     fn what_says_nothing_is_left_out() {
         let all = json!({"a": null, "b": "", "c": [], "d": 0, "e": false, "f": {}});
-        assert_eq!(stated(all), json!({"d": 0, "e": false, "f": {}}));
+        assert_eq!(without_empty(all), json!({"d": 0, "e": false, "f": {}}));
     }
 }

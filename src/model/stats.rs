@@ -46,7 +46,7 @@ pub struct PodReading {
 
 impl PodReading {
     /// A pod whose usage is unknown.
-    pub fn blank(record: &Arc<SandboxRecord>) -> Self {
+    pub fn unknown(record: &Arc<SandboxRecord>) -> Self {
         Self {
             record: Arc::clone(record),
             group: GroupReading::default(),
@@ -264,7 +264,7 @@ pub struct LayerReading {
     pub inodes: u64,
 }
 
-/// The disks of this machine to which figures of containers refer.
+/// The disks of this machine. cgroups name a disk by its device number, and metrics by its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
     /// By device number, e.g. `/dev/sda`.

@@ -121,7 +121,7 @@ fn api_versions_compare_as_numbers() {
 
 #[test]
 fn a_sandbox_is_ready_when_its_pause_runs_and_its_network_is_up() {
-    let (ready, adding) = (Some(attached()), attached().intent().cloned().map(Attachment::Adding));
+    let (ready, adding) = (Some(attached()), attached().cni().cloned().map(Attachment::Adding));
     let released = Some(Attachment::Released);
     let (up, down) = (Some(running()), Some(exited(0)));
     let created = Some(Process::Created);
@@ -167,10 +167,10 @@ fn addresses_come_from_cni_or_the_engine() {
 
 #[test]
 fn what_must_be_released_stays_known_until_it_is() {
-    let intent = attached().intent().cloned();
-    assert!(intent.is_some());
-    assert_eq!(intent.clone().map(Attachment::Adding).unwrap().intent(), intent.as_ref());
-    assert_eq!(Attachment::Released.intent(), None);
+    let cni = attached().cni().cloned();
+    assert!(cni.is_some());
+    assert_eq!(cni.clone().map(Attachment::Adding).unwrap().cni(), cni.as_ref());
+    assert_eq!(Attachment::Released.cni(), None);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn documents_survive_being_written() {
     assert_survives(&*container(Process::Created).document);
     assert_survives(&attached());
     assert_survives(&Attachment::Released);
-    assert_survives(&attached().intent().cloned().map(Attachment::Adding).unwrap());
+    assert_survives(&attached().cni().cloned().map(Attachment::Adding).unwrap());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Arguments of CNI plugins for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
 //!
-//! All arguments follow from the recorded intent, so DEL gets the same arguments as ADD.
+//! All arguments follow from the recorded attachment, so DEL gets the same arguments as ADD.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::quantity;
 use crate::{
     error::Failure,
-    model::attachment::{AttachmentIntent, PodNetwork},
+    model::attachment::{CniAttachment, PodNetwork},
     model::network::PortMapping,
 };
 
@@ -45,8 +45,8 @@ pub fn joined(pairs: &[(String, String)]) -> String {
 }
 
 /// All CNI capabilities with a value for the pod. Fails if a bandwidth annotation is not a rate.
-pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Failure> {
-    let pod = &intent.pod;
+pub fn capabilities(cni: &CniAttachment) -> Result<Map<String, Value>, Failure> {
+    let pod = &cni.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
     let annotations = (!pod.annotations.is_empty()).then(|| json!(pod.annotations));
     let dns = pod.dns.as_ref().map(
@@ -55,7 +55,7 @@ pub fn capabilities(intent: &AttachmentIntent) -> Result<Map<String, Value>, Fai
     let all = [
         (PORT_MAPPINGS, port_mappings(&pod.ports)),
         ("bandwidth", bandwidth(&pod.annotations)?),
-        (IP_RANGES, ip_ranges(&intent.pod_cidrs)),
+        (IP_RANGES, ip_ranges(&cni.pod_cidrs)),
         ("dns", dns),
         ("io.kubernetes.cri.pod-annotations", annotations),
         ("cgroupPath", cgroup),

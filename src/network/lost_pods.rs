@@ -18,7 +18,7 @@ use crate::{
     concurrency::blocking::blocking,
     error::Failure,
     host::error::HostError,
-    model::{attachment::AttachmentIntent, id::SandboxId},
+    model::{attachment::CniAttachment, id::SandboxId},
 };
 
 impl Network {
@@ -26,7 +26,7 @@ impl Network {
     ///
     /// # Errors
     /// The errors of plugins or of reading the cache, after all other plugins were called.
-    pub async fn release_stale(&self, live: &[AttachmentIntent]) -> Result<(), Failure> {
+    pub async fn release_stale(&self, live: &[CniAttachment]) -> Result<(), Failure> {
         let cache = self.cache.clone();
         let read = move || {
             cache.remove_drafts();

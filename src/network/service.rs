@@ -1,11 +1,11 @@
 //! Prepares, attaches and detaches a pod, and finds lost attachments.
 //!
 //! ```text
-//! prepare ──▶ intent, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
+//! prepare ──▶ attachment, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
 //! ```
 //!
-//! The intent has everything that DEL needs. So DEL also works if the configuration has changed, the sandbox
-//! is gone, or dockbridge was restarted. Calls for the same pod must not overlap.
+//! The attachment has everything that DEL needs. So DEL also works if the configuration has changed, the
+//! sandbox is gone, or dockbridge was restarted. Calls for the same pod must not overlap.
 
 use std::{
     net::IpAddr,
@@ -40,7 +40,7 @@ use crate::{
     error::{Failure, Kind},
     host::netns,
     model::{
-        attachment::{Attachment, AttachmentIntent, NetworkStatus, PodNetwork},
+        attachment::{Attachment, CniAttachment, NetworkStatus, PodNetwork},
         id::SandboxId,
         network::NetworkMode,
     },
@@ -123,8 +123,8 @@ impl Network {
         sent.as_deref().map_or_else(|| self.live.current().pod_cidrs.clone(), Vec::clone)
     }
 
-    /// Returns the intent for [`Self::attach`]. Fails if there is no network, or a pod's value is invalid.
-    pub async fn prepare(&self, pod: PodNetwork) -> Result<AttachmentIntent, Failure> {
+    /// Returns the attachment for [`Self::attach`]. Fails without a network, or if a pod's value is invalid.
+    pub async fn prepare(&self, pod: PodNetwork) -> Result<CniAttachment, Failure> {
         let list = self.selected().await?.list;
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
             warn!(
@@ -132,7 +132,7 @@ impl Network {
                 "the pod requests host ports, but no plugin of its network has the portMappings capability; the ports are not mapped"
             );
         }
-        let intent = AttachmentIntent {
+        let cni = CniAttachment {
             pod,
             network: list.name.clone(),
             interface: INTERFACE.to_owned(),
@@ -140,34 +140,34 @@ impl Network {
             pod_cidrs: self.pod_cidrs(),
             capabilities: None,
         };
-        runtime_conf(&intent)?;
-        Ok(intent)
+        runtime_conf(&cni)?;
+        Ok(cni)
     }
 
     /// Connects a pod: brings up `lo`, runs ADD, caches the result.
     ///
     /// # Errors
     /// The first failure. The caller undoes the calls of earlier plugins with [`Network::detach`].
-    pub async fn attach(&self, intent: &AttachmentIntent) -> Result<Attached, Failure> {
+    pub async fn attach(&self, cni: &CniAttachment) -> Result<Attached, Failure> {
         let begun = Instant::now();
-        let list = recorded(intent)?;
-        let conf = runtime_conf(intent)?;
-        let path = intent.pod.netns.clone();
+        let list = recorded(cni)?;
+        let conf = runtime_conf(cni)?;
+        let path = cni.pod.netns.clone();
         blocking(move || prepare_namespace(&path)).await?;
         let added = self.chain(&list).add(&conf).await;
         let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
-        let addresses = addresses(intent, &result);
+        let addresses = addresses(cni, &result);
         // DEL needs the cached result even without an address. Every DEL with a malformed result would fail.
         if !addresses.as_ref().is_err_and(|error| error.is_malformed) {
-            self.cache_result(intent, conf, result.clone()).await?;
+            self.cache_result(cni, conf, result.clone()).await?;
         }
         let addresses = addresses.map_err(|error| {
-            let network = &intent.network;
+            let network = &cni.network;
             let text = "the result of the plugins of network";
             Failure::new(Kind::Unknown, format!("{text} {network} cannot be used: {error}"))
         })?;
         let took = begun.elapsed();
-        info!(sandbox = %intent.pod.id, network = %list.name, ?addresses, ?took, "pod connected");
+        info!(sandbox = %cni.pod.id, network = %list.name, ?addresses, ?took, "pod connected");
         Ok(Attached { addresses, result })
     }
 
@@ -179,11 +179,11 @@ impl Network {
     ///
     /// # Errors
     /// The errors of failed plugins, after calls of all plugins. The caller must repeat until success.
-    pub async fn detach(&self, intent: &AttachmentIntent) -> Result<(), Failure> {
-        let list = recorded(intent)?;
-        let mut conf = runtime_conf(intent)?;
-        let key = AttachmentKey::from(intent);
-        let (cache, lookup, path) = (self.cache.clone(), key.clone(), intent.pod.netns.clone());
+    pub async fn detach(&self, cni: &CniAttachment) -> Result<(), Failure> {
+        let list = recorded(cni)?;
+        let mut conf = runtime_conf(cni)?;
+        let key = AttachmentKey::from(cni);
+        let (cache, lookup, path) = (self.cache.clone(), key.clone(), cni.pod.netns.clone());
         let inspect = move || (has_namespace(&path), cache.read(&lookup));
         let (has_netns, entry) = blocking(inspect).await;
         if !has_netns {
@@ -191,9 +191,9 @@ impl Network {
         }
         let previous = entry?.map(|entry| entry.result);
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
-        if self.forgive((&intent.pod.id, &intent.network), &intent.pod.netns, failures).await? {
+        if self.forgive((&cni.pod.id, &cni.network), &cni.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();
-            self.cache_result(intent, conf, result).await?;
+            self.cache_result(cni, conf, result).await?;
             return Ok(());
         }
         let (cache, cached) = (self.cache.clone(), key.clone());
@@ -203,7 +203,7 @@ impl Network {
             cache.remove(&AttachmentKey { network: LOOPBACK.to_owned(), ..cached })
         })
         .await?;
-        info!(sandbox = %intent.pod.id, network = %list.name, has_netns, "pod disconnected");
+        info!(sandbox = %cni.pod.id, network = %list.name, has_netns, "pod disconnected");
         Ok(())
     }
 
@@ -251,7 +251,7 @@ impl Network {
             undamaged(whole)?;
             return Ok(None);
         };
-        let intent = AttachmentIntent {
+        let cni = CniAttachment {
             pod,
             network: entry.key.network,
             interface: entry.key.interface,
@@ -260,18 +260,18 @@ impl Network {
             capabilities: Some(entry.capabilities)
                 .filter(|values| !entry.ours && !values.is_empty()),
         };
-        Ok(Some(match addresses(&intent, &entry.result) {
+        Ok(Some(match addresses(&cni, &entry.result) {
             Ok(addresses) => {
-                Attachment::Ready { intent, addresses, result: entry.result, started_at: None }
+                Attachment::Ready { cni, addresses, result: entry.result, started_at: None }
             }
-            Err(_) => Attachment::Adding(intent),
+            Err(_) => Attachment::Adding(cni),
         }))
     }
 
     /// Reads the attachment of a pod without a cache entry: the addresses of the interface in its namespace,
     /// to be released with the current configuration. `None` if there is no address.
     pub async fn attachment_from_namespace(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
-        let intent = self.prepare(pod).await.ok()?;
+        let cni = self.prepare(pod).await.ok()?;
         let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
         let read = move || match netns::is_our_own(&at) {
             true => Ok(Vec::new()),
@@ -279,17 +279,17 @@ impl Network {
         };
         let found = blocking(read).await;
         let found = found.inspect_err(|error| {
-            debug!(%error, sandbox = %intent.pod.id, "cannot read the addresses of a pod; adopting the pod without an attachment");
+            debug!(%error, sandbox = %cni.pod.id, "cannot read the addresses of a pod; adopting the pod without an attachment");
         });
         let ips: Vec<Value> =
             found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
         let result = json!({
             "cniVersion": "1.0.0",
-            "interfaces": [{ "name": INTERFACE, "sandbox": intent.pod.netns }],
+            "interfaces": [{ "name": INTERFACE, "sandbox": cni.pod.netns }],
             "ips": ips,
         });
-        let addresses = addresses(&intent, &result).ok()?;
-        Some(Attachment::Ready { intent, addresses, result, started_at: None })
+        let addresses = addresses(&cni, &result).ok()?;
+        Some(Attachment::Ready { cni, addresses, result, started_at: None })
     }
 
     async fn selected(&self) -> Result<SelectedConfig, Failure> {
@@ -313,15 +313,15 @@ impl Network {
 
     async fn cache_result(
         &self,
-        intent: &AttachmentIntent,
+        cni: &CniAttachment,
         conf: RuntimeConf,
         result: Value,
     ) -> Result<(), Failure> {
         let entry = CachedResult {
-            key: AttachmentKey::from(intent),
-            netns: Some(intent.pod.netns.display().to_string()),
-            config: Some(intent.config.clone()),
-            arguments: arguments::pairs(&intent.pod)?,
+            key: AttachmentKey::from(cni),
+            netns: Some(cni.pod.netns.display().to_string()),
+            config: Some(cni.config.clone()),
+            arguments: arguments::pairs(&cni.pod)?,
             capabilities: conf.capabilities,
             result,
             ours: true,
@@ -331,9 +331,9 @@ impl Network {
     }
 }
 
-fn recorded(intent: &AttachmentIntent) -> Result<NetworkConfigList, Failure> {
-    let parsed = NetworkConfigList::from_list(&intent.config);
-    parsed.map_err(|reason| unreadable(&intent.network, &reason))
+fn recorded(cni: &CniAttachment) -> Result<NetworkConfigList, Failure> {
+    let parsed = NetworkConfigList::from_list(&cni.config);
+    parsed.map_err(|reason| unreadable(&cni.network, &reason))
 }
 
 fn unreadable(network: &str, reason: &str) -> Failure {
@@ -341,16 +341,16 @@ fn unreadable(network: &str, reason: &str) -> Failure {
     Failure::new(Kind::Internal, text)
 }
 
-fn runtime_conf(intent: &AttachmentIntent) -> Result<RuntimeConf, Failure> {
-    let capabilities: Map<String, Value> = match &intent.capabilities {
+fn runtime_conf(cni: &CniAttachment) -> Result<RuntimeConf, Failure> {
+    let capabilities: Map<String, Value> = match &cni.capabilities {
         Some(values) => values.clone(),
-        None => arguments::capabilities(intent)?,
+        None => arguments::capabilities(cni)?,
     };
     Ok(RuntimeConf {
-        container: intent.pod.id.to_string(),
-        netns: intent.pod.netns.display().to_string(),
-        interface: intent.interface.clone(),
-        arguments: arguments::joined(&arguments::pairs(&intent.pod)?),
+        container: cni.pod.id.to_string(),
+        netns: cni.pod.netns.display().to_string(),
+        interface: cni.interface.clone(),
+        arguments: arguments::joined(&arguments::pairs(&cni.pod)?),
         capabilities,
     })
 }
@@ -363,9 +363,9 @@ pub(super) fn list_of(entry: &CachedResult) -> Result<NetworkConfigList, Failure
     parsed.map_err(|reason| unreadable(&entry.key.network, &reason))
 }
 
-fn addresses(intent: &AttachmentIntent, result: &Value) -> Result<Vec<IpAddr>, ResultError> {
-    let found = result::addresses(result, &intent.interface)?;
-    Ok(result::primary_first(found, &intent.pod_cidrs))
+fn addresses(cni: &CniAttachment, result: &Value) -> Result<Vec<IpAddr>, ResultError> {
+    let found = result::addresses(result, &cni.interface)?;
+    Ok(result::primary_first(found, &cni.pod_cidrs))
 }
 
 /// Checks that the network namespace is not the host's, and brings up the interface `lo` in it.

@@ -3,14 +3,14 @@
 use std::{collections::HashSet, path::Path};
 
 use super::cni::cache::{AttachmentKey, CachedResult};
-use crate::{host::netns, model::attachment::AttachmentIntent};
+use crate::{host::netns, model::attachment::CniAttachment};
 
-impl From<&AttachmentIntent> for AttachmentKey {
-    fn from(intent: &AttachmentIntent) -> Self {
+impl From<&CniAttachment> for AttachmentKey {
+    fn from(cni: &CniAttachment) -> Self {
         Self {
-            network: intent.network.clone(),
-            container: intent.pod.id.to_string(),
-            interface: intent.interface.clone(),
+            network: cni.network.clone(),
+            container: cni.pod.id.to_string(),
+            interface: cni.interface.clone(),
         }
     }
 }

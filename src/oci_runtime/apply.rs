@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    document::{is, list, not_a, object},
+    document::{is_text, list, object, wrong_type},
     error::OciRuntimeError,
 };
 use crate::model::{path::parts, spec_edit::SpecEdit};
@@ -18,10 +18,11 @@ pub(super) fn apply<'a>(
 ) -> Result<(), OciRuntimeError> {
     for edit in edits {
         let keys = edit.keys();
-        let (key, above) = keys.split_last().ok_or_else(|| not_a("a place", "an empty path"))?;
+        let (key, parents) =
+            keys.split_last().ok_or_else(|| wrong_type("a key", "an empty path"))?;
         match edit {
-            SpecEdit::Set { value, .. } => set(document, (above, key), value)?,
-            SpecEdit::Remove { .. } => remove(document, (above, key)),
+            SpecEdit::Set { value, .. } => set(document, (parents, key), value)?,
+            SpecEdit::Remove { .. } => remove(document, (parents, key)),
             SpecEdit::Add { values, .. } => add(document, &keys, values)?,
         }
     }
@@ -56,11 +57,11 @@ fn is_entry(field: &str, entry: &Value, key: &str) -> bool {
 
 fn set(
     document: &mut Value,
-    (above, key): (&[&str], &str),
+    (parents, key): (&[&str], &str),
     value: &Value,
 ) -> Result<(), OciRuntimeError> {
-    let Some(field) = key_field(above) else {
-        object(document, above)?.insert(key.to_owned(), value.clone());
+    let Some(field) = key_field(parents) else {
+        object(document, parents)?.insert(key.to_owned(), value.clone());
         return Ok(());
     };
     let mut entry = match field {
@@ -74,7 +75,7 @@ fn set(
         device.remove("hostPath");
         device.remove("access")
     });
-    let entries = list(document, above)?;
+    let entries = list(document, parents)?;
     // If a variable were set twice, programs could use the first value.
     let there = entries.iter().position(|it| field == VARIABLE && is_entry(field, it, key));
     entries.retain(|it| !is_entry(field, it, key));
@@ -92,11 +93,11 @@ fn set(
     }
 }
 
-fn remove(document: &mut Value, (above, key): (&[&str], &str)) {
-    match above.iter().try_fold(document, |at, key| at.get_mut(*key)) {
+fn remove(document: &mut Value, (parents, key): (&[&str], &str)) {
+    match parents.iter().try_fold(document, |at, key| at.get_mut(*key)) {
         Some(Value::Object(object)) => drop(object.remove(key)),
         Some(Value::Array(entries)) => {
-            entries.retain(|it| key_field(above).is_none_or(|field| !is_entry(field, it, key)));
+            entries.retain(|it| key_field(parents).is_none_or(|field| !is_entry(field, it, key)));
         }
         _ => {}
     }
@@ -139,11 +140,11 @@ fn share_root(document: &mut Value, mount: &Value) -> Result<(), OciRuntimeError
 
 fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), OciRuntimeError> {
     // A named pipe needs no permission of the device cgroup.
-    if is(device, "type", "p") {
+    if is_text(device, "type", "p") {
         return Ok(());
     }
     // The device cgroup has no type `u` (unbuffered character device). It uses `c` for such a device.
-    let kind = if is(device, "type", "u") { &json!("c") } else { &device["type"] };
+    let kind = if is_text(device, "type", "u") { &json!("c") } else { &device["type"] };
     list(document, &["linux", "resources", "devices"])?.push(json!({
         "allow": true, "type": kind, "major": device["major"], "minor": device["minor"],
         "access": access,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     apply::{apply, mount_at},
-    document::{is, list, not_a, object},
+    document::{is_text, list, object, wrong_type},
     error::OciRuntimeError,
 };
 use crate::model::{
@@ -58,7 +58,7 @@ pub fn edit(
     // This step must be the first: later steps add mounts and so change the indexes.
     for (index, source) in &mounted.sources {
         let mount = list(document, &["mounts"])?.get_mut(*index);
-        let mount = mount.ok_or_else(|| not_a("a mount", &index.to_string()))?;
+        let mount = mount.ok_or_else(|| wrong_type("a mount", &index.to_string()))?;
         object(mount, &[])?.insert("source".to_owned(), json!(source));
     }
     if let Some(root) = &mounted.root {
@@ -93,7 +93,7 @@ pub fn edit(
 fn is_bind(mount: &Value) -> bool {
     let options = mount.get("options").and_then(Value::as_array);
     let mut options = options.into_iter().flatten();
-    is(mount, "type", "bind") || options.any(|option| option == "bind" || option == "rbind")
+    is_text(mount, "type", "bind") || options.any(|option| option == "bind" || option == "rbind")
 }
 
 /// Writes the id mappings of the user namespace. runc 1.1 refuses the path of a user namespace without
@@ -111,10 +111,10 @@ fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeE
 /// user namespace the kernel does not allow to mount a sysfs of the host's network namespace.
 fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
     let namespaces = list(document, &["linux", "namespaces"])?;
-    if namespaces.iter().any(|namespace| is(namespace, "type", "network")) {
+    if namespaces.iter().any(|namespace| is_text(namespace, "type", "network")) {
         return Ok(());
     }
-    for mount in list(document, &["mounts"])?.iter_mut().filter(|it| is(it, "type", "sysfs")) {
+    for mount in list(document, &["mounts"])?.iter_mut().filter(|it| is_text(it, "type", "sysfs")) {
         let is_read_only = list(mount, &["options"])?.iter().any(|option| option == "ro");
         let access = if is_read_only { "rro" } else { "rw" };
         let options = ["rbind", access, "nosuid", "nodev", "noexec"];

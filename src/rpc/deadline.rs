@@ -10,7 +10,7 @@ use tonic::Status;
 use crate::telemetry::in_progress::RunningOperation;
 
 /// The timeout in the header `grpc-timeout`, if it is valid.
-pub(super) fn stated(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let most = digits.len() <= MOST_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -83,9 +83,9 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-timeout", HeaderValue::from_bytes(text.as_bytes()).unwrap());
-            assert_eq!(stated(&headers), wanted, "{text:?}");
+            assert_eq!(grpc_timeout(&headers), wanted, "{text:?}");
         }
-        assert_eq!(stated(&HeaderMap::new()), None);
+        assert_eq!(grpc_timeout(&HeaderMap::new()), None);
     }
 
     #[test]

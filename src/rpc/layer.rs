@@ -59,7 +59,7 @@ where
             trace::set_parent(&span, parent);
         }
         let span_guard = SpanGuard::new(&span);
-        let limit = deadline::stated(request.headers());
+        let limit = deadline::grpc_timeout(request.headers());
         // `call` itself cannot panic: tonic runs the method only when the future is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let (engine, store) = (self.metrics.engine.clone(), self.store.clone());

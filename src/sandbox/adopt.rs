@@ -22,7 +22,7 @@ use crate::{
     error::{Failure, Kind, chain},
     host::file::Durability,
     model::{
-        attachment::{Attachment, AttachmentIntent, PodNetwork},
+        attachment::{Attachment, CniAttachment, PodNetwork},
         id::SandboxId,
         network::NetworkMode,
         record::{Observed, Process, SandboxRecord},
@@ -120,21 +120,18 @@ impl Adopter {
         }
     }
 
-    /// Returns the intent for DEL of a pod with unknown network state. `None` if CNI did not connect the pod.
+    /// The attachment to DEL of a pod with unknown network state. `None` if CNI did not connect the pod.
     ///
     /// # Errors
     /// Fails if there is no network configuration or the cache is unreadable, so that DEL cannot run yet.
-    pub async fn find_intent(
-        &self,
-        pod: &SandboxRecord,
-    ) -> Result<Option<AttachmentIntent>, Failure> {
+    pub async fn find_cni(&self, pod: &SandboxRecord) -> Result<Option<CniAttachment>, Failure> {
         if pod.document.network != NetworkMode::Cni {
             return Ok(None);
         }
         let network = self.pod_network(pod).await;
         let cached = self.network.attachment_from_cache(network.clone()).await?;
-        if let Some(intent) = cached.as_ref().and_then(Attachment::intent) {
-            return Ok(Some(intent.clone()));
+        if let Some(cni) = cached.as_ref().and_then(Attachment::cni) {
+            return Ok(Some(cni.clone()));
         }
         match self.network.prepare(network.clone()).await {
             // A pod with an invalid annotation was never connected, but dockbridge must be able to remove it,

@@ -69,7 +69,7 @@ impl Sandboxes {
     pub(super) async fn unpin_released(&self, id: &SandboxId) -> Result<(), Failure> {
         let now = self.deps.node.store.snapshot();
         let attachment = now.sandbox(id.as_str()).and_then(|sandbox| sandbox.attachment.as_ref());
-        if attachment.and_then(Attachment::intent).is_some() {
+        if attachment.and_then(Attachment::cni).is_some() {
             return Ok(());
         }
         self.unpin(id).await

@@ -18,7 +18,7 @@ use crate::{
     error::{Failure, chain},
     host::file::Durability,
     model::{
-        attachment::{Attachment, AttachmentIntent},
+        attachment::{Attachment, CniAttachment},
         id::SandboxId,
         network::NetworkMode,
         record::{Process, SandboxRecord},
@@ -167,10 +167,10 @@ impl Sandboxes {
         let _held = self.deps.node.locks.write(id.as_str()).await;
         let snapshot = self.deps.node.store.snapshot();
         let Some(sandbox) = snapshot.sandbox(id.as_str()) else { return Ok(()) };
+        self.restore_user_pin(sandbox).await?;
         if sandbox.document.network != NetworkMode::Cni {
             return Ok(());
         }
-        self.restore_user_pin(sandbox).await?;
         let mut attachment = sandbox.attachment.clone();
         if attachment.is_none()
             && let Some(found) = self.adopter.find(sandbox).await
@@ -181,7 +181,7 @@ impl Sandboxes {
         }
         match (sandbox.pid(), &attachment) {
             (Some(pid), Some(attachment))
-                if attachment.intent().is_some() && sandbox.is_as_connected() =>
+                if attachment.cni().is_some() && sandbox.is_as_connected() =>
             {
                 self.pin(id, pid).await?;
                 self.record_start(sandbox, attachment).await
@@ -206,7 +206,7 @@ impl Sandboxes {
 
     /// Ids of sandboxes that neither Docker nor a checkpoint has, but of which files or pins are left.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
-        let files = self.deps.node.pod_files.owners().await;
+        let files = self.deps.node.pod_files.pods().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;
         let networks = named_after_pods(&self.netns_dir).await;
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
@@ -227,10 +227,10 @@ impl Sandboxes {
         Ok(())
     }
 
-    fn live_attachments(&self) -> Vec<AttachmentIntent> {
+    fn live_attachments(&self) -> Vec<CniAttachment> {
         let snapshot = self.deps.node.store.snapshot();
         let attachments = snapshot.sandboxes().iter().filter_map(|one| one.attachment.as_ref());
-        attachments.filter_map(Attachment::intent).cloned().collect()
+        attachments.filter_map(Attachment::cni).cloned().collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! RunPodSandbox: starts a pause container, and pins and connects its network namespace.
 //!
 //! ```text
-//! create ─▶ intent on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
-//!    └─ each step pushes its undo; after a crash the intent is undone ─┘
+//! create ─▶ attachment on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
+//!    └─ each step pushes its undo; after a crash the attachment is undone ─┘
 //! ```
 //!
 //! With dockbridge-runtime, the network namespace is pinned before the start, and CNI ADD runs during it.
@@ -24,7 +24,7 @@ use crate::{
     error::{Failure, Kind, chain},
     host::{file::Durability, processes::Processes},
     model::{
-        attachment::{Attachment, AttachmentIntent},
+        attachment::{Attachment, CniAttachment},
         engine::Transition,
         id::SandboxId,
         name::sandbox_name,
@@ -171,7 +171,7 @@ impl Sandboxes {
         Ok(id)
     }
 
-    /// Starts the pause container and connects its network namespace. Writes the intent to disk before any
+    /// Starts the pause container and connects its network namespace. Writes the attachment to disk before any
     /// plugin runs. Inspects before the start, because the engine answers no inspect during a start.
     ///
     /// If both the start and a plugin fail, returns the start's error: plugins fail if the pod has ended.
@@ -187,19 +187,19 @@ impl Sandboxes {
             self.deps.node.store.refresh_after(creating, id.as_str()),
             self.make_namespaces(id, plan),
         );
-        let intent = prepared?;
+        let cni = prepared?;
         inspected?;
         made?;
         let record = self.record(id)?;
-        let (service, sandbox, undone) = (self.clone(), id.clone(), intent.clone());
+        let (service, sandbox, undone) = (self.clone(), id.clone(), cni.clone());
         let release = async move { service.release(&sandbox, &undone).await };
         undo.push("disconnect the network", release);
         let (is_beside, failed) =
             (plan.namespace == NetworkNamespace::ConnectedDuringStart, CancellationToken::new());
         let adding = async {
-            let adding = Attachment::Adding(intent.clone());
+            let adding = Attachment::Adding(cni.clone());
             self.save_attachment(&record, adding, Durability::Synced).await?;
-            let attached = is_beside.then(|| self.deps.network.attach(&intent));
+            let attached = is_beside.then(|| self.deps.network.attach(&cni));
             // If the pause container cannot start, dockbridge does not wait for a plugin that hangs.
             let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
             attached.flatten().transpose()
@@ -212,10 +212,10 @@ impl Sandboxes {
         let started_at = started?;
         let attached = match added? {
             Some(attached) => attached,
-            None => self.deps.network.attach(&intent).await?,
+            None => self.deps.network.attach(&cni).await?,
         };
         let Attached { addresses, result } = attached;
-        let ready = Attachment::Ready { intent, addresses, result, started_at };
+        let ready = Attachment::Ready { cni, addresses, result, started_at };
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
@@ -271,14 +271,14 @@ impl Sandboxes {
     }
 
     /// Undo of [`Self::connect`].
-    async fn release(&self, id: &SandboxId, intent: &AttachmentIntent) -> Result<(), Failure> {
+    async fn release(&self, id: &SandboxId, cni: &CniAttachment) -> Result<(), Failure> {
         if let Ok(record) = self.record(id) {
             // The checkpoint of a pod that NRI plugins rejected says that the pod is ready. The pod must not
             // count as ready after a crash at this point, so dockbridge changes the checkpoint. If dockbridge
             // cannot change the checkpoint, it releases the network nevertheless.
-            self.try_save_attachment(&record, Attachment::Adding(intent.clone())).await;
+            self.try_save_attachment(&record, Attachment::Adding(cni.clone())).await;
         }
-        self.deps.network.detach(intent).await?;
+        self.deps.network.detach(cni).await?;
         self.unpin(id).await?;
         self.forget(id).await
     }

@@ -97,7 +97,7 @@ impl Sandboxes {
     pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
         let attached = match &sandbox.attachment {
-            Some(attachment) => attachment.intent().is_some(),
+            Some(attachment) => attachment.cni().is_some(),
             // The network state is unknown, so CNI may have connected the pod.
             None => sandbox.document.network == NetworkMode::Cni,
         };
@@ -116,12 +116,12 @@ impl Sandboxes {
     /// dockbridge adopted the pod while there was no network configuration, but may still have to be
     /// released.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
-        let intent = match &sandbox.attachment {
-            Some(attachment) => attachment.intent().cloned(),
-            None => self.adopter.find_intent(sandbox).await?,
+        let cni = match &sandbox.attachment {
+            Some(attachment) => attachment.cni().cloned(),
+            None => self.adopter.find_cni(sandbox).await?,
         };
-        if let Some(intent) = intent {
-            self.deps.network.detach(&intent).await?;
+        if let Some(cni) = cni {
+            self.deps.network.detach(&cni).await?;
             // If the checkpoint cannot be written, dockbridge only runs DEL once more after a restart. An
             // error would prevent the removal of the pod while the disk is full.
             self.try_save_attachment(sandbox, Attachment::Released).await;

@@ -80,18 +80,18 @@ impl Collector {
         record: &Arc<ContainerRecord>,
         work: &mut ReadContext<'_>,
     ) -> Option<ContainerReading> {
-        let blank = self.blank(record);
-        let Some(pid) = record.process.pid() else { return Some(blank) };
+        let unknown = self.unknown(record);
+        let Some(pid) = record.process.pid() else { return Some(unknown) };
         let id = record.id.as_str();
         let group = match self.find(id, pid) {
             GroupLookup::Found(group) => group,
-            GroupLookup::Hidden => return Some(blank),
+            GroupLookup::Hidden => return Some(unknown),
             GroupLookup::Ended => return None,
         };
         let reading = self.group(id, &group, record.limits.cpu_shares, work)?;
         let read = || processes::read(&self.cgroups.proc, pid, &group, &reading, &mut work.files);
         let processes = (work.options.detail == Detail::Everything).then(read);
-        Some(ContainerReading { group: reading, processes, ..blank })
+        Some(ContainerReading { group: reading, processes, ..unknown })
     }
 
     /// The cgroup of the container `id`, whose main process is `pid`.
@@ -138,7 +138,7 @@ impl Collector {
         self.rates.retain(&ids);
     }
 
-    pub(super) fn blank(&self, record: &Arc<ContainerRecord>) -> ContainerReading {
+    pub(super) fn unknown(&self, record: &Arc<ContainerRecord>) -> ContainerReading {
         ContainerReading {
             record: Arc::clone(record),
             group: GroupReading::default(),

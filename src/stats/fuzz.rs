@@ -83,7 +83,7 @@ fn read(place: &Path, version: &str) {
     let pod = PodReading {
         group: pods::sum([&reading, &reading].into_iter()),
         containers: vec![container],
-        ..PodReading::blank(&Arc::new(POD.clone()))
+        ..PodReading::unknown(&Arc::new(POD.clone()))
     };
     let _ = render::stats::pod(&pod);
     let _ = render::metrics::response::pod(&pod, &Disks::default(), "pause");

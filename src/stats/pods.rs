@@ -70,9 +70,9 @@ impl Collector {
         };
         let read = target.containers.iter().filter_map(|one| self.container(one, work));
         let containers: Vec<ContainerReading> = read.collect();
-        let blank = PodReading::blank(record);
+        let unknown = PodReading::unknown(record);
         let Some((pid, own)) = pause else {
-            return Some(PodReading { containers, ..blank });
+            return Some(PodReading { containers, ..unknown });
         };
         let group = match target.grouped {
             true => {
@@ -90,7 +90,7 @@ impl Collector {
             }
         };
         let network = self.network(record, pid, work);
-        Some(PodReading { group, network, containers, ..blank })
+        Some(PodReading { group, network, containers, ..unknown })
     }
 
     /// The pod's network counters. `None` if `pid` no longer belongs to the pod: the kernel may reuse it.
@@ -184,7 +184,7 @@ pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
 /// The name of the interface that has the pod's address.
 fn interface(record: &SandboxRecord) -> &str {
     match &record.attachment {
-        Some(Attachment::Ready { intent, .. }) => intent.interface.as_str(),
+        Some(Attachment::Ready { cni, .. }) => cni.interface.as_str(),
         _ => USUAL_INTERFACE,
     }
 }

@@ -56,7 +56,7 @@ impl Stats {
     ) -> Result<ContainerReading, Failure> {
         let read =
             self.spread(vec![Arc::clone(record)], Detail::Usage, Collector::container).await?;
-        Ok(read.into_iter().next().unwrap_or_else(|| self.collector.blank(record)))
+        Ok(read.into_iter().next().unwrap_or_else(|| self.collector.unknown(record)))
     }
 
     /// Resource usage of all running containers for which `is_asked` is true, newest first.
@@ -79,7 +79,7 @@ impl Stats {
     ) -> Result<PodReading, Failure> {
         let target = PodTarget::of(record, now);
         let read = self.spread(vec![target], Detail::Usage, Collector::pod).await?;
-        Ok(read.into_iter().next().unwrap_or_else(|| PodReading::blank(record)))
+        Ok(read.into_iter().next().unwrap_or_else(|| PodReading::unknown(record)))
     }
 
     /// Resource usage of all pods for which `is_asked` is true and whose pause container runs, newest first.

@@ -78,10 +78,10 @@ pub(super) fn attachment(number: u64) -> Attachment {
         "annotations": {},
         "cgroup_parent": "",
     });
-    let intent = json!({ "pod": pod, "network": "n", "interface": "eth0", "config": "{}" });
+    let cni = json!({ "pod": pod, "network": "n", "interface": "eth0", "config": "{}" });
     serde_json::from_value(json!({
         "state": "ready",
-        "intent": intent,
+        "intent": cni,
         "addresses": ["10.0.0.2"],
         "result": {},
     }))

@@ -1,25 +1,29 @@
 //! The queue of inspects: at most one at a time for each target, so no answer is older than the one before.
 //!
 //! ```text
-//!          enqueue, wait              start                 finish
+//!             enqueue                start_next                finish
 //!   (none) ───────────▶ Queued ───────────────▶ Running ───────────────▶ (none)
-//!                          ▲                       │ enqueue, wait: again    │
-//!                          ├───── again ◀──────────┘                         │
-//!                          └───── Backoff ◀──────────── failed ◀─────────────┘
+//!                          ▲                       │ enqueue                │
+//!                          ├───── repeat ◀─────────┘                        │
+//!                          └───── Backoff ◀──────────── failed ◀────────────┘
 //! ```
 //!
 //! If a caller asks for an inspect while one is Running, the caller gets the result of the next inspect,
-//! because only an inspect that began after the caller's change certainly shows the change. The event of a
-//! call may arrive before or after the engine's answer to the call. Event and answer need only one inspect if
-//! the inspect certainly began after the change ([`InspectQueue::saw`], [`InspectQueue::wait`]). The queue
-//! has no clock and does no I/O.
+//! because only an inspect that began after the caller's change certainly shows the change.
+//!
+//! The engine reports a create or start twice, in its answer to the call and as an event, in any order. For
+//! both reports, one inspect is enough if the inspect began after the first report
+//! ([`InspectQueue::on_event`], [`InspectQueue::add_waiter`]).
+//!
+//! The queue does no I/O and does not read the time.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{engine_call::EngineCall, settings::StoreSettings};
 use crate::model::{engine::Transition, time::Nanos};
 
-/// What to inspect. Each name of an image that an inspect uses is a target, and all update one record.
+/// What to inspect. The id of an image and each of its names are different targets, which all update one
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Container(String),
@@ -35,7 +39,8 @@ impl Target {
     }
 }
 
-/// When an inspect began, counted in inspects. Of two answers about a target, the higher generation counts.
+/// The number of an inspect, in the order in which inspects begin. Of two answers about a target, the one with
+/// the higher generation is newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Generation(u64);
 
@@ -46,12 +51,13 @@ pub(super) struct InspectQueue<W> {
     urgent: VecDeque<Target>,
     changed: Queue,
     listed: Queue,
-    running: HashMap<Generation, Lane>,
-    clock: u64,
+    running: HashMap<Generation, Slot>,
+    /// The last generation.
+    last: u64,
 }
 
-/// The reason for an inspect without a waiting caller. Each reason has its own limit, so that slow inspects
-/// because of a list do not delay inspects because of an event.
+/// The reason for an inspect without a waiting caller: an event, or a list of the engine. Each reason has its
+/// own limit of running inspects, so slow inspects after a list do not delay inspects after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Changed,
@@ -74,11 +80,12 @@ struct Entry<W> {
     waiting: Vec<W>,
     /// Callers that get the result of the inspect after the running inspect.
     next: Vec<W>,
-    again: bool,
-    /// The create or start that the queued or running inspect certainly shows.
-    after: Option<Seen>,
-    /// The create or start that the inspect after the running one certainly shows.
-    next_after: Option<Seen>,
+    /// Whether to queue another inspect after the running one.
+    repeat: bool,
+    /// The last create or start that was reported before the queued or running inspect began.
+    shows: Option<Seen>,
+    /// The last create or start that was reported since the running inspect began.
+    next_shows: Option<Seen>,
     failures: u32,
 }
 
@@ -98,10 +105,10 @@ enum Phase {
 
 /// The limit against which a running inspect counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lane {
+enum Slot {
     Quick(Reason),
     Slow(Reason),
-    /// An inspect for which a caller waits. Urgent inspects have no limit: there are no more than callers.
+    /// An inspect for which a caller waits. There is no limit, because each caller waits for one inspect.
     Urgent,
 }
 
@@ -129,7 +136,7 @@ impl<W> InspectQueue<W> {
             changed: queue(),
             listed: queue(),
             running: HashMap::new(),
-            clock: 0,
+            last: 0,
         }
     }
 
@@ -143,7 +150,7 @@ impl<W> InspectQueue<W> {
                 }
             }
             Some(entry @ Entry { phase: Phase::Running(_), .. }) => {
-                entry.again = true;
+                entry.repeat = true;
                 return;
             }
             Some(entry) => (entry.phase, entry.changed) = (Phase::Queued, changed),
@@ -156,9 +163,9 @@ impl<W> InspectQueue<W> {
     }
 
     /// Queues an inspect because of an event. Returns false if the running inspect began after the change.
-    pub(super) fn saw(&mut self, target: &Target, transition: Transition, at: Nanos) -> bool {
+    pub(super) fn on_event(&mut self, target: &Target, transition: Transition, at: Nanos) -> bool {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
-        if running.is_some_and(|entry| entry.after == Some(Seen::Answer(transition))) {
+        if running.is_some_and(|entry| entry.shows == Some(Seen::Answer(transition))) {
             return false;
         }
         self.enqueue(target, Reason::Changed);
@@ -168,19 +175,20 @@ impl<W> InspectQueue<W> {
         true
     }
 
-    /// Queues an inspect for a caller, unless an inspect began after the event of the call `answered`.
-    pub(super) fn wait(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
+    /// Queues an inspect for a caller. After the answer to the call `answered`, the caller instead gets the
+    /// result of a running inspect that began after the event of this call.
+    pub(super) fn add_waiter(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         let running = matches!(entry.phase, Phase::Running(_));
         if let Some(call) = answered {
-            if running && !entry.again && entry.after.is_some_and(|seen| seen.is_of(call)) {
+            if running && !entry.repeat && entry.shows.is_some_and(|seen| seen.is_of(call)) {
                 entry.waiting.push(waiter);
                 return;
             }
             entry.begins_after(Seen::Answer(call.transition));
         }
         if running {
-            entry.again = true;
+            entry.repeat = true;
             entry.next.push(waiter);
             return;
         }
@@ -190,23 +198,23 @@ impl<W> InspectQueue<W> {
     }
 
     /// Starts the next inspect, if the limits allow it.
-    pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
+    pub(super) fn start_next(&mut self) -> Option<(Target, Generation)> {
         while let Some(target) = self.urgent.pop_front() {
-            if let Some(begun) = self.begin(target, Lane::Urgent) {
+            if let Some(begun) = self.mark_running(target, Slot::Urgent) {
                 return Some(begun);
             }
         }
-        self.start_one(Reason::Changed).or_else(|| self.start_one(Reason::Listed))
+        self.start_from(Reason::Changed).or_else(|| self.start_from(Reason::Listed))
     }
 
     /// Marks an inspect as slow. If there is room for slow inspects, this inspect no longer delays others.
     pub(super) fn set_slow(&mut self, generation: Generation) {
-        let Some(Lane::Quick(reason)) = self.running.get(&generation).copied() else { return };
+        let Some(Slot::Quick(reason)) = self.running.get(&generation).copied() else { return };
         let queue = self.queue(reason);
         if queue.slow < queue.slow_limit {
             queue.quick -= 1;
             queue.slow += 1;
-            self.running.insert(generation, Lane::Slow(reason));
+            self.running.insert(generation, Slot::Slow(reason));
         }
     }
 
@@ -217,9 +225,9 @@ impl<W> InspectQueue<W> {
         success: bool,
     ) -> Finished<W> {
         match self.running.remove(&generation) {
-            Some(Lane::Quick(reason)) => self.queue(reason).quick -= 1,
-            Some(Lane::Slow(reason)) => self.queue(reason).slow -= 1,
-            Some(Lane::Urgent) | None => {}
+            Some(Slot::Quick(reason)) => self.queue(reason).quick -= 1,
+            Some(Slot::Slow(reason)) => self.queue(reason).slow -= 1,
+            Some(Slot::Urgent) | None => {}
         }
         let Some(entry) =
             self.entries.get_mut(target).filter(|e| e.phase == Phase::Running(generation))
@@ -228,9 +236,9 @@ impl<W> InspectQueue<W> {
         };
         let waiters = std::mem::replace(&mut entry.waiting, std::mem::take(&mut entry.next));
         entry.failures = if success { 0 } else { entry.failures.saturating_add(1) };
-        entry.after = entry.next_after.take();
+        entry.shows = entry.next_shows.take();
         let failures = entry.failures;
-        if std::mem::take(&mut entry.again) {
+        if std::mem::take(&mut entry.repeat) {
             (entry.phase, entry.changed) = (Phase::Queued, entry.waiting.is_empty());
             let changed = &mut self.changed.targets;
             let queue = if entry.waiting.is_empty() { changed } else { &mut self.urgent };
@@ -275,19 +283,19 @@ impl<W> InspectQueue<W> {
     }
 
     /// The generation of the inspect that began last.
-    pub(super) fn now(&self) -> Generation {
-        Generation(self.clock)
+    pub(super) fn last_generation(&self) -> Generation {
+        Generation(self.last)
     }
 
     /// Makes a generation that is later than all inspects so far, and earlier than all later inspects.
     pub(super) const fn next_generation(&mut self) -> Generation {
-        self.clock += 1;
-        Generation(self.clock)
+        self.last += 1;
+        Generation(self.last)
     }
 
     /// The generation of the oldest running inspect. All inspects that began earlier have ended.
     pub(super) fn oldest_running(&self) -> Generation {
-        self.running.keys().min().copied().unwrap_or(Generation(self.clock.saturating_add(1)))
+        self.running.keys().min().copied().unwrap_or(Generation(self.last.saturating_add(1)))
     }
 
     const fn queue(&mut self, reason: Reason) -> &mut Queue {
@@ -297,10 +305,10 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    fn start_one(&mut self, reason: Reason) -> Option<(Target, Generation)> {
+    fn start_from(&mut self, reason: Reason) -> Option<(Target, Generation)> {
         while self.queue(reason).quick < self.queue(reason).quick_limit {
             let target = self.queue(reason).targets.pop_front()?;
-            if let Some(begun) = self.begin(target, Lane::Quick(reason)) {
+            if let Some(begun) = self.mark_running(target, Slot::Quick(reason)) {
                 self.queue(reason).quick += 1;
                 return Some(begun);
             }
@@ -308,13 +316,13 @@ impl<W> InspectQueue<W> {
         None
     }
 
-    fn begin(&mut self, target: Target, lane: Lane) -> Option<(Target, Generation)> {
+    fn mark_running(&mut self, target: Target, slot: Slot) -> Option<(Target, Generation)> {
         // A target can be in several queues. Only the first queue finds its entry in the phase Queued.
         let entry = self.entries.get_mut(&target).filter(|entry| entry.phase == Phase::Queued)?;
-        self.clock += 1;
-        let generation = Generation(self.clock);
+        self.last += 1;
+        let generation = Generation(self.last);
         entry.phase = Phase::Running(generation);
-        self.running.insert(generation, lane);
+        self.running.insert(generation, slot);
         Some((target, generation))
     }
 }
@@ -326,9 +334,9 @@ impl<W> Entry<W> {
             changed: false,
             waiting: Vec::new(),
             next: Vec::new(),
-            again: false,
-            after: None,
-            next_after: None,
+            repeat: false,
+            shows: None,
+            next_shows: None,
             failures: 0,
         }
     }
@@ -336,8 +344,8 @@ impl<W> Entry<W> {
     /// Records that the next inspect of this target will begin after `seen`.
     const fn begins_after(&mut self, seen: Seen) {
         match self.phase {
-            Phase::Running(_) => self.next_after = Some(seen),
-            Phase::Queued | Phase::Backoff => self.after = Some(seen),
+            Phase::Running(_) => self.next_shows = Some(seen),
+            Phase::Queued | Phase::Backoff => self.shows = Some(seen),
         }
     }
 }

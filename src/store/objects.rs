@@ -367,7 +367,7 @@ impl Pod {
             return Some(SandboxRecord { attachment, created_at, ..record.clone() });
         }
         let checkpoint = self.checkpoint.as_ref()?;
-        let holds = attachment.as_ref().is_some_and(|a: &Attachment| a.intent().is_some());
+        let holds = attachment.as_ref().is_some_and(|a: &Attachment| a.cni().is_some());
         holds.then(|| SandboxRecord {
             id: checkpoint.id.clone(),
             name: checkpoint.name.clone(),

@@ -154,7 +154,7 @@ impl<W, E> StoreState<W, E> {
             self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
         }
         let since = self.objects.list_since.unwrap_or_else(|| self.inspects.next_generation());
-        self.objects.list(&listing.containers, self.inspects.now());
+        self.objects.list(&listing.containers, self.inspects.last_generation());
         self.objects.list_images(listing.images.as_deref().unwrap_or_default(), since);
         let ours = listing.containers.iter().filter(|one| one.ownership != Ownership::None);
         let mut targets: Vec<Target> =
@@ -252,7 +252,7 @@ impl<W, E> StoreState<W, E> {
             EngineEvent::ContainerTransition { id, transition } => {
                 let target = Target::Container(id);
                 if self.objects.is_foreign(target.name())
-                    || !self.inspects.saw(&target, transition, at)
+                    || !self.inspects.on_event(&target, transition, at)
                 {
                     return EventEffect::None;
                 }
@@ -271,7 +271,7 @@ impl<W, E> StoreState<W, E> {
     /// Queues an inspect for a caller. If the engine has just answered a call, an inspect that shows the
     /// effect of this call is enough.
     pub(super) fn refresh(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
-        self.inspects.wait(target, answered, waiter);
+        self.inspects.add_waiter(target, answered, waiter);
     }
 
     pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {
@@ -279,7 +279,7 @@ impl<W, E> StoreState<W, E> {
     }
 
     pub(super) fn start(&mut self) -> Option<(Target, Generation)> {
-        self.inspects.start()
+        self.inspects.start_next()
     }
 
     pub(super) fn set_slow(&mut self, target: &Target, at: Generation) {
@@ -421,7 +421,7 @@ impl<W, E> StoreState<W, E> {
     }
 
     fn container_gone(&mut self, id: String) {
-        self.objects.container_gone(&id, self.inspects.now());
+        self.objects.container_gone(&id, self.inspects.last_generation());
         let target = Target::Container(id);
         let waiters = self.inspects.forget(&target);
         self.answer(waiters, Ok(()));

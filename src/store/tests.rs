@@ -68,21 +68,21 @@ fn changes_are_inspected_while_everything_listed_hangs() {
     let settings = StoreSettings { inspects: 2, slow_inspects: 1, ..StoreSettings::default() };
     let mut inspects: InspectQueue<()> = InspectQueue::new(&settings);
     (1..=9).for_each(|number| inspects.enqueue(&target(number), Reason::Listed));
-    while let Some((_, at)) = inspects.start() {
+    while let Some((_, at)) = inspects.start_next() {
         inspects.set_slow(at);
     }
     inspects.enqueue(&target(20), Reason::Changed);
-    assert_eq!(inspects.start().unwrap().0, target(20));
+    assert_eq!(inspects.start_next().unwrap().0, target(20));
     inspects.enqueue(&target(9), Reason::Listed);
-    assert!(inspects.start().is_none(), "it waits for those before it");
+    assert!(inspects.start_next().is_none(), "it waits for those before it");
     inspects.enqueue(&target(9), Reason::Changed);
     inspects.enqueue(&target(9), Reason::Changed);
-    let (again, at) = inspects.start().expect("though it was listed before");
+    let (again, at) = inspects.start_next().expect("though it was listed before");
     assert_eq!(again, target(9));
-    assert!(inspects.start().is_none(), "it is inspected once");
+    assert!(inspects.start_next().is_none(), "it is inspected once");
     inspects.enqueue(&target(9), Reason::Changed);
     inspects.finish(&again, at, true);
-    assert_eq!(inspects.start().unwrap().0, target(9), "it changed meanwhile");
+    assert_eq!(inspects.start_next().unwrap().0, target(9), "it changed meanwhile");
 }
 
 #[test]
@@ -90,21 +90,21 @@ fn quick_and_slow_inspects_are_bounded_and_callers_do_not_queue() {
     let settings = StoreSettings { inspects: 2, slow_inspects: 1, ..StoreSettings::default() };
     let mut inspects: InspectQueue<()> = InspectQueue::new(&settings);
     (1..=6).for_each(|number| inspects.enqueue(&target(number), Reason::Listed));
-    let first = inspects.start().unwrap();
-    let second = inspects.start().unwrap();
-    assert!(inspects.start().is_none(), "two are under way");
+    let first = inspects.start_next().unwrap();
+    let second = inspects.start_next().unwrap();
+    assert!(inspects.start_next().is_none(), "two are under way");
     inspects.set_slow(first.1);
-    let third = inspects.start().expect("a slow one makes room");
+    let third = inspects.start_next().expect("a slow one makes room");
     inspects.set_slow(second.1);
-    assert!(inspects.start().is_none(), "as far as the bound on slow ones goes");
-    inspects.wait(target(6), None, ());
-    assert_eq!(inspects.start().unwrap().0, target(6), "a caller does not queue");
+    assert!(inspects.start_next().is_none(), "as far as the bound on slow ones goes");
+    inspects.add_waiter(target(6), None, ());
+    assert_eq!(inspects.start_next().unwrap().0, target(6), "a caller does not queue");
     inspects.finish(&third.0, third.1, true);
-    assert_eq!(inspects.start().unwrap().0, target(4), "nor is its target inspected twice");
+    assert_eq!(inspects.start_next().unwrap().0, target(4), "nor is its target inspected twice");
     inspects.finish(&first.0, first.1, true);
     inspects.finish(&second.0, second.1, false);
-    assert_eq!(inspects.start().unwrap().0, target(5));
-    assert!(inspects.start().is_none());
+    assert_eq!(inspects.start_next().unwrap().0, target(5));
+    assert!(inspects.start_next().is_none());
 }
 
 /// The event of a call may arrive before or after the engine's answer to the call.
@@ -119,18 +119,18 @@ fn one_inspect_shows_a_transition_to_its_caller_and_for_its_event() {
         let call = call(transition, 4);
         let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
         if event_is_first {
-            assert!(inspects.saw(&target(1), transition, Nanos(5)));
+            assert!(inspects.on_event(&target(1), transition, Nanos(5)));
         } else {
-            inspects.wait(target(1), call, 7);
+            inspects.add_waiter(target(1), call, 7);
         }
-        let (inspected, at) = inspects.start().unwrap();
+        let (inspected, at) = inspects.start_next().unwrap();
         if event_is_first {
-            inspects.wait(target(1), call, 7);
+            inspects.add_waiter(target(1), call, 7);
         } else {
-            assert!(!inspects.saw(&target(1), transition, Nanos(5)));
+            assert!(!inspects.on_event(&target(1), transition, Nanos(5)));
         }
         assert_eq!(inspects.finish(&inspected, at, true).waiters, [7]);
-        assert!(inspects.start().is_none());
+        assert!(inspects.start_next().is_none());
     }
 }
 
@@ -138,30 +138,30 @@ fn one_inspect_shows_a_transition_to_its_caller_and_for_its_event() {
 fn a_list_can_have_a_container_before_it_is_whole() {
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
     inspects.enqueue(&target(1), Reason::Listed);
-    let (listed, at) = inspects.start().unwrap();
-    inspects.wait(target(1), call(Transition::Created, 4), 7);
+    let (listed, at) = inspects.start_next().unwrap();
+    inspects.add_waiter(target(1), call(Transition::Created, 4), 7);
     assert!(inspects.finish(&listed, at, true).waiters.is_empty());
-    let (created, at) = inspects.start().unwrap();
-    assert!(!inspects.saw(&target(1), Transition::Created, Nanos(5)));
+    let (created, at) = inspects.start_next().unwrap();
+    assert!(!inspects.on_event(&target(1), Transition::Created, Nanos(5)));
     assert_eq!(inspects.finish(&created, at, true).waiters, [7]);
 }
 
 #[test]
 fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
-    assert!(inspects.saw(&target(1), Transition::Started, Nanos(5)));
-    let (earlier, at) = inspects.start().unwrap();
-    inspects.wait(target(1), call(Transition::Started, 6), 8);
+    assert!(inspects.on_event(&target(1), Transition::Started, Nanos(5)));
+    let (earlier, at) = inspects.start_next().unwrap();
+    inspects.add_waiter(target(1), call(Transition::Started, 6), 8);
     assert!(inspects.finish(&earlier, at, true).waiters.is_empty());
-    let (own, at) = inspects.start().unwrap();
+    let (own, at) = inspects.start_next().unwrap();
     inspects.enqueue(&target(1), Reason::Changed);
     assert_eq!(inspects.finish(&own, at, true).waiters, [8]);
-    assert!(inspects.start().is_some(), "it ended, or was renamed, meanwhile");
+    assert!(inspects.start_next().is_some(), "it ended, or was renamed, meanwhile");
     // The event of another kind of call does not serve the caller, even if it is newer.
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
-    assert!(inspects.saw(&target(1), Transition::Created, Nanos(9)));
-    let (created, at) = inspects.start().unwrap();
-    inspects.wait(target(1), call(Transition::Started, 6), 8);
+    assert!(inspects.on_event(&target(1), Transition::Created, Nanos(9)));
+    let (created, at) = inspects.start_next().unwrap();
+    inspects.add_waiter(target(1), call(Transition::Started, 6), 8);
     assert!(inspects.finish(&created, at, true).waiters.is_empty());
 }
 

@@ -21,7 +21,7 @@ use dockbridge::{
     image_files::service::ImageFiles,
     logs::service::Logs,
     model::{
-        attachment::{Attachment, AttachmentIntent, PodNetwork},
+        attachment::{Attachment, CniAttachment, PodNetwork},
         container::ContainerLogFormat,
         id::SandboxId,
         network::NetworkMode,
@@ -53,6 +53,7 @@ use crate::{
 };
 
 mod unknown_pods;
+mod user_namespaces;
 
 /// A dockbridge with a fake engine. All other files are below one directory.
 struct Node {
@@ -148,7 +149,7 @@ impl Node {
         };
         let config =
             json!({ "cniVersion": "0.4.0", "name": "n", "plugins": [{ "type": "quiet" }] });
-        let intent = AttachmentIntent {
+        let cni = CniAttachment {
             pod,
             network: "n".to_owned(),
             interface: "eth0".to_owned(),
@@ -156,7 +157,7 @@ impl Node {
             pod_cidrs: Vec::new(),
             capabilities: None,
         };
-        let attachment = if released { Attachment::Released } else { Attachment::Adding(intent) };
+        let attachment = if released { Attachment::Released } else { Attachment::Adding(cni) };
         let document =
             serde_json::from_value(json!({"version": 1, "spec": spec, "network": "cni"})).unwrap();
         let checkpoint = SandboxCheckpoint {

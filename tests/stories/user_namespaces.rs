@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use dockbridge::wire::cri;
+use dockbridge::{host::netns, wire::cri};
 use tonic::Code;
 
 use crate::{
@@ -153,7 +153,15 @@ pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
         ensure_eq!(stage.engine.inside(&id, line).await?, said, "{line}");
     }
     ensure_eq!(stage.cri.exec_sync(&id, &["id", "-u"], 0).await?.stdout, b"0\n");
-    stage.cri = stage.bridge.crash().await?;
+    stage.bridge.kill().await?;
+    let pin = stage.folders.run.join("userns").join(&sandbox);
+    netns::unpin(&pin)?;
+    stage.bridge.spawn().await?;
+    stage.cri = stage.bridge.cri().await?;
+    let mut looks = Looks::every(Duration::from_millis(50));
+    while !netns::is_pinned(&pin) {
+        ensure!(looks.again().await, "the user namespace was not pinned again");
+    }
     let second = stage.up(&sandbox, &pod, &[second]).await?.remove(0);
     ensure_eq!(stage.engine.inside(&second, "readlink /proc/self/ns/net").await?, host);
     stage.cri.clear().await?;

@@ -9,7 +9,7 @@ fn id() -> SandboxId {
     SandboxId::try_from("8".repeat(64)).unwrap()
 }
 
-fn read_one(text: &str) -> Vec<PortMapping> {
+fn read_ports(text: &str) -> Vec<PortMapping> {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("sandbox")).unwrap();
     fs::write(root.path().join("sandbox").join(id().as_str()), text).unwrap();
@@ -26,11 +26,11 @@ fn ports_are_read() {
         host_ip: host_ip.to_owned(),
     };
     let expected = [port(Protocol::Tcp, 80, 8080, ""), port(Protocol::Udp, 53, 5353, "127.0.0.1")];
-    assert_eq!(read_one(text), expected);
+    assert_eq!(read_ports(text), expected);
 }
 
 #[test]
-fn what_cannot_be_read_has_no_ports() {
+fn an_unreadable_checkpoint_has_no_ports() {
     for text in [
         "",
         "{",
@@ -42,17 +42,17 @@ fn what_cannot_be_read_has_no_ports() {
         r#"{"data":{"port_mappings":[{"container_port":70000}]}}"#,
         r#"{"data":{"host_network":true}}"#,
     ] {
-        assert_eq!(read_one(text), [], "{text}");
+        assert_eq!(read_ports(text), [], "{text}");
     }
     let root = tempfile::tempdir().unwrap();
-    let predecessors = CriDockerdCheckpoints::new(root.path());
-    assert_eq!(predecessors.ports(&id()), []);
-    predecessors.remove(&id()).unwrap();
+    let checkpoints = CriDockerdCheckpoints::new(root.path());
+    assert_eq!(checkpoints.ports(&id()), []);
+    checkpoints.remove(&id()).unwrap();
     // A checkpoint file that is a FIFO must not be opened, because opening it would block forever.
     fs::create_dir(root.path().join("sandbox")).unwrap();
     let path = root.path().join("sandbox").join(id().as_str());
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(predecessors.ports(&id()), []);
-    predecessors.remove(&id()).unwrap();
+    assert_eq!(checkpoints.ports(&id()), []);
+    checkpoints.remove(&id()).unwrap();
     assert!(!path.exists());
 }

@@ -242,12 +242,12 @@ impl Attempt {
 
     /// Runs the detached program to its end.
     async fn run(&self, parts: &[Part]) -> Result<Report, DumpError> {
-        let standstills = self.node.engine.standstills();
+        let freezes = self.node.engine.freezes();
         let mut held = Vec::new();
         for part in parts {
             let id = &part.container;
             held.push(tokio::select! {
-                begun = timeout(BUSY_TIMEOUT, standstills.begin(id)) => {
+                begun = timeout(BUSY_TIMEOUT, freezes.begin(id)) => {
                     begun.map_err(|_| DumpError::Busy { id: id.clone() })?
                 }
                 () = self.gone.cancelled() => return Err(self.abandoned()),

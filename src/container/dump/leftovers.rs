@@ -40,17 +40,17 @@ impl Dumps {
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
         for Leftovers { directories, containers, in_use } in blocking(move || find(&place)).await {
-            let (mut in_progress, mut standstills) = (Vec::new(), Vec::new());
+            let (mut in_progress, mut freezes) = (Vec::new(), Vec::new());
             for name in &in_use {
                 in_progress.push(self.running.write(name).await);
             }
             for id in &containers {
-                standstills.push(self.node.engine.standstills().begin(id).await);
+                freezes.push(self.node.engine.freezes().begin(id).await);
             }
             let node = self.node.clone();
             self.tracker.spawn(async move {
                 let orders = let_all_continue(&node, directories).await;
-                drop(standstills);
+                drop(freezes);
                 clean_up(orders).await;
                 drop(in_progress);
             });

@@ -27,8 +27,8 @@ impl Node {
         let devices = spec.cdi_devices.clone();
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
         let ours = Registry::new(self.live.current().cdi_spec_dirs.clone());
-        let is_edited = engine.edits_runtime(handler).is_ok();
-        let engine = (!is_edited).then_some(Check(express::check));
+        let has_oci_runtime = engine.edits_runtime(handler).is_ok();
+        let engine = (!has_oci_runtime).then_some(Check(express::check));
         within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() {

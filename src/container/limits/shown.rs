@@ -40,7 +40,7 @@ pub(super) fn shown(
             }
             _ => now.map(|now| text(setting, now)),
         };
-        setting.show(&mut shown, now);
+        setting.update_status(&mut shown, now);
     }
     shown
 }

@@ -45,7 +45,7 @@ impl Limits {
     pub(in crate::container) fn are_needed(&self, record: &ContainerRecord) -> bool {
         let requested = self.node.saved_changes.requested(record);
         let (score, unset) = (requested.oom_score_adj, Resources::default());
-        requested.beside(&unset) != Resources { oom_score_adj: score, ..unset }
+        requested.with_observed(&unset) != Resources { oom_score_adj: score, ..unset }
     }
 
     /// Sets missing limits of all running containers: limits that dockbridge did not set because of a crash,

@@ -101,7 +101,7 @@ impl Limits {
             None => self.without_cgroup(record, &plan.files).await?,
         }
         let requested = self.node.saved_changes.requested(record);
-        if after.beside(&requested) != requested {
+        if after.with_observed(&requested) != requested {
             let saved = self.node.saved_changes.put_limits(&record.id, after).await;
             saved.map_err(|cause| Failure::from(cause).within("cannot save the limits"))?;
         }

@@ -38,7 +38,7 @@ async fn a_wait_has_a_deadline() {
     let end = loop {
         bytes += 1;
         log.send_replace(converted(bytes));
-        if let Ok(end) = tokio::time::timeout(STANDSTILL / 2, &mut waiting).await {
+        if let Ok(end) = tokio::time::timeout(MAX_STALL / 2, &mut waiting).await {
             break end.unwrap();
         }
     };

@@ -9,14 +9,14 @@ use crate::{
     },
 };
 
-fn intent() -> AttachmentIntent {
+fn cni() -> CniAttachment {
     let metadata = PodMetadata {
         name: "web".to_owned(),
         namespace: "shop".to_owned(),
         uid: "u-1".to_owned(),
         attempt: 0,
     };
-    AttachmentIntent {
+    CniAttachment {
         pod: PodNetwork {
             id: "ab".repeat(32).as_str().try_into().unwrap(),
             metadata,
@@ -34,14 +34,14 @@ fn intent() -> AttachmentIntent {
     }
 }
 
-fn values(intent: &AttachmentIntent) -> Value {
-    Value::Object(capabilities(intent).unwrap())
+fn values(cni: &CniAttachment) -> Value {
+    Value::Object(capabilities(cni).unwrap())
 }
 
 #[test]
 fn arguments_name_the_pod() {
     let id = "ab".repeat(32);
-    let text = joined(&pairs(&intent().pod).unwrap());
+    let text = joined(&pairs(&cni().pod).unwrap());
     assert_eq!(
         text,
         format!(
@@ -54,25 +54,25 @@ fn arguments_name_the_pod() {
 #[test]
 fn what_cannot_be_quoted_is_refused() {
     for bad in ["a;K8S_POD_NAME=b", "a=b", "a\0", "a\nb"] {
-        let mut intent = intent();
-        bad.clone_into(&mut intent.pod.metadata.uid);
-        let error = pairs(&intent.pod).unwrap_err();
+        let mut cni = cni();
+        bad.clone_into(&mut cni.pod.metadata.uid);
+        let error = pairs(&cni.pod).unwrap_err();
         assert!(error.to_string().starts_with("the pod's K8S_POD_UID "), "{error}");
     }
 }
 
 #[test]
 fn a_pod_without_values_has_no_capabilities() {
-    let mut intent = intent();
-    intent.pod.ports = vec![PortMapping { container_port: 80, ..PortMapping::default() }];
-    assert_eq!(values(&intent), json!({}));
-    assert!(!wants_host_ports(&intent.pod));
+    let mut cni = cni();
+    cni.pod.ports = vec![PortMapping { container_port: 80, ..PortMapping::default() }];
+    assert_eq!(values(&cni), json!({}));
+    assert!(!wants_host_ports(&cni.pod));
 }
 
 #[test]
 fn all_fields_are_set() {
-    let mut intent = intent();
-    intent.pod.ports = vec![
+    let mut cni = cni();
+    cni.pod.ports = vec![
         PortMapping { container_port: 80, host_port: 8080, ..PortMapping::default() },
         PortMapping {
             protocol: Protocol::Sctp,
@@ -81,18 +81,18 @@ fn all_fields_are_set() {
             host_ip: "::1".to_owned(),
         },
     ];
-    intent.pod.dns = Some(DnsConfig {
+    cni.pod.dns = Some(DnsConfig {
         servers: vec!["10.0.0.10".to_owned()],
         searches: vec!["svc".to_owned()],
         options: vec!["ndots:5".to_owned()],
     });
-    intent.pod.cgroup_parent = "/kubepods/x".to_owned();
-    let rate = "kubernetes.io/egress-bandwidth".to_owned();
-    intent.pod.annotations = BTreeMap::from([(rate, "10M".to_owned())]);
-    intent.pod_cidrs = ["fd00::/64", "10.1.0.0/24", "10.2.0.0/24"].map(str::to_owned).to_vec();
-    assert!(wants_host_ports(&intent.pod));
+    cni.pod.cgroup_parent = "/kubepods/x".to_owned();
+    let key = "kubernetes.io/egress-bandwidth".to_owned();
+    cni.pod.annotations = BTreeMap::from([(key, "10M".to_owned())]);
+    cni.pod_cidrs = ["fd00::/64", "10.1.0.0/24", "10.2.0.0/24"].map(str::to_owned).to_vec();
+    assert!(wants_host_ports(&cni.pod));
     assert_eq!(
-        values(&intent),
+        values(&cni),
         json!({
             "portMappings": [
                 {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"},
@@ -112,10 +112,10 @@ fn all_fields_are_set() {
 
 #[test]
 fn an_invalid_rate_is_an_invalid_argument() {
-    let mut intent = intent();
+    let mut cni = cni();
     let key = "kubernetes.io/ingress-bandwidth".to_owned();
-    intent.pod.annotations = BTreeMap::from([(key, "fast".to_owned())]);
-    let error = capabilities(&intent).unwrap_err();
+    cni.pod.annotations = BTreeMap::from([(key, "fast".to_owned())]);
+    let error = capabilities(&cni).unwrap_err();
     assert_eq!(error.kind(), Kind::InvalidArgument);
     assert_eq!(
         error.to_string(),

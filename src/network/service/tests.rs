@@ -50,35 +50,35 @@ fn usual() -> TestNode {
 async fn prepare_pinned(
     network: &Network,
     pod: PodNetwork,
-) -> Option<(AttachmentIntent, PinnedNamespace)> {
+) -> Option<(CniAttachment, PinnedNamespace)> {
     let pinned = PinnedNamespace::at(&pod.netns)?;
     Some((network.prepare(pod).await.unwrap(), pinned))
 }
 
-fn cached(node: &TestNode, intent: &AttachmentIntent) -> PathBuf {
-    node.path("cache/results").join(format!("pods-{}-eth0", intent.pod.id))
+fn cached(node: &TestNode, cni: &CniAttachment) -> PathBuf {
+    node.path("cache/results").join(format!("pods-{}-eth0", cni.pod.id))
 }
 
 #[tokio::test]
 async fn a_pod_is_attached_and_detached() {
     let node = usual();
     let network = node.network();
-    let Some((intent, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    let attached = network.attach(&intent).await.unwrap();
+    let Some((cni, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    let attached = network.attach(&cni).await.unwrap();
     assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
-    assert!(cached(&node, &intent).exists());
-    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap();
+    assert!(cached(&node, &cni).exists());
+    let found = network.attachment_from_cache(cni.pod.clone()).await.unwrap().unwrap();
     assert_eq!(found.addresses(), attached.addresses);
-    assert_eq!(found.intent(), Some(&intent));
-    network.detach(&intent).await.unwrap();
-    assert!(!cached(&node, &intent).exists());
+    assert_eq!(found.cni(), Some(&cni));
+    network.detach(&cni).await.unwrap();
+    assert!(!cached(&node, &cni).exists());
     assert_eq!(node.calls(), ["a ADD", "b ADD", "b DEL", "a DEL"]);
     assert_eq!(node.input("a", "DEL")["prevResult"], attached.result);
-    assert!(network.attachment_from_cache(intent.pod.clone()).await.unwrap().is_none());
-    let netns = format!("CNI_NETNS={}\n", intent.pod.netns.display());
+    assert!(network.attachment_from_cache(cni.pod.clone()).await.unwrap().is_none());
+    let netns = format!("CNI_NETNS={}\n", cni.pod.netns.display());
     assert!(node.environment("a", "DEL").contains(&netns));
     drop(pinned);
-    network.detach(&intent).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert_eq!(node.input("a", "DEL").get("prevResult"), None);
 }
@@ -87,9 +87,9 @@ async fn a_pod_is_attached_and_detached() {
 async fn loopback_is_up_before_plugins_run() {
     let node = usual();
     let network = node.network();
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    network.attach(&intent).await.unwrap();
-    netns::within(&intent.pod.netns, || {
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    network.attach(&cni).await.unwrap();
+    netns::within(&cni.pod.netns, || {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         std::net::TcpStream::connect(listener.local_addr()?).map(|_| ())
     })
@@ -186,15 +186,15 @@ async fn a_network_that_needs_pod_cidrs_waits_for_them() {
     assert_eq!(network.status().reason, "PodCIDRUnknown");
     network.set_pod_cidrs(vec!["fd00::/64".to_owned(), "10.9.0.0/24".to_owned()]);
     assert!(network.status().ready);
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    network.attach(&intent).await.unwrap();
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    network.attach(&cni).await.unwrap();
     assert_eq!(
         node.input("a", "ADD")["runtimeConfig"]["ipRanges"],
         json!([[{"subnet": "fd00::/64"}], [{"subnet": "10.9.0.0/24"}]])
     );
     assert_eq!(
-        network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap().intent(),
-        Some(&intent)
+        network.attachment_from_cache(cni.pod.clone()).await.unwrap().unwrap().cni(),
+        Some(&cni)
     );
 }
 
@@ -202,13 +202,13 @@ async fn a_network_that_needs_pod_cidrs_waits_for_them() {
 async fn del_works_without_namespace_configuration_and_result() {
     let node = usual();
     let network = node.network();
-    let intent = network.prepare(node.pod('a')).await.unwrap();
+    let cni = network.prepare(node.pod('a')).await.unwrap();
     drop(network);
     fs::remove_dir_all(node.path("conf")).unwrap();
     // After a reboot there is no run directory, no cache and no configuration.
     let network = node.network();
-    network.detach(&intent).await.unwrap();
-    network.detach(&intent).await.unwrap();
+    network.detach(&cni).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.calls(), ["b DEL", "a DEL", "b DEL", "a DEL"]);
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert!(node.environment("a", "DEL").contains("K8S_POD_NAME=web"));
@@ -219,9 +219,9 @@ async fn del_gets_no_malformed_result() {
     let node = usual();
     node.plugin("b", r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"hello"}]}'"#);
     let network = node.network();
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    network.attach(&intent).await.unwrap_err();
-    network.detach(&intent).await.unwrap();
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    network.attach(&cni).await.unwrap_err();
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.input("a", "DEL").get("prevResult"), None);
 }
 
@@ -238,8 +238,8 @@ async fn del_gets_the_arguments_of_add() {
     let rate = ("kubernetes.io/ingress-bandwidth".to_owned(), "1M".to_owned());
     pod.annotations.extend([rate]);
     pod.ports = vec![PortMapping { container_port: 80, host_port: 8080, ..PortMapping::default() }];
-    let intent = network.prepare(pod).await.unwrap();
-    network.detach(&intent).await.unwrap();
+    let cni = network.prepare(pod).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(
         node.input("a", "DEL")["runtimeConfig"],
         json!({
@@ -253,21 +253,21 @@ async fn del_gets_the_arguments_of_add() {
 async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     let node = usual();
     let network = node.network();
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    network.attach(&intent).await.unwrap();
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    network.attach(&cni).await.unwrap();
     node.plugin("a", "exit 1");
     node.plugin("b", "exit 2");
     node.forget_calls();
-    let error = network.detach(&intent).await.unwrap_err();
+    let error = network.detach(&cni).await.unwrap_err();
     assert_eq!(error.to_string().matches("network plugin ").count(), 2, "{error}");
     assert!(error.to_string().contains("b, DEL: exit code 2"), "{error}");
     assert!(error.to_string().contains("; network plugin a, DEL: exit code 1"), "{error}");
     assert_eq!(node.calls(), ["b DEL", "a DEL"]);
-    assert!(cached(&node, &intent).exists());
+    assert!(cached(&node, &cni).exists());
     node.plugin("a", "");
     node.plugin("b", "");
-    network.detach(&intent).await.unwrap();
-    assert!(!cached(&node, &intent).exists());
+    network.detach(&cni).await.unwrap();
+    assert!(!cached(&node, &cni).exists());
 }
 
 /// The plugin Multus writes the namespace's path into every error, and its message about the missing socket
@@ -276,19 +276,19 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
 async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugin_says() {
     let node = usual();
     let network = node.network();
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    network.attach(&intent).await.unwrap();
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    network.attach(&cni).await.unwrap();
     for said in [
         r#"echo "{\"code\":999,\"msg\":\"netns $CNI_NETNS: dial unix /run/agent.sock: no such file or directory\"}"; exit 1"#,
         r#"echo "failed to Statfs \"$CNI_NETNS\": no such file or directory" >&2; exit 1"#,
     ] {
         node.plugin("a", said);
-        let error = network.detach(&intent).await.unwrap_err();
+        let error = network.detach(&cni).await.unwrap_err();
         assert!(error.to_string().contains("no such file or directory"), "{error}");
-        assert!(cached(&node, &intent).exists());
+        assert!(cached(&node, &cni).exists());
     }
     node.plugin("a", "");
-    network.detach(&intent).await.unwrap();
+    network.detach(&cni).await.unwrap();
 }
 
 /// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge calls
@@ -299,9 +299,9 @@ async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
         let node = usual();
         let network = node.network();
         // The pod was never connected, as after a crash during ADD, so there is no cached result.
-        let intent = network.prepare(node.pod('a')).await.unwrap();
+        let cni = network.prepare(node.pod('a')).await.unwrap();
         node.plugin("a", said);
-        network.detach(&intent).await.unwrap();
+        network.detach(&cni).await.unwrap();
         network.release_stale(&[]).await.unwrap_err();
         node.plugin("a", "");
         node.forget_calls();
@@ -318,11 +318,11 @@ async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
 async fn a_namespace_that_goes_during_del_is_gone() {
     let node = usual();
     let network = node.network();
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    network.attach(&intent).await.unwrap();
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    network.attach(&cni).await.unwrap();
     node.plugin("a", r#"umount "$CNI_NETNS"; rm "$CNI_NETNS"; exit 1"#);
-    network.detach(&intent).await.unwrap();
-    assert!(cached(&node, &intent).exists(), "kept for the next release");
+    network.detach(&cni).await.unwrap();
+    assert!(cached(&node, &cni).exists(), "kept for the next release");
 }
 
 /// A plugin that is missing, hangs or asks for a later retry has not released the pod's address.
@@ -330,20 +330,20 @@ async fn a_namespace_that_goes_during_del_is_gone() {
 async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let node = usual();
     let network = Network::start(node.live(), MINUTES);
-    let intent = network.prepare(node.pod('a')).await.unwrap();
+    let cni = network.prepare(node.pod('a')).await.unwrap();
     for said in [r#"echo '{"code":11,"msg":"later"}'; exit 1"#, "kill -KILL $$"] {
         node.plugin("a", said);
-        network.detach(&intent).await.unwrap_err();
+        network.detach(&cni).await.unwrap_err();
     }
     node.plugin("a", "sleep 600");
     node.forget_calls();
-    let (detached, ()) = tokio::join!(network.detach(&intent), async {
+    let (detached, ()) = tokio::join!(network.detach(&cni), async {
         called(&node, &["b DEL", "a DEL"]).await;
         forward(MINUTES).await;
     });
     detached.unwrap_err();
     fs::remove_file(node.path("bin/a")).unwrap();
-    network.detach(&intent).await.unwrap_err();
+    network.detach(&cni).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -352,12 +352,12 @@ async fn a_result_without_address_is_a_failure_that_del_can_undo() {
     node.plugin("a", r#"echo '{"cniVersion":"1.0.0","ips":[]}'"#);
     node.list("10-pods.conflist", "1.0.0", &["a"]);
     let network = node.network();
-    let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    let error = network.attach(&intent).await.unwrap_err();
+    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+    let error = network.attach(&cni).await.unwrap_err();
     assert!(error.to_string().starts_with("the result of the plugins of network"), "{error}");
-    let found = network.attachment_from_cache(intent.pod.clone()).await.unwrap().unwrap();
-    assert_eq!(found, Attachment::Adding(intent.clone()));
-    network.detach(&intent).await.unwrap();
+    let found = network.attachment_from_cache(cni.pod.clone()).await.unwrap().unwrap();
+    assert_eq!(found, Attachment::Adding(cni.clone()));
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.input("a", "DEL")["prevResult"]["ips"], json!([]));
 }
 
@@ -371,10 +371,10 @@ async fn plugins_never_run_in_the_hosts_namespace() {
     assert_eq!(error.kind(), Kind::FailedPrecondition);
     assert!(error.to_string().contains("no namespace is pinned at the path"), "{error}");
     pod.netns = "/proc/self/ns/net".into();
-    let intent = network.prepare(pod).await.unwrap();
-    let error = network.attach(&intent).await.unwrap_err();
+    let cni = network.prepare(pod).await.unwrap();
+    let error = network.attach(&cni).await.unwrap_err();
     assert!(error.to_string().contains("the namespace is the host's"), "{error}");
-    network.detach(&intent).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert_eq!(node.calls(), ["b DEL", "a DEL"]);
 }
@@ -414,9 +414,9 @@ async fn a_pod_with_unquotable_arguments_is_refused_first() {
 async fn a_hanging_plugin_is_killed_at_the_deadline() {
     let node = usual();
     let network = Network::start(node.live(), MINUTES);
-    let intent = network.prepare(node.pod('a')).await.unwrap();
+    let cni = network.prepare(node.pod('a')).await.unwrap();
     node.plugin("b", "sleep 600");
-    let (detached, ()) = tokio::join!(network.detach(&intent), async {
+    let (detached, ()) = tokio::join!(network.detach(&cni), async {
         called(&node, &["b DEL"]).await;
         forward(MINUTES / 2).await;
     });
@@ -452,11 +452,11 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     fs::write(&second, loopback.to_string()).unwrap();
     let found = network.attachment_from_cache(pod).await.unwrap().unwrap();
     assert_eq!(found.addresses(), ["10.99.0.2".parse::<IpAddr>().unwrap()]);
-    let intent = found.intent().unwrap();
-    assert!(intent.config.contains("host-local"));
+    let cni = found.cni().unwrap();
+    assert!(cni.config.contains("host-local"));
     node.plugin("bridge", "");
     node.plugin("portmap", "");
-    network.detach(intent).await.unwrap();
+    network.detach(cni).await.unwrap();
     assert_eq!(node.calls(), ["portmap DEL", "bridge DEL"]);
     assert_eq!(node.input("bridge", "DEL")["prevResult"]["ips"][0]["address"], "10.99.0.2/24");
     let found = &node.input("portmap", "DEL")["runtimeConfig"]["portMappings"];

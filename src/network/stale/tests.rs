@@ -55,7 +55,7 @@ fn a_live_pod_is_not_stale_even_without_its_namespace() {
     let node = TestNode::new();
     let pod = node.pod('a');
     let id = pod.id.to_string();
-    let live = AttachmentIntent {
+    let live = CniAttachment {
         pod,
         network: "pods".to_owned(),
         interface: "eth0".to_owned(),

@@ -86,7 +86,7 @@ pub(in crate::oci_runtime) fn prepare(
             unfit(&format!("the checkpoint needs the file {}: {error}", file.display()))
         })?;
     }
-    Ok(restoring(line, &config, checkpoint))
+    Ok(restore_command(line, &config, checkpoint))
 }
 
 /// Refuses a lower runtime that restores a container into another cgroup than its own, which has no limits:
@@ -97,7 +97,7 @@ pub(in crate::oci_runtime) fn prepare(
 /// Fails with the version of such a runtime.
 pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
     let features: Value = serde_json::from_slice(features).map_err(|_| {
-        Restore("the runtime does not tell its features: install runc 1.2 or newer".to_owned())
+        Restore("the runtime does not report its features: install runc 1.2 or newer".to_owned())
     })?;
     let version = features.pointer(RUNC_VERSION).and_then(Value::as_str).unwrap_or_default();
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
@@ -135,7 +135,7 @@ fn check_file(source: &Path, path: &str) -> io::Result<()> {
 }
 
 /// Makes the command line of `restore` from that of `create`, whose flags for files and terminals it keeps.
-fn restoring(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandLine {
+fn restore_command(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandLine {
     let process = &config.process;
     let mut flags: Vec<OsString> = vec!["restore".into(), "--detach".into(), "--file-locks".into()];
     let mut add = |flag: &str, value: OsString| flags.extend([flag.into(), value]);
@@ -209,7 +209,7 @@ fn filter(
     remove_filter(line, bundle, run)?;
     file::ensure_directory(bundle, 0o700)?;
     let (id, pid_file) = (filter_id(line), bundle.join("pid"));
-    let bytes = probe(document, &line.bundle, (&line.id, &id)).to_string().into_bytes();
+    let bytes = filter_config(document, &line.bundle, (&line.id, &id)).to_string().into_bytes();
     file::replace(&bundle.join("config.json"), &bytes, Durability::Written)?;
     let words: [&OsStr; 6] = [
         "create".as_ref(),
@@ -219,7 +219,7 @@ fn filter(
         pid_file.as_os_str(),
         id.as_ref(),
     ];
-    let read = run(&other(line, &words)).and_then(|is_created| {
+    let read = run(&subcommand(line, &words)).and_then(|is_created| {
         let pid = fs::read_to_string(&pid_file).unwrap_or_default();
         match pid.trim().parse() {
             Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
@@ -243,7 +243,7 @@ pub(in crate::oci_runtime) fn remove_filter(
     run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<(), OciRuntimeError> {
     if bundle.exists() {
-        run(&other(line, &["delete".as_ref(), "--force".as_ref(), filter_id(line).as_ref()]))?;
+        run(&subcommand(line, &["delete".as_ref(), "--force".as_ref(), filter_id(line).as_ref()]))?;
         fs::remove_dir_all(bundle).map_err(|e| HostError::new("remove", bundle, e))?;
     }
     Ok(())
@@ -254,7 +254,7 @@ fn filter_id(line: &CommandLine) -> String {
 }
 
 /// A command line with the same global flags and another command.
-fn other(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
+fn subcommand(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
     let at = line.words.iter().position(|word| *word == *line.command).unwrap_or_default();
     let mut all = line.words.get(..at).unwrap_or_default().to_vec();
     all.extend(words.iter().map(|word| (*word).to_owned()));
@@ -262,13 +262,13 @@ fn other(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
 }
 
 /// The `config.json` of the auxiliary container: only the container's seccomp filter and root file system.
-fn probe(document: &Value, bundle: &Path, (id, probe): (&str, &str)) -> Value {
-    let place = |keys: &[&str]| keys.iter().try_fold(document, |at, key| at.get(*key)).cloned();
-    let text = |keys: &[&str]| place(keys).and_then(|it| it.as_str().map(str::to_owned));
+fn filter_config(document: &Value, bundle: &Path, (id, filter_id): (&str, &str)) -> Value {
+    let member = |keys: &[&str]| keys.iter().try_fold(document, |at, key| at.get(*key)).cloned();
+    let text = |keys: &[&str]| member(keys).and_then(|it| it.as_str().map(str::to_owned));
     let root = bundle.join(text(&["root", "path"]).unwrap_or_default());
     let namespaces = ["mount", "pid", "ipc", "uts", "network"].map(|kind| json!({ "type": kind }));
     json!({
-        "ociVersion": place(&["ociVersion"]),
+        "ociVersion": member(&["ociVersion"]),
         "root": { "path": root, "readonly": true },
         "process": {
             "user": { "uid": 0, "gid": 0 },
@@ -284,8 +284,8 @@ fn probe(document: &Value, bundle: &Path, (id, probe): (&str, &str)) -> Value {
         ],
         "linux": {
             "namespaces": namespaces,
-            "cgroupsPath": text(&["linux", "cgroupsPath"]).map(|path| path.replace(id, probe)),
-            "seccomp": place(&["linux", "seccomp"]),
+            "cgroupsPath": text(&["linux", "cgroupsPath"]).map(|path| path.replace(id, filter_id)),
+            "seccomp": member(&["linux", "seccomp"]),
         },
     })
 }

@@ -17,7 +17,7 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
         needs("a raw socket", "CAP_NET_RAW")?;
     }
     if let Some(InternetSocket { port: 1.., .. }) = internet
-        && internet.is_some_and(|socket| socket.port < first_free_port(config))
+        && internet.is_some_and(|socket| socket.port < first_unprivileged_port(config))
     {
         needs("a socket on a reserved port", "CAP_NET_BIND_SERVICE")?;
     }
@@ -26,7 +26,7 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     {
         match *protocol {
             AUDIT => needs("a socket for audit records", "CAP_AUDIT_READ")?,
-            protocol if FREE_NETLINK.contains(&protocol) => {}
+            protocol if UNPRIVILEGED_NETLINK.contains(&protocol) => {}
             _ => needs("a socket for kernel events", "CAP_NET_ADMIN")?,
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
 
 /// The lowest port for which a process needs no capability. The setting of the pod's network namespace is
 /// known only if the container's `config.json` has it.
-fn first_free_port(config: &Config) -> u32 {
+fn first_unprivileged_port(config: &Config) -> u32 {
     let set = config.linux.sysctl.get("net.ipv4.ip_unprivileged_port_start");
     set.and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
 }
@@ -57,4 +57,4 @@ const DEFAULT_PORT: u32 = 1024;
 const HIGHEST_PRIORITY: u32 = 6;
 const AUDIT: u32 = 9;
 /// Netlink protocols whose events every process may receive: addresses and routes, devices, generic netlink.
-const FREE_NETLINK: [u32; 3] = [0, 15, 16];
+const UNPRIVILEGED_NETLINK: [u32; 3] = [0, 15, 16];

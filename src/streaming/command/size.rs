@@ -37,14 +37,14 @@ pub struct SizeBuffer {
 
 /// The error for bytes that are not terminal sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoSize;
+pub struct InvalidSize;
 
 impl SizeBuffer {
     /// Adds bytes, and returns the last complete size, if any. Ignores sizes that a terminal cannot have.
     ///
     /// # Errors
     /// Fails if the bytes are not sizes, or if a size has too many bytes.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<TerminalSize>, NoSize> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<TerminalSize>, InvalidSize> {
         self.bytes.extend_from_slice(bytes);
         let mut last = None;
         let mut sizes = serde_json::Deserializer::from_slice(&self.bytes).into_iter::<Wanted>();
@@ -53,12 +53,12 @@ impl SizeBuffer {
                 None => break,
                 Some(Ok(size)) => last = size.usable().or(last),
                 Some(Err(error)) if error.is_eof() => break,
-                Some(Err(_)) => return Err(NoSize),
+                Some(Err(_)) => return Err(InvalidSize),
             }
         }
         let read = sizes.byte_offset();
         self.bytes.advance(read);
-        if self.bytes.len() > LONGEST { Err(NoSize) } else { Ok(last) }
+        if self.bytes.len() > LONGEST { Err(InvalidSize) } else { Ok(last) }
     }
 }
 

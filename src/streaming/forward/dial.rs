@@ -48,8 +48,8 @@ impl PodNetwork {
         match sandbox.document.network {
             NetworkMode::Host => Some(Self::Host),
             NetworkMode::Cni => {
-                let intent = sandbox.attachment.as_ref().and_then(Attachment::intent)?;
-                Some(Self::Pinned(intent.pod.netns.clone()))
+                let cni = sandbox.attachment.as_ref().and_then(Attachment::cni)?;
+                Some(Self::Pinned(cni.pod.netns.clone()))
             }
             NetworkMode::Docker => {
                 let container = sandbox.id.as_str().to_owned();

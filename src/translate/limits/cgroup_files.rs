@@ -59,7 +59,7 @@ impl CgroupFile {
     }
 
     /// Replaces the limit in a status with `now`, the current value of the file. `None` means "no limit".
-    pub fn show(&self, shown: &mut Resources, now: Option<String>) {
+    pub fn update_status(&self, shown: &mut Resources, now: Option<String>) {
         match &self.limit {
             CgroupLimit::Hugepages(size) => {
                 shown.hugepage_limits.retain(|pages| pages.page_size != *size);
@@ -75,7 +75,7 @@ impl CgroupFile {
         }
     }
 
-    /// The file for a key of `unified`: of cgroup v2, or a file with the same name on cgroup v1, if any.
+    /// The file of cgroup v2 for a key of `unified`.
     pub fn unified(key: &str, value: &str) -> Self {
         let optional = OPTIONAL_KEYS.contains(&key);
         Self {
@@ -114,10 +114,10 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
         files.push(file(CgroupLimit::HugepageReservations, &reserved, IfMissing::Ignore));
     }
     for (key, value) in &limits.unified {
-        let is_sent = key == SWAP_MAX && limits.memory_limit > 0;
-        // cgroup v1 does not have the file `memory.swap.max`, so it needs no write to have no limit for swap.
+        let engine_sets_swap = key == SWAP_MAX && limits.memory_limit > 0;
+        // cgroup v1 does not have the file `memory.swap.max`, and does not limit swap by default.
         let is_no_limit = key == SWAP_MAX && value == MAX && !is_v2;
-        if is_sent || is_no_limit {
+        if engine_sets_swap || is_no_limit {
             continue;
         }
         if !is_v2 {

@@ -8,7 +8,7 @@ use crate::{
     error::Failure,
     model::{
         engine::EngineInfo,
-        resources::{ALL_MEMORY, Resources, SWAP_MAX, UNLIMITED, stated},
+        resources::{ALL_MEMORY, Resources, SWAP_MAX, UNLIMITED, if_set},
     },
     wire::docker::{ContainerUpdateBody, HostConfig, InspectHostConfig},
 };
@@ -33,10 +33,10 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
 /// Writes the limits of a new container into its create request. Fails if the limits contradict each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
-    host.cpu_period = stated(limits.cpu_period);
-    host.cpu_quota = stated(limits.cpu_quota);
-    host.cpu_shares = stated(limits.cpu_shares);
-    host.memory = stated(limits.memory_limit);
+    host.cpu_period = if_set(limits.cpu_period);
+    host.cpu_quota = if_set(limits.cpu_quota);
+    host.cpu_shares = if_set(limits.cpu_shares);
+    host.memory = if_set(limits.memory_limit);
     host.memory_swap = memory_swap(limits);
     host.cpuset_cpus = listed(&limits.cpuset_cpus);
     host.cpuset_mems = listed(&limits.cpuset_mems);
@@ -66,15 +66,15 @@ pub fn update(
     check_swap(requested, after)?;
     let swap = memory_swap(after);
     let body = ContainerUpdateBody {
-        cpu_period: stated(requested.cpu_period),
-        cpu_quota: stated(requested.cpu_quota),
-        cpu_shares: stated(requested.cpu_shares),
-        memory: stated(after.memory_limit).map(as_number).filter(|_| memory),
+        cpu_period: if_set(requested.cpu_period),
+        cpu_quota: if_set(requested.cpu_quota),
+        cpu_shares: if_set(requested.cpu_shares),
+        memory: if_set(after.memory_limit).map(as_number).filter(|_| memory),
         memory_swap: swap.map(|swap| together(swap, engine)).filter(|_| memory),
         cpuset_cpus: listed(&requested.cpuset_cpus),
         cpuset_mems: listed(&requested.cpuset_mems),
-        pids_limit: stated(requested.pids_limit),
-        memory_reservation: stated(requested.memory_reservation),
+        pids_limit: if_set(requested.pids_limit),
+        memory_reservation: if_set(requested.memory_reservation),
         ..ContainerUpdateBody::default()
     };
     let body = Some(body).filter(|body| *body != ContainerUpdateBody::default());

@@ -19,7 +19,7 @@ pub trait Claim {
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
     /// Takes over the plugin's value of a field, if the plugin sets the field.
-    fn put<T: Clone + Default + PartialEq>(
+    fn merge<T: Clone + Default + PartialEq>(
         &mut self,
         over: &mut T,
         asked: &T,
@@ -68,7 +68,7 @@ pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     })
 }
 
-/// Limits in the form in which plugins receive them.
+/// Limits in the form in which plugins receive them. Other limits of NRI are not in [`Resources`].
 pub fn rendered(given: &Resources) -> nri::LinuxResources {
     let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
     let unsigned = |value: i64| {
@@ -79,6 +79,7 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
     nri::LinuxResources {
         memory: Some(nri::LinuxMemory {
             limit: signed(given.memory_limit),
+            reservation: signed(given.memory_reservation),
             swap: signed(given.memory_swap_limit),
             ..nri::LinuxMemory::default()
         }),
@@ -92,21 +93,22 @@ pub fn rendered(given: &Resources) -> nri::LinuxResources {
         }),
         hugepage_limits: given.hugepage_limits.iter().cloned().map(pages).collect(),
         unified: given.unified.clone(),
+        pids: (given.pids_limit != 0).then_some(nri::LinuxPids { limit: given.pids_limit }),
         ..nri::LinuxResources::default()
     }
 }
 
 /// Merges the limits of a plugin into those of earlier plugins. Fails if two plugins set the same limit.
-pub fn lay(
+pub fn merge_limits(
     over: &mut nri::LinuxResources,
     asked: &nri::LinuxResources,
     claims: &mut impl Claim,
 ) -> Result<(), Failure> {
     if let Some(memory) = &asked.memory {
-        lay_memory(over.memory.get_or_insert_default(), memory, claims)?;
+        merge_memory(over.memory.get_or_insert_default(), memory, claims)?;
     }
     if let Some(cpu) = &asked.cpu {
-        lay_cpu(over.cpu.get_or_insert_default(), cpu, claims)?;
+        merge_cpu(over.cpu.get_or_insert_default(), cpu, claims)?;
     }
     for limit in &asked.hugepage_limits {
         claims.claim(Field::HugepageLimits, &limit.page_size)?;
@@ -120,40 +122,40 @@ pub fn lay(
         over.unified.insert(key.clone(), value.clone());
     }
     over.devices.extend_from_slice(&asked.devices);
-    claims.put(&mut over.blockio_class, &asked.blockio_class, Field::BlockioClass)?;
-    claims.put(&mut over.rdt_class, &asked.rdt_class, Field::RdtClass)?;
-    claims.put(&mut over.pids, &asked.pids, Field::PidsLimit)
+    claims.merge(&mut over.blockio_class, &asked.blockio_class, Field::BlockioClass)?;
+    claims.merge(&mut over.rdt_class, &asked.rdt_class, Field::RdtClass)?;
+    claims.merge(&mut over.pids, &asked.pids, Field::PidsLimit)
 }
 
-fn lay_memory(
+fn merge_memory(
     over: &mut nri::LinuxMemory,
     asked: &nri::LinuxMemory,
     claims: &mut impl Claim,
 ) -> Result<(), Failure> {
-    claims.put(&mut over.limit, &asked.limit, Field::MemLimit)?;
-    claims.put(&mut over.reservation, &asked.reservation, Field::MemReservation)?;
-    claims.put(&mut over.swap, &asked.swap, Field::MemSwapLimit)?;
-    claims.put(&mut over.kernel, &asked.kernel, Field::MemKernelLimit)?;
-    claims.put(&mut over.kernel_tcp, &asked.kernel_tcp, Field::MemTcpLimit)?;
-    claims.put(&mut over.swappiness, &asked.swappiness, Field::MemSwappiness)?;
+    claims.merge(&mut over.limit, &asked.limit, Field::MemLimit)?;
+    claims.merge(&mut over.reservation, &asked.reservation, Field::MemReservation)?;
+    claims.merge(&mut over.swap, &asked.swap, Field::MemSwapLimit)?;
+    claims.merge(&mut over.kernel, &asked.kernel, Field::MemKernelLimit)?;
+    claims.merge(&mut over.kernel_tcp, &asked.kernel_tcp, Field::MemTcpLimit)?;
+    claims.merge(&mut over.swappiness, &asked.swappiness, Field::MemSwappiness)?;
     let kill = &asked.disable_oom_killer;
-    claims.put(&mut over.disable_oom_killer, kill, Field::MemDisableOomKiller)?;
-    claims.put(&mut over.use_hierarchy, &asked.use_hierarchy, Field::MemUseHierarchy)
+    claims.merge(&mut over.disable_oom_killer, kill, Field::MemDisableOomKiller)?;
+    claims.merge(&mut over.use_hierarchy, &asked.use_hierarchy, Field::MemUseHierarchy)
 }
 
-fn lay_cpu(
+fn merge_cpu(
     over: &mut nri::LinuxCpu,
     asked: &nri::LinuxCpu,
     claims: &mut impl Claim,
 ) -> Result<(), Failure> {
-    claims.put(&mut over.shares, &asked.shares, Field::CpuShares)?;
-    claims.put(&mut over.quota, &asked.quota, Field::CpuQuota)?;
-    claims.put(&mut over.period, &asked.period, Field::CpuPeriod)?;
+    claims.merge(&mut over.shares, &asked.shares, Field::CpuShares)?;
+    claims.merge(&mut over.quota, &asked.quota, Field::CpuQuota)?;
+    claims.merge(&mut over.period, &asked.period, Field::CpuPeriod)?;
     let runtime = &asked.realtime_runtime;
-    claims.put(&mut over.realtime_runtime, runtime, Field::CpuRealtimeRuntime)?;
-    claims.put(&mut over.realtime_period, &asked.realtime_period, Field::CpuRealtimePeriod)?;
-    claims.put(&mut over.cpus, &asked.cpus, Field::CpuSetCpUs)?;
-    claims.put(&mut over.mems, &asked.mems, Field::CpuSetMems)
+    claims.merge(&mut over.realtime_runtime, runtime, Field::CpuRealtimeRuntime)?;
+    claims.merge(&mut over.realtime_period, &asked.realtime_period, Field::CpuRealtimePeriod)?;
+    claims.merge(&mut over.cpus, &asked.cpus, Field::CpuSetCpUs)?;
+    claims.merge(&mut over.mems, &asked.mems, Field::CpuSetMems)
 }
 
 /// The name of a limit as NRI spells it.

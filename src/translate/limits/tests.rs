@@ -1,36 +1,100 @@
-//! Tests that each limit of the CRI passes through every interface. To test a new limit, add a value to the
-//! sample.
+//! Tests that each limit passes through every interface. To test a new limit, add a value to [`all`], and to
+//! the sample of a request if the CRI has the limit.
 
-use serde_json::{Value, json};
+use serde::{
+    Deserialize as _, Deserializer,
+    de::{Error as _, Visitor, value::Error},
+    forward_to_deserialize_any,
+};
+use serde_json::json;
 
 use super::{cgroup_files::cgroup_files, cri, docker, nri};
 use crate::{
     model::{
         engine::{ApiVersion, EngineInfo},
-        resources::Resources,
+        resources::{HugepageLimit, Resources},
     },
     translate::{nri::owners::Owners, observe, parse::tests::sample},
     wire::{docker::HostConfig, nri::LinuxResources},
 };
 
+/// Every limit, set to the value of the sample if the CRI has the limit.
 fn all() -> Resources {
-    cri::resources(&sample::resources()).unwrap()
+    let pages = HugepageLimit { page_size: "2MB".to_owned(), limit: 0 };
+    Resources {
+        cpu_period: 100_000,
+        cpu_quota: -1,
+        cpu_shares: 512,
+        memory_limit: 256 << 20,
+        memory_swap_limit: 256 << 20,
+        oom_score_adj: -997,
+        cpuset_cpus: "0-3,8".to_owned(),
+        cpuset_mems: "0".to_owned(),
+        hugepage_limits: vec![pages],
+        unified: sample::map(&[("memory.oom.group", "1")]),
+        pids_limit: 9,
+        memory_reservation: 32 << 20,
+    }
 }
 
-/// Each limit of the sample alone, with its name.
-fn each() -> Vec<(String, Resources)> {
-    let Ok(Value::Object(limits)) = serde_json::to_value(all()) else { panic!("no object") };
-    let alone = |(name, value): (String, Value)| {
-        let limit = serde_json::from_value(json!({name.as_str(): value})).unwrap();
-        assert_ne!(limit, Resources::default(), "the sample does not set {name}");
-        (name, limit)
+/// Each limit of [`all`] alone, with its name. The names are those of all fields, even of fields that JSON
+/// omits while they are unset.
+fn each() -> Vec<(&'static str, Resources)> {
+    let values = serde_json::to_value(all()).unwrap();
+    let alone = |name: &&'static str| {
+        let limit = serde_json::from_value(json!({*name: values[*name]})).unwrap_or_default();
+        assert_ne!(limit, Resources::default(), "all() does not set {name}");
+        (*name, limit)
     };
-    limits.into_iter().map(alone).collect()
+    FieldNames::of_resources().iter().map(alone).collect()
+}
+
+/// A deserializer that stores the names of a struct's fields, and then fails.
+#[derive(Default)]
+struct FieldNames(&'static [&'static str]);
+
+impl FieldNames {
+    fn of_resources() -> &'static [&'static str] {
+        let mut names = Self::default();
+        Resources::deserialize(&mut names).unwrap_err();
+        names.0
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut FieldNames {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+        Err(Error::custom("not a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
+        self.0 = fields;
+        Err(Error::custom("only the names are needed"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
 }
 
 fn engine() -> EngineInfo {
     let info = serde_json::from_value(json!({"CgroupVersion": "2"})).unwrap();
     observe::engine::observe(&Default::default(), &info, ApiVersion::new(45))
+}
+
+#[test]
+fn a_limit_of_the_cri_is_read_and_rendered() {
+    let request = sample::resources();
+    let read = cri::resources(&request).unwrap();
+    assert_eq!(read, Resources { pids_limit: 0, memory_reservation: 0, ..all() });
+    assert_eq!(cri::rendered(&read).linux, Some(request));
 }
 
 #[test]
@@ -56,8 +120,9 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
         // A swap limit without a memory limit is refused, so the test adds one.
         let with_memory = Resources { memory_limit: 1 << 20, ..limit };
         let without = created(&Resources { memory_limit: 1 << 20, ..Resources::default() });
-        let is_memory = name == "memory_limit";
-        assert!(in_files || is_memory || created(&with_memory) != without, "{name} is not created");
+        // A plugin's limits are set by an update, before the start of the container.
+        let is_exempt = ["memory_limit", "pids_limit", "memory_reservation"].contains(&name);
+        assert!(in_files || is_exempt || created(&with_memory) != without, "{name} is not created");
     }
 }
 
@@ -65,20 +130,21 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
 fn a_limit_in_a_file_is_shown_in_the_status() {
     let mut shown = Resources { oom_score_adj: all().oom_score_adj, ..Resources::default() };
     for file in cgroup_files(&all(), &engine()).unwrap() {
-        file.show(&mut shown, Some(file.value.clone()));
+        file.update_status(&mut shown, Some(file.value.clone()));
     }
-    assert_eq!(shown, all().beside(&Resources::default()));
+    assert_eq!(shown, all().with_observed(&Resources::default()));
 }
 
 #[test]
 fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
-    for (name, limit) in each().into_iter().filter(|(name, _)| name != OOM_SCORE) {
+    for (name, limit) in each().into_iter().filter(|(name, _)| *name != OOM_SCORE) {
         let asked = nri::rendered(&limit);
         assert_eq!(nri::read(&asked).unwrap(), limit, "{name}");
-        let (mut laid, mut owners) = (LinuxResources::default(), Owners::default());
-        nri::lay(&mut laid, &asked, &mut owners.claims("c", "10-one")).unwrap();
-        assert_eq!(laid, asked, "{name}");
-        let conflict = nri::lay(&mut laid, &asked, &mut owners.claims("c", "20-two")).unwrap_err();
+        let (mut merged, mut owners) = (LinuxResources::default(), Owners::default());
+        nri::merge_limits(&mut merged, &asked, &mut owners.claims("c", "10-one")).unwrap();
+        assert_eq!(merged, asked, "{name}");
+        let conflict =
+            nri::merge_limits(&mut merged, &asked, &mut owners.claims("c", "20-two")).unwrap_err();
         let conflict = conflict.to_string();
         assert!(conflict.contains(" both set linux.resources."), "{name}: {conflict}");
     }

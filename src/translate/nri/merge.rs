@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::Failure,
-    translate::limits::nri::{Claim, lay},
+    translate::limits::nri::{Claim, merge_limits},
     wire::nri::{self, Field, REMOVED},
 };
 
@@ -158,14 +158,14 @@ impl Merge {
             adjust_rdt(claims, over.rdt.get_or_insert_default(), rdt)?;
         }
         if let Some(resources) = &asked.resources {
-            lay(over.resources.get_or_insert_default(), resources, claims)?;
+            merge_limits(over.resources.get_or_insert_default(), resources, claims)?;
         }
-        claims.put(&mut over.cgroups_path, &asked.cgroups_path, Field::CgroupsPath)?;
-        claims.put(&mut over.oom_score_adj, &asked.oom_score_adj, Field::OomScoreAdj)?;
-        claims.put(&mut over.io_priority, &asked.io_priority, Field::IoPriority)?;
-        claims.put(&mut over.scheduler, &asked.scheduler, Field::LinuxSched)?;
-        claims.put(&mut over.memory_policy, &asked.memory_policy, Field::MemoryPolicy)?;
-        claims.put(&mut over.seccomp_policy, &asked.seccomp_policy, Field::SeccompPolicy)
+        claims.merge(&mut over.cgroups_path, &asked.cgroups_path, Field::CgroupsPath)?;
+        claims.merge(&mut over.oom_score_adj, &asked.oom_score_adj, Field::OomScoreAdj)?;
+        claims.merge(&mut over.io_priority, &asked.io_priority, Field::IoPriority)?;
+        claims.merge(&mut over.scheduler, &asked.scheduler, Field::LinuxSched)?;
+        claims.merge(&mut over.memory_policy, &asked.memory_policy, Field::MemoryPolicy)?;
+        claims.merge(&mut over.seccomp_policy, &asked.seccomp_policy, Field::SeccompPolicy)
     }
 
     fn apply_linux(&self, shown: &mut nri::LinuxContainer) {
@@ -178,7 +178,7 @@ impl Merge {
             // `add` has already checked for conflicts, so this uses no owners.
             let mut nobody = Owners::default();
             let over = shown.resources.get_or_insert_default();
-            let _ = lay(over, resources, &mut nobody.claims("", ""));
+            let _ = merge_limits(over, resources, &mut nobody.claims("", ""));
         }
         if !whole.cgroups_path.is_empty() {
             shown.cgroups_path.clone_from(&whole.cgroups_path);
@@ -232,10 +232,10 @@ fn adjust_rdt(
         }
         *over = nri::LinuxRdt { remove: true, ..nri::LinuxRdt::default() };
     }
-    claims.put(&mut over.clos_id, &asked.clos_id, Field::RdtClosId)?;
-    claims.put(&mut over.schemata, &asked.schemata, Field::RdtSchemata)?;
+    claims.merge(&mut over.clos_id, &asked.clos_id, Field::RdtClosId)?;
+    claims.merge(&mut over.schemata, &asked.schemata, Field::RdtSchemata)?;
     let monitoring = &asked.enable_monitoring;
-    claims.put(&mut over.enable_monitoring, monitoring, Field::RdtEnableMonitoring)
+    claims.merge(&mut over.enable_monitoring, monitoring, Field::RdtEnableMonitoring)
 }
 
 fn add_hooks(hooks: &mut nri::Hooks, added: &nri::Hooks) {

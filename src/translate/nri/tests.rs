@@ -268,7 +268,8 @@ fn what_two_plugins_set_is_a_conflict() {
 #[test]
 fn every_field_has_a_name() {
     let mut owners = Owners::default();
-    let fields: Vec<_> = (1..).map_while(|number| nri::Field::try_from(number).ok()).collect();
+    let numbers = 1..=i32::from(u16::MAX);
+    let fields: Vec<_> = numbers.filter_map(|number| nri::Field::try_from(number).ok()).collect();
     for field in &fields {
         owners.claims(ID, "10-one").claim(*field, "").unwrap();
     }

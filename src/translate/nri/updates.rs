@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use super::owners::Owners;
-use crate::{error::Failure, translate::limits::nri::lay, wire::nri};
+use crate::{error::Failure, translate::limits::nri::merge_limits, wire::nri};
 
 /// The merged changes, in the order in which containers were first named.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,7 +23,8 @@ impl Updates {
             let mut discarded = nri::LinuxResources::default();
             if let Some(limits) = limits
                 && update.ignore_failure
-                && lay(&mut discarded, limits, &mut owners.clone().claims(id, plugin)).is_err()
+                && merge_limits(&mut discarded, limits, &mut owners.clone().claims(id, plugin))
+                    .is_err()
             {
                 continue;
             }
@@ -32,7 +33,7 @@ impl Updates {
             known.ignore_failure &= update.ignore_failure;
             if let Some(limits) = limits {
                 let over = known.linux.get_or_insert_default().resources.get_or_insert_default();
-                lay(over, limits, &mut owners.claims(id, plugin))?;
+                merge_limits(over, limits, &mut owners.claims(id, plugin))?;
             }
         }
         Ok(())

@@ -81,9 +81,9 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
 fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
     let named = name::parse(&inspect.name);
     let pod = PodMetadata {
-        name: stated(inspect, label::POD_NAME, named.as_ref().map(|n| &n.pod))?,
-        namespace: stated(inspect, label::POD_NAMESPACE, named.as_ref().map(|n| &n.namespace))?,
-        uid: stated(inspect, label::POD_UID, named.as_ref().map(|n| &n.uid))?,
+        name: label_or(inspect, label::POD_NAME, named.as_ref().map(|n| &n.pod))?,
+        namespace: label_or(inspect, label::POD_NAMESPACE, named.as_ref().map(|n| &n.namespace))?,
+        uid: label_or(inspect, label::POD_UID, named.as_ref().map(|n| &n.uid))?,
         attempt: 0,
     };
     let attempt = attempt(inspect, label::SANDBOX_CONTAINER_NAME, &pod, named.as_ref());
@@ -93,7 +93,7 @@ fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
 fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     let named = name::parse(&inspect.name);
     let name =
-        stated(inspect, label::CONTAINER_NAME, named.as_ref().map(|named| &named.container))?;
+        label_or(inspect, label::CONTAINER_NAME, named.as_ref().map(|named| &named.container))?;
     let attempt = match pod_metadata(inspect) {
         Some(pod) => attempt(inspect, &name, &pod, named.as_ref()),
         None => 0,
@@ -102,7 +102,7 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
 }
 
 /// The value of a label, or otherwise the part of the name; never empty.
-fn stated(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
+fn label_or(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
     let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
 }

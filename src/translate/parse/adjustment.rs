@@ -11,7 +11,7 @@ use crate::{
     model::{
         adjustment::Wanted,
         resources::Resources,
-        spec_edit::{SpecEdit, stated},
+        spec_edit::{SpecEdit, without_empty},
     },
     translate::limits,
     wire::nri::{self, REMOVED},
@@ -110,16 +110,12 @@ fn add_linux(edits: &mut Vec<SpecEdit>, given: &nri::LinuxContainerAdjustment) {
     let sysctl =
         |(key, value): (&String, &String)| entry(&["linux", "sysctl"], key, value.as_str());
     edits.extend(given.sysctl.iter().map(sysctl));
-    edits.extend(
-        given.namespaces.iter().map(|it| {
-            entry(&["linux", "namespaces"], &it.r#type, stated(json!({"path": it.path})))
-        }),
-    );
-    edits.extend(
-        given.net_devices.iter().map(|(key, it)| {
-            entry(&["linux", "netDevices"], key, stated(json!({"name": it.name})))
-        }),
-    );
+    edits.extend(given.namespaces.iter().map(|it| {
+        entry(&["linux", "namespaces"], &it.r#type, without_empty(json!({"path": it.path})))
+    }));
+    edits.extend(given.net_devices.iter().map(|(key, it)| {
+        entry(&["linux", "netDevices"], key, without_empty(json!({"name": it.name})))
+    }));
     let whole = [
         (["process", "ioPriority"], given.io_priority.as_ref().and_then(io_priority)),
         (["process", "scheduler"], given.scheduler.as_ref().map(scheduler)),
@@ -137,14 +133,14 @@ fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     let memory = given.memory.unwrap_or_default();
     let cpu = given.cpu.clone().unwrap_or_default();
     let values = json!({
-        "memory": stated(json!({
+        "memory": without_empty(json!({
             "kernel": memory.kernel.map(|bytes| bytes.value),
             "kernelTCP": memory.kernel_tcp.map(|bytes| bytes.value),
             "swappiness": memory.swappiness.map(|level| level.value),
             "disableOOMKiller": memory.disable_oom_killer.map(|on| on.value),
             "useHierarchy": memory.use_hierarchy.map(|on| on.value),
         })),
-        "cpu": stated(json!({
+        "cpu": without_empty(json!({
             "realtimeRuntime": cpu.realtime_runtime.map(|time| time.value),
             "realtimePeriod": cpu.realtime_period.map(|time| time.value),
         })),
@@ -183,18 +179,20 @@ fn hooks(given: &nri::Hooks) -> [(&'static str, &[nri::Hook]); 6] {
 fn hook(given: &nri::Hook) -> Value {
     // Leaves out a timeout of 0 or less, because the OCI specification allows only positive timeouts.
     let timeout = given.timeout.map(|seconds| seconds.value).filter(|seconds| *seconds > 0);
-    stated(json!({"path": given.path, "args": given.args, "env": given.env, "timeout": timeout}))
+    without_empty(
+        json!({"path": given.path, "args": given.args, "env": given.env, "timeout": timeout}),
+    )
 }
 
 fn mount(given: &nri::Mount) -> SpecEdit {
     let nri::Mount { destination, r#type, source, options } = given;
-    let mount = stated(json!({"type": r#type, "source": source, "options": options}));
+    let mount = without_empty(json!({"type": r#type, "source": source, "options": options}));
     entry(&["mounts"], destination, mount)
 }
 
 /// The edit for a device. Plugins expect that the container may read and write it, and create a block device.
 fn device(given: &nri::LinuxDevice) -> SpecEdit {
-    let device = stated(json!({
+    let device = without_empty(json!({
         "type": given.r#type,
         "major": given.major,
         "minor": given.minor,
@@ -207,7 +205,7 @@ fn device(given: &nri::LinuxDevice) -> SpecEdit {
 }
 
 fn device_rule(given: &nri::LinuxDeviceCgroup) -> Value {
-    stated(json!({
+    without_empty(json!({
         "allow": given.allow,
         "type": given.r#type,
         "major": given.major.map(|number| number.value),
@@ -224,7 +222,7 @@ fn io_priority(given: &nri::LinuxIoPriority) -> Option<Value> {
 }
 
 fn scheduler(given: &nri::LinuxScheduler) -> Value {
-    stated(json!({
+    without_empty(json!({
         "policy": given.policy().as_str_name(),
         "nice": set(given.nice),
         "priority": set(given.priority),
@@ -236,7 +234,7 @@ fn scheduler(given: &nri::LinuxScheduler) -> Value {
 }
 
 fn seccomp(given: &nri::LinuxSeccomp) -> Value {
-    stated(json!({
+    without_empty(json!({
         "defaultAction": given.default_action,
         "defaultErrnoRet": given.default_errno.map(|number| number.value),
         "architectures": given.architectures,
@@ -249,14 +247,14 @@ fn seccomp(given: &nri::LinuxSeccomp) -> Value {
 
 fn syscall(given: &nri::LinuxSyscall) -> Value {
     let argument = |given: &nri::LinuxSeccompArg| {
-        stated(json!({
+        without_empty(json!({
             "index": given.index,
             "value": given.value,
             "valueTwo": set(given.value_two),
             "op": given.op,
         }))
     };
-    stated(json!({
+    without_empty(json!({
         "names": given.names,
         "action": given.action,
         "errnoRet": given.errno_ret.map(|number| number.value),
@@ -282,7 +280,7 @@ fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
 }
 
 fn memory_policy(given: &nri::LinuxMemoryPolicy) -> Value {
-    stated(json!({
+    without_empty(json!({
         "mode": given.mode().as_str_name(),
         "nodes": given.nodes,
         "flags": given.flags().map(|flag| flag.as_str_name()).collect::<Vec<_>>(),

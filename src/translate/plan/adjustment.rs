@@ -6,12 +6,12 @@ use crate::{
 };
 
 /// Refuses changes that plugins must not request, or that need dockbridge-runtime if the container was
-/// created without it (`is_edited`). The error names the plugin and the field.
+/// created without it (`has_oci_runtime` is false). The error names the plugin and the field.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,
     handler: &str,
-    is_edited: bool,
+    has_oci_runtime: bool,
 ) -> Result<(), Failure> {
     if wanted.edits.is_empty() && wanted.cdi_devices.is_empty() {
         return Ok(());
@@ -20,13 +20,13 @@ pub fn check(
         let reason = "no CDI device or NRI plugin may change this field";
         return Err(Failure::unsupported(&edit.name(), reason));
     }
-    let refused = |reason| Failure::unsupported(&asked_for(wanted), reason);
+    let refused = |reason| Failure::unsupported(&fixed_field(wanted), reason);
     engine.edits_runtime(handler).map_err(refused)?;
-    if is_edited { Ok(()) } else { Err(refused(TOO_LATE)) }
+    if has_oci_runtime { Ok(()) } else { Err(refused(WITHOUT_OCI_RUNTIME)) }
 }
 
 /// The first field that no update can change, with its plugin. The removal of a field may have no plugin.
-fn asked_for(wanted: &Wanted) -> String {
+fn fixed_field(wanted: &Wanted) -> String {
     let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
         Some(limit) => !FIXED.split(' ').any(|fixed| fixed == limit),
         None => field == "linux.oom_score_adj",
@@ -41,5 +41,5 @@ fn asked_for(wanted: &Wanted) -> String {
 /// Limits that no update can change.
 const FIXED: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
     memory.use_hierarchy cpu.realtime_runtime cpu.realtime_period rdt_class blockio_class";
-const TOO_LATE: &str = "the container was created without dockbridge-runtime, because the plugin connected \
-                        later; the next attempt uses dockbridge-runtime";
+const WITHOUT_OCI_RUNTIME: &str = "the container was created without dockbridge-runtime, because \
+    the plugin connected later; the next attempt uses dockbridge-runtime";

@@ -96,8 +96,8 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     // These edits only show whether the container needs any. Namespace path and plugins' changes are unknown.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
     // dockbridge sets some limits after the start. Such limits do not need dockbridge-runtime.
-    let is_edited = document.is_adjustable || !edits.is_empty();
-    if is_edited && runtime.is_ok() {
+    let needs_oci_runtime = document.is_adjustable || !edits.is_empty();
+    if needs_oci_runtime && runtime.is_ok() {
         oci_runtime::use_ours(&mut host);
     }
     body.host_config = Some(host);

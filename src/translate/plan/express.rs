@@ -41,7 +41,7 @@ pub(super) fn express(
     engine: &EngineInfo,
     handler: &str,
 ) -> Result<Vec<SpecEdit>, Failure> {
-    let (is_edited, mut rest) = (engine.edits_runtime(handler).is_ok(), Vec::new());
+    let (has_oci_runtime, mut rest) = (engine.edits_runtime(handler).is_ok(), Vec::new());
     for edit in edits {
         match field(edit) {
             Ok(Field::Variable(name, value)) => {
@@ -50,17 +50,17 @@ pub(super) fn express(
             Ok(Field::Groups(groups)) => {
                 add_groups(host.group_add.get_or_insert_default(), groups);
             }
-            Ok(Field::Device(device)) if !is_edited => {
+            Ok(Field::Device(device)) if !has_oci_runtime => {
                 add_device(host.devices.get_or_insert_default(), device_mapping(&device))?;
             }
-            Ok(Field::Bind(mount, is_recursive)) if !is_edited => {
+            Ok(Field::Bind(mount, is_recursive)) if !has_oci_runtime => {
                 read_only::check([&mount], handler, engine)?;
                 let mount = bind(&mount, is_recursive, engine)?;
                 add_mount(host.mounts.get_or_insert_default(), mount)?;
             }
             _ => {
                 // Without dockbridge-runtime, an earlier check has refused such edits.
-                debug_assert!(is_edited, "{edit:?}");
+                debug_assert!(has_oci_runtime, "{edit:?}");
                 rest.push(edit.clone());
             }
         }

@@ -19,7 +19,7 @@ use crate::{
 
 pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, String>, Failure> {
     let spec = &document.spec;
-    let mut labels = stated(&spec.labels, &spec.annotations, &spec.metadata);
+    let mut labels = with_kubelet_labels(&spec.labels, &spec.annotations, &spec.metadata);
     let mut set = |key: &str, value: String| labels.insert(key.to_owned(), value);
     set(label::TYPE, label::TYPE_SANDBOX.to_owned());
     set(label::CONTAINER_NAME, label::SANDBOX_CONTAINER_NAME.to_owned());
@@ -37,7 +37,7 @@ pub(super) fn container(
     image: &ImageRecord,
 ) -> Result<HashMap<String, String>, Failure> {
     let spec = &document.spec;
-    let mut labels = stated(&spec.labels, &spec.annotations, pod);
+    let mut labels = with_kubelet_labels(&spec.labels, &spec.annotations, pod);
     labels.entry(label::CONTAINER_NAME.to_owned()).or_insert_with(|| spec.metadata.name.clone());
     let mut set = |key: &str, value: String| labels.insert(key.to_owned(), value);
     set(label::TYPE, label::TYPE_CONTAINER.to_owned());
@@ -71,7 +71,7 @@ fn bounded(
 }
 
 /// The requested labels and annotations, and those of kubelet's labels for the pod that the request lacks.
-fn stated(
+fn with_kubelet_labels(
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
     pod: &PodMetadata,

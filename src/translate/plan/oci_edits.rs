@@ -21,7 +21,7 @@ use crate::{
         resources::Resources,
         sandbox::SandboxSpec,
         security::Profile,
-        spec_edit::{SpecEdit, stated},
+        spec_edit::{SpecEdit, without_empty},
         user_namespace::IdMappings,
     },
     translate::limits::cgroup_files,
@@ -93,7 +93,7 @@ pub fn container(
 /// The edit that makes the container join the namespace at `pin`, or use a new namespace without `pin`.
 fn namespace(kind: &str, pin: Option<&Path>) -> SpecEdit {
     let path = pin.map(Path::to_string_lossy);
-    SpecEdit::set(&["linux", "namespaces", kind], stated(json!({"path": path})))
+    SpecEdit::set(&["linux", "namespaces", kind], without_empty(json!({"path": path})))
 }
 
 /// In a pod with a user namespace: the paths of volumes that the image declares. Otherwise empty.

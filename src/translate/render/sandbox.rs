@@ -58,8 +58,8 @@ pub fn info(
     let handler = document.spec.handler.as_str();
     let runtime = engine.map(|engine| engine.runtime_of(handler));
     let (netns, result) = match &record.attachment {
-        Some(Attachment::Ready { intent, result, .. }) => (Some(&intent.pod.netns), Some(result)),
-        Some(Attachment::Adding(intent)) => (Some(&intent.pod.netns), None),
+        Some(Attachment::Ready { cni, result, .. }) => (Some(&cni.pod.netns), Some(result)),
+        Some(Attachment::Adding(cni)) => (Some(&cni.pod.netns), None),
         Some(Attachment::Released) | None => (None, None),
     };
     verbose::info(&json!({

@@ -127,25 +127,25 @@ fn a_pod_gets_an_address_and_a_host_port_and_releases_them() {
         let mut pod = node.pod('a');
         pod.ports =
             vec![PortMapping { container_port: 80, host_port: 12000, ..PortMapping::default() }];
-        let Some((intent, pinned)) = prepare_pinned(&network, pod).await else { return };
+        let Some((cni, pinned)) = prepare_pinned(&network, pod).await else { return };
         if !has_iptables().await {
             return skip(Lack::Plugins);
         }
-        let attached = network.attach(&intent).await.unwrap();
+        let attached = network.attach(&cni).await.unwrap();
         assert_eq!(attached.addresses, ["10.9.0.2".parse::<IpAddr>().unwrap()]);
         assert_eq!(reservations(&node), ["10.9.0.2"]);
         let addresses = ["10.9.0.2:80", "127.0.0.1:12000"];
-        let server = serve(&intent.pod.netns, addresses.len());
+        let server = serve(&cni.pod.netns, addresses.len());
         for address in addresses {
             assert_eq!(read_greeting(address).unwrap(), "hello", "{address}");
         }
         server.join().unwrap();
-        network.detach(&intent).await.unwrap();
+        network.detach(&cni).await.unwrap();
         assert!(reservations(&node).is_empty());
         assert!(read_greeting("127.0.0.1:12000").is_err());
-        network.detach(&intent).await.unwrap();
+        network.detach(&cni).await.unwrap();
         drop(pinned);
-        network.detach(&intent).await.unwrap();
+        network.detach(&cni).await.unwrap();
     });
 }
 
@@ -158,15 +158,15 @@ fn a_pod_that_died_still_releases_its_addresses() {
         node.conf("10-pods.conflist", &bridge(&node, "0.4.0", &ranges));
         let network = start(&node, plugins);
         network.set_pod_cidrs(vec!["10.9.0.0/24".to_owned(), "fd00:9::/64".to_owned()]);
-        let Some((intent, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-        let attached = network.attach(&intent).await.unwrap();
+        let Some((cni, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+        let attached = network.attach(&cni).await.unwrap();
         let expected: Vec<IpAddr> =
             ["10.9.0.2", "fd00:9::2"].map(|text| text.parse().unwrap()).to_vec();
         assert_eq!(attached.addresses, expected);
         assert_eq!(reservations(&node).len(), 2);
         drop(pinned);
         fs::remove_file(node.path("conf/10-pods.conflist")).unwrap();
-        network.detach(&intent).await.unwrap();
+        network.detach(&cni).await.unwrap();
         assert!(reservations(&node).is_empty());
     });
 }
@@ -176,8 +176,8 @@ fn a_lost_pod_is_found_by_garbage_collection() {
     let Some(plugins) = installed() else { return };
     in_a_new_namespace(async move || {
         let (node, network) = start_ipv4(plugins);
-        let Some((intent, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-        network.attach(&intent).await.unwrap();
+        let Some((cni, pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+        network.attach(&cni).await.unwrap();
         network.release_stale(&[]).await.unwrap();
         assert_eq!(reservations(&node).len(), 1);
         drop(pinned);
@@ -200,14 +200,14 @@ fn many_failures_in_a_row_leak_nothing() {
         text["plugins"].as_array_mut().unwrap().push(json!({"type": "moody"}));
         node.conf("10-pods.conflist", &text);
         let network = start(&node, node.path("bin"));
-        let Some((intent, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
+        let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
         for _ in 0..20 {
-            network.attach(&intent).await.unwrap_err();
-            network.detach(&intent).await.unwrap();
+            network.attach(&cni).await.unwrap_err();
+            network.detach(&cni).await.unwrap();
         }
         node.plugin("moody", "cat > /dev/null; echo '{\"ips\":[{\"address\":\"10.9.0.2/29\"}]}'");
-        network.attach(&intent).await.unwrap();
-        network.detach(&intent).await.unwrap();
+        network.attach(&cni).await.unwrap();
+        network.detach(&cni).await.unwrap();
         assert!(reservations(&node).is_empty());
     });
 }

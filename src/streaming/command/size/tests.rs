@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{NoSize, SizeBuffer};
+use super::{InvalidSize, SizeBuffer};
 use crate::model::stream::TerminalSize;
 
 fn size(width: u16, height: u16) -> Option<TerminalSize> {
@@ -44,17 +44,17 @@ fn an_invalid_size_is_an_error() {
         "80 24",
     ];
     for text in rows {
-        assert_eq!(SizeBuffer::default().push(text.as_bytes()), Err(NoSize), "{text}");
+        assert_eq!(SizeBuffer::default().push(text.as_bytes()), Err(InvalidSize), "{text}");
     }
 }
 
 proptest! {
     #[test]
     fn it_does_not_matter_where_sizes_are_cut(
-        sides in prop::collection::vec((1_u16.., 1_u16..), 1..5), step in 1_usize..30,
+        sizes in prop::collection::vec((1_u16.., 1_u16..), 1..5), step in 1_usize..30,
     ) {
         let mut text = String::new();
-        for (width, height) in &sides {
+        for (width, height) in &sizes {
             text.push_str(&format!("{{\"Width\":{width},\"Height\":{height}}}\n"));
         }
         let mut buffer = SizeBuffer::default();
@@ -62,7 +62,7 @@ proptest! {
         for piece in text.as_bytes().chunks(step) {
             last = buffer.push(piece).unwrap().or(last);
         }
-        let (width, height) = sides[sides.len() - 1];
+        let (width, height) = sizes[sizes.len() - 1];
         prop_assert_eq!(last, size(width, height));
     }
 

@@ -313,11 +313,11 @@ fn only_cached_values_have_a_time() {
 
 #[test]
 fn unknown_figures_are_absent_and_not_zero() {
-    let mut blank = full();
-    (blank.group, blank.network) = (GroupReading::default(), None);
-    blank.containers[0].group = GroupReading::default();
-    (blank.containers[0].processes, blank.containers[0].layer) = (None, None);
-    let answer = pod(&blank, &Disks::default(), PAUSE);
+    let mut unknown = full();
+    (unknown.group, unknown.network) = (GroupReading::default(), None);
+    unknown.containers[0].group = GroupReading::default();
+    (unknown.containers[0].processes, unknown.containers[0].layer) = (None, None);
+    let answer = pod(&unknown, &Disks::default(), PAUSE);
     assert_eq!(names(&answer), BTreeSet::from(["container_start_time_seconds"]));
     // The readings of this container are incomplete.
     let mut sparse = full();

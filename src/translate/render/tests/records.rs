@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     model::{
         accounts::ProcessUser,
-        attachment::{Attachment, AttachmentIntent, PodNetwork},
+        attachment::{Attachment, CniAttachment, PodNetwork},
         document::{ContainerDocument, SandboxDocument, VERSION},
         engine::{ApiVersion, CgroupDriver, EngineInfo, OciRuntime},
         id::{ContainerId, ImageId, SandboxId},
@@ -45,7 +45,7 @@ pub(super) fn sandbox_record() -> SandboxRecord {
         annotations: BTreeMap::new(),
         cgroup_parent: String::new(),
     };
-    let intent = AttachmentIntent {
+    let cni = CniAttachment {
         pod,
         network: "pods".to_owned(),
         interface: "eth0".to_owned(),
@@ -68,7 +68,7 @@ pub(super) fn sandbox_record() -> SandboxRecord {
         created_at: Nanos(1_000_000_001),
         process: Some(running()),
         engine_addresses: Vec::new(),
-        attachment: Some(Attachment::Ready { intent, addresses, result, started_at: None }),
+        attachment: Some(Attachment::Ready { cni, addresses, result, started_at: None }),
     }
 }
 

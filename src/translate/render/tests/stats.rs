@@ -95,10 +95,10 @@ fn statistics_always_have_the_fields_kubelet_needs() {
     assert_eq!(shown.writable_layer, None, "never one without a figure");
 
     let record = Arc::new(sandbox_record());
-    let blank = stats::pod(&PodReading::blank(&record));
-    let attributes = blank.attributes.unwrap();
+    let unknown = stats::pod(&PodReading::unknown(&record));
+    let attributes = unknown.attributes.unwrap();
     assert_eq!((attributes.id.as_str(), attributes.metadata.is_some()), (record.id.as_str(), true));
-    let linux = blank.linux.unwrap();
+    let linux = unknown.linux.unwrap();
     assert_eq!((linux.cpu, linux.network, linux.process), (None, None, None));
 
     let interface = |name: &str| InterfaceReading { name: name.to_owned(), ..Default::default() };
