@@ -172,7 +172,9 @@ impl Described {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn decompressed<'a>(archive: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+pub(in crate::oci_runtime) fn decompressed<'a>(
+    archive: impl Read + 'a,
+) -> io::Result<Box<dyn Read + 'a>> {
     let mut archive = BufReader::new(archive);
     Ok(match archive.fill_buf()?.starts_with(&GZIP) {
         true => Box::new(MultiGzDecoder::new(archive)),
@@ -252,4 +254,4 @@ const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;
 const NO_SPACE: &str = "the file system has no space for the changed files";
 /// The first bytes of a compressed file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub(in crate::oci_runtime) const GZIP: [u8; 2] = [0x1f, 0x8b];
