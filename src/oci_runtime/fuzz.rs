@@ -63,7 +63,7 @@ pub(crate) fn archive(bytes: &[u8]) {
     if let Ok(contents) = Contents::find(&mut archive) {
         assert!(contents.size() <= (bytes.len() as u64).saturating_mul(2), "more than there is");
         let _ = contents.documents(&mut archive);
-        let _ = contents.unpack(&mut archive, &unpacked, &|| false);
+        let _ = contents.unpack(&mut archive, (&unpacked, SPACE), &|| false);
     }
     let first = apply(bytes, &root).map_err(|error| error.to_string());
     if !bytes.starts_with(&GZIP) {
@@ -75,12 +75,13 @@ pub(crate) fn archive(bytes: &[u8]) {
 
 /// Applies changed files as a restore does. Files that pass the check need no more space than it allows.
 fn apply(archive: &[u8], root: &Path) -> io::Result<()> {
-    let space = 1 << 20;
-    check_bounds(decompressed(archive)?, space)?;
-    let mut files = Archive::new(decompressed(archive)?);
+    let mut plain = Vec::new();
+    decompressed(archive)?.take(SPACE).read_to_end(&mut plain)?;
+    check_bounds(&plain[..], SPACE)?;
+    let mut files = Archive::new(&plain[..]);
     let sizes = files.entries()?.map_while(|entry| Some(entry.ok()?.size()));
-    assert!(sizes.sum::<u64>() <= space, "more than was checked");
-    layer::apply(&RootFiles::open(root)?, iter::once(decompressed(archive)?), &[])
+    assert!(sizes.sum::<u64>() <= SPACE, "more than was checked");
+    layer::apply(&RootFiles::open(root)?, iter::once(&plain[..]), &[])
 }
 
 /// Compresses without searching for repetitions, so that the fuzzer can still compare bytes.
@@ -121,6 +122,7 @@ pub(crate) fn images(bytes: &[u8]) {
     }
 }
 
+const SPACE: u64 = 1 << 20;
 const NAMES: [&str; 16] = [
     "inventory.img",
     "pstree.img",
