@@ -1,19 +1,30 @@
 //! Targets of `make fuzz`: a bundle's `config.json` with edits, and checkpoints for a restore.
 
-use std::io::Cursor;
+use std::{
+    fs,
+    io::{self, Cursor, Read as _},
+    iter,
+    path::Path,
+};
 
+use flate2::{Compression, read::GzEncoder};
 use serde_json::Value;
+use tar::Archive;
 
 use super::{
     edit::{self, Mounted},
     restore::{
-        archive::{Contents, check_bounds},
+        archive::{Contents, GZIP, check_bounds, decompressed},
         config::Config,
         fit::Target,
         images::Images,
+        layer,
     },
 };
-use crate::model::oci_edits::OciEdits;
+use crate::{
+    host::root_files::RootFiles,
+    model::{oci_edits::OciEdits, restore::IMAGES},
+};
 
 /// Applies edits to a document; the input has a NUL between the two. The result must be a JSON object, and
 /// fields that the edits do not name must be unchanged.
@@ -41,18 +52,49 @@ pub(crate) fn edited(bytes: &[u8]) {
     }
 }
 
-/// Reads the archive of a checkpoint. All contents that dockbridge finds must lie within the archive's bytes.
+/// Unpacks the archive of a checkpoint, whose contents must lie within the archive's bytes. Also applies the
+/// archive as changed files, and then applies it again in compressed form, with the same result.
 pub(crate) fn archive(bytes: &[u8]) {
+    let place = std::env::temp_dir().join(format!("dockbridge-fuzz-tar-{}", std::process::id()));
+    let (unpacked, root) = (place.join("unpacked"), place.join("root"));
+    fs::create_dir_all(unpacked.join(IMAGES)).expect("a directory is made");
+    fs::create_dir_all(&root).expect("a directory is made");
     let mut archive = Cursor::new(bytes);
-    let _ = check_bounds(bytes, 1 << 30);
     if let Ok(contents) = Contents::find(&mut archive) {
         assert!(contents.size() <= (bytes.len() as u64).saturating_mul(2), "more than there is");
         let _ = contents.documents(&mut archive);
+        let _ = contents.unpack(&mut archive, (&unpacked, SPACE), &|| false);
     }
+    let first = apply(bytes, &root).map_err(|error| error.to_string());
+    if !bytes.starts_with(&GZIP) {
+        let again = apply(&compressed(bytes), &root).map_err(|error| error.to_string());
+        assert_eq!(first, again, "the same files");
+    }
+    fs::remove_dir_all(place).expect("the directory is removed");
+}
+
+/// Applies changed files as a restore does. Files that pass the check need no more space than it allows.
+fn apply(archive: &[u8], root: &Path) -> io::Result<()> {
+    let mut plain = Vec::new();
+    decompressed(archive)?.take(SPACE).read_to_end(&mut plain)?;
+    check_bounds(&plain[..], SPACE)?;
+    let mut files = Archive::new(&plain[..]);
+    let sizes = files.entries()?.map_while(|entry| Some(entry.ok()?.size()));
+    assert!(sizes.sum::<u64>() <= SPACE, "more than was checked");
+    layer::apply(&RootFiles::open(root)?, iter::once(&plain[..]), &[])
+}
+
+/// Compresses without searching for repetitions, so that the fuzzer can still compare bytes.
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    let read = GzEncoder::new(bytes, Compression::none()).read_to_end(&mut packed);
+    read.expect("bytes in memory are read");
+    packed
 }
 
 /// Checks CRIU's images against a `config.json`. After the `config.json` and a NUL, each image has the index
-/// of its name, two bytes of length, and its content. Images that the check has adapted must pass it again.
+/// of its name, two bytes of length, and its content. The target compresses the archive of a tmpfs. Images that
+/// the check has adapted must pass it again.
 pub(crate) fn images(bytes: &[u8]) {
     let (config, mut rest) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
     let Ok(config) = serde_json::from_slice::<Config>(config) else { return };
@@ -62,7 +104,9 @@ pub(crate) fn images(bytes: &[u8]) {
         let length = usize::from(u16::from_le_bytes([*low, *high])).min(after.len());
         let (image, next) = after.split_at(length);
         if let Some(name) = NAMES.get(usize::from(*name)) {
-            images.0.insert((*name).to_owned(), image.to_vec());
+            let is_plain = name.ends_with(".tar.gz.img") && !image.starts_with(&GZIP);
+            let image = if is_plain { compressed(image) } else { image.to_vec() };
+            images.0.insert((*name).to_owned(), image);
         }
         rest = next;
     }
@@ -78,6 +122,7 @@ pub(crate) fn images(bytes: &[u8]) {
     }
 }
 
+const SPACE: u64 = 1 << 20;
 const NAMES: [&str; 16] = [
     "inventory.img",
     "pstree.img",

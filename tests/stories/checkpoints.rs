@@ -191,29 +191,32 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The disk of the archive becomes full while the container is frozen. The error says so, nothing is left, and the
-/// container keeps running.
+/// The disk of the archive, and then the disk of the state directory, becomes full while the container is
+/// frozen. The error says so, no files are left, and the container keeps running.
 pub(crate) async fn on_a_full_disk(world: World) -> Outcome {
     let Some(stage) = stage(&world, "full_disk").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
-    let disk = stage.folders.shared.join("archives");
-    fs::create_dir(&disk)?;
-    mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some("size=64m"))?;
-    let (archive, filler) = (disk.join("full.tar"), disk.join("filler"));
-    let made = start_checkpoint(&stage, &id, &archive, 0);
-    let program = held_program(&stage, &id).await?;
-    let full = std::io::copy(&mut std::io::repeat(1), &mut fs::File::create(&filler)?);
-    ensure!(full.is_err(), "the disk has no end");
-    drop(program);
-    let refused = made.await?;
-    println!("  {}", refused.as_ref().err().map_or("", |it| &it.message));
-    denied(refused, (Code::ResourceExhausted, "No space left on device"))?;
-    fs::remove_file(filler)?;
-    ensure_eq!(files_below(&disk), Vec::<String>::new());
-    ensure_eq!(leftovers(&stage), Vec::<String>::new());
-    goes_on(&stage).await?;
-    checkpoint(&stage.cri, &id, &archive, 0).await?;
-    umount2(&disk, MntFlags::MNT_DETACH)?;
+    let archives = stage.folders.shared.join("archives");
+    let archive = archives.join("full.tar");
+    for disk in [archives, stage.folders.state.join("dumps")] {
+        fs::create_dir_all(&disk)?;
+        mount(Some("tmpfs"), &disk, Some("tmpfs"), MsFlags::empty(), Some("size=64m"))?;
+        let filler = disk.join("filler");
+        let made = start_checkpoint(&stage, &id, &archive, 0);
+        let program = held_program(&stage, &id).await?;
+        let full = std::io::copy(&mut std::io::repeat(1), &mut fs::File::create(&filler)?);
+        ensure!(full.is_err(), "the disk has no end");
+        drop(program);
+        let refused = made.await?;
+        println!("  {}", refused.as_ref().err().map_or("", |it| &it.message));
+        denied(refused, (Code::ResourceExhausted, "No space left on device"))?;
+        fs::remove_file(filler)?;
+        ensure_eq!(files_below(&disk), Vec::<String>::new());
+        ensure_eq!(leftovers(&stage), Vec::<String>::new());
+        goes_on(&stage).await?;
+        checkpoint(&stage.cri, &id, &archive, 0).await?;
+        umount2(&disk, MntFlags::MNT_DETACH)?;
+    }
     stage.cri.end(&sandbox).await?;
     stage.leaves_nothing().await
 }

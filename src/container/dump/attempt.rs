@@ -11,6 +11,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use nix::errno::Errno;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use super::{
     error::DumpError,
     facts::Facts,
     order::{self, Cause, LOG, ORDER, Order, Part, Place, REPORT, Report, UNWANTED},
-    work::{COMMAND, FREEZE_LIMIT},
+    work::{COMMAND, FREEZE_LIMIT, NO_SPACE},
 };
 use crate::{
     concurrency::blocking::blocking,
@@ -274,18 +275,20 @@ impl Attempt {
             self.gone.cancelled().await;
             // The file only tells the detached program to stop early, so an error is ignored.
             let _ = blocking(move || fs::write(unwanted, "")).await;
-            std::future::pending::<()>().await;
+            std::future::pending().await
         };
-        // The exit status is ignored, because the program's report says whether the checkpoint succeeded.
-        tokio::select! {
-            _ = child.wait() => {}
-            () = tell => {}
-        }
+        let ended = tokio::select! {
+            ended = child.wait() => ended.ok().and_then(|ended| ended.code()),
+            never = tell => never,
+        };
         detached::ended(&directory).await;
         let_continue(&self.node, parts.to_vec()).await;
         drop(held);
         let report = blocking(move || order::read(&directory, REPORT)).await?;
         report.ok_or_else(|| {
+            if ended == Some(NO_SPACE.into()) {
+                return HostError::new("save the checkpoint in", &self.place, Errno::ENOSPC).into();
+            }
             let reason = "the program that makes the checkpoint was killed".to_owned();
             DumpError::Unfit { id: self.id().to_owned(), reason }
         })

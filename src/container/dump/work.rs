@@ -4,7 +4,6 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
@@ -15,13 +14,12 @@ use super::{
     rootfs_diff,
 };
 use crate::{
-    error::chain,
+    error::{Kind, WithKind as _, chain},
     host::{
         detached,
         error::HostError,
         file::{self, Durability},
     },
-    model::restore::IMAGES,
 };
 
 /// The directory of the detached program, if `words` is the command line that starts it.
@@ -43,15 +41,10 @@ pub fn run(directory: &Path) -> ExitCode {
         // If the container cannot be thawed here, dockbridge thaws it.
         let _ = part.thaw();
     }
-    if failure.is_some() {
-        // Removes CRIU's images, because on a full disk the report needs their space.
-        for part in &order.parts {
-            let _ = fs::remove_dir_all(part.directory.join(IMAGES));
-        }
-    }
     let frozen_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match order::write(directory, REPORT, &Report { frozen_ms, failure }) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == Kind::ResourceExhausted => NO_SPACE.into(),
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -96,12 +89,14 @@ fn save(part: &Part) -> Result<(), Cause> {
 }
 
 fn other(error: &HostError) -> Cause {
-    let is_disk_full = error.source.kind() == io::ErrorKind::StorageFull;
+    let is_disk_full = error.kind() == Kind::ResourceExhausted;
     Cause::Other { reason: chain(error), is_disk_full }
 }
 
 /// The command that starts this program. Only dockbridge uses this command, so `--help` does not list it.
 pub(super) const COMMAND: &str = "dump-container";
+/// The exit code of this program if the disk has no space for its report.
+pub(super) const NO_SPACE: u8 = 28;
 /// How long the processes of a container may take to freeze. A process that waits for a dead disk does not
 /// freeze.
 pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(10);

@@ -93,27 +93,38 @@ impl Contents {
     }
 
     /// Writes the images and the changed files into a directory that has only the directory of the images.
+    /// Decompresses the changed files. All files may have `space` bytes.
     ///
     /// # Errors
-    /// Fails if a write fails, if the archive has become shorter, or if `is_over` returns true.
+    /// Fails if a write fails, if there is not enough space, if the archive has become shorter, or if
+    /// `is_over` returns true.
     pub fn unpack(
         &self,
         archive: &mut (impl Read + Seek),
-        directory: &Path,
+        (directory, mut space): (&Path, u64),
         is_over: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         for Content { path, offset, size } in &self.0 {
+            if archive.seek(SeekFrom::End(0))? < offset.saturating_add(*size) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             archive.seek(SeekFrom::Start(*offset))?;
             let mut options = File::options();
             let mut file =
                 options.write(true).create_new(true).mode(0o600).open(directory.join(path))?;
-            let mut left = archive.by_ref().take(*size);
-            while left.limit() > 0 {
+            let content = archive.by_ref().take(*size);
+            let mut content: Box<dyn Read + '_> = match path == Path::new(ROOTFS_DIFF) {
+                true => decompressed(content)?,
+                false => Box::new(content),
+            };
+            loop {
                 if is_over() {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
-                if io::copy(&mut left.by_ref().take(PIECE), &mut file)? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                let written = io::copy(&mut content.by_ref().take(PIECE), &mut file)?;
+                space = space.checked_sub(written).ok_or_else(full)?;
+                if written == 0 {
+                    break;
                 }
             }
         }
@@ -172,7 +183,9 @@ impl Described {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn decompressed<'a>(archive: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+pub(in crate::oci_runtime) fn decompressed<'a>(
+    archive: impl Read + 'a,
+) -> io::Result<Box<dyn Read + 'a>> {
     let mut archive = BufReader::new(archive);
     Ok(match archive.fill_buf()?.starts_with(&GZIP) {
         true => Box::new(MultiGzDecoder::new(archive)),
@@ -181,7 +194,7 @@ pub(super) fn decompressed<'a>(archive: impl Read + 'a) -> io::Result<Box<dyn Re
 }
 
 /// Refuses an archive of changed files that needs more than `space` bytes, or has more files, names and
-/// attributes than a container can have. A small compressed archive can have large files.
+/// attributes than a container can have.
 pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io::Result<()> {
     let mut left = space;
     visit(Archive::new(archive).entries()?, &mut |entry| {
@@ -189,7 +202,6 @@ pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io
         if entry.header().entry_type().is_gnu_sparse() {
             return Err(refused("the archive has a sparse file".to_owned()));
         }
-        let full = || io::Error::new(io::ErrorKind::StorageFull, NO_SPACE);
         left = left.checked_sub(entry.size()).ok_or_else(full)?;
         Ok(())
     })
@@ -234,6 +246,10 @@ fn is_used(path: &Path) -> bool {
     path.starts_with(IMAGES) || USED.iter().any(|name| path == Path::new(name))
 }
 
+fn full() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, NO_SPACE)
+}
+
 fn refused(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
@@ -252,4 +268,4 @@ const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;
 const NO_SPACE: &str = "the file system has no space for the changed files";
 /// The first bytes of a compressed file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+pub(in crate::oci_runtime) const GZIP: [u8; 2] = [0x1f, 0x8b];

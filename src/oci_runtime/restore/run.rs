@@ -4,7 +4,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, FileType},
-    io,
+    io::{self, BufReader, Seek as _},
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -14,7 +14,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{
-    archive::{check_bounds, decompressed},
+    archive::check_bounds,
     config::Config,
     fit::{Handling, Target, handling},
     images::Images,
@@ -184,17 +184,14 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
         _ => Vec::new(),
     };
     let files = RootFiles::open(root).map_err(failed)?;
-    let open = || match File::open(&changed) {
-        // CRI-O writes none if nothing has changed.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        opened => opened.and_then(decompressed).map(Some),
-    };
-    let space = disk::size(root)?.free_bytes;
-    if let Some(archive) = open().map_err(failed)? {
-        check_bounds(archive, space).map_err(failed)?;
+    // CRI-O writes no archive if nothing has changed.
+    let archive = file::if_there(File::open(&changed)).map_err(failed)?;
+    let mut archive = archive.map(BufReader::new);
+    if let Some(archive) = &mut archive {
+        let checked = check_bounds(&mut *archive, disk::size(root)?.free_bytes);
+        checked.and_then(|()| archive.rewind()).map_err(failed)?;
     }
-    let archives = open().map_err(failed)?.into_iter();
-    Ok(layer::apply(&files, archives, &deleted).map_err(failed)?)
+    Ok(layer::apply(&files, archive.into_iter(), &deleted).map_err(failed)?)
 }
 
 /// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the

@@ -1,10 +1,18 @@
 //! Tests with archives that are complete, damaged or hostile.
 
-use std::{fs, io::Cursor};
+use std::{
+    fs,
+    io::{self, Cursor, Write as _},
+    time::Duration,
+};
 
+use flate2::{Compression, write::GzEncoder};
 use tar::{Builder, EntryType, Header};
 
-use super::super::archive::{CONFIG, Contents, check_bounds};
+use super::super::{
+    archive::{CONFIG, Contents, check_bounds},
+    run::time_limit,
+};
 
 fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u8]) {
     let mut header = Header::new_gnu();
@@ -44,16 +52,38 @@ fn only_the_files_of_a_restore_are_unpacked() {
     assert!(contents.documents(&mut bytes).unwrap_err().to_string().contains("spec.dump"));
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("checkpoint")).unwrap();
-    contents.unpack(&mut bytes, place.path(), &|| true).unwrap_err();
+    contents.unpack(&mut bytes, (place.path(), 10), &|| true).unwrap_err();
     fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
-    contents.unpack(&mut bytes, place.path(), &|| false).unwrap();
+    contents.unpack(&mut bytes, (place.path(), 10), &|| false).unwrap();
     assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
     assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
     assert!(!place.path().join("dump.log").exists());
     // The archive becomes shorter while it is unpacked.
     let mut cut = Cursor::new(bytes.get_ref()[..1024].to_vec());
     fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
-    contents.unpack(&mut cut, place.path(), &|| false).unwrap_err();
+    contents.unpack(&mut cut, (place.path(), 10), &|| false).unwrap_err();
+}
+
+/// containerd compresses the changed files. A few bytes must not fill the disk.
+#[test]
+fn changed_files_are_decompressed_and_bounded() {
+    let size = 20 << 20;
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&vec![0; size]).unwrap();
+    let packed = packed.finish().unwrap();
+    let unpacked = |content: &[u8], space| {
+        let mut bytes = archive(&[("rootfs-diff.tar", FILE, content)]);
+        let contents = Contents::find(&mut bytes).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let done = contents.unpack(&mut bytes, (place.path(), space), &|| false);
+        let size = fs::metadata(place.path().join("rootfs-diff.tar")).unwrap().len();
+        (done.map_err(|error| error.kind()), size, time_limit(place.path()))
+    };
+    let (full, whole) = (Err(io::ErrorKind::StorageFull), size as u64);
+    assert_eq!(unpacked(&packed, whole), (Ok(()), whole, Duration::from_secs(5 + 1)));
+    assert_eq!(unpacked(&packed, whole - 1).0, full);
+    assert!(unpacked(&packed, 1000).1 < whole / 2);
+    unpacked(&packed[..packed.len() / 2], whole).0.unwrap_err();
 }
 
 #[test]

@@ -2,18 +2,14 @@
 
 use std::{
     fs,
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
 };
 
-use flate2::{Compression, write::GzEncoder};
 use tar::{Builder, EntryType, Header};
 
-use super::super::{
-    archive::{check_bounds, decompressed},
-    layer,
-};
+use super::super::{archive::check_bounds, layer};
 use crate::host::root_files::RootFiles;
 
 fn header(kind: EntryType, size: usize) -> Header {
@@ -30,8 +26,7 @@ fn header(kind: EntryType, size: usize) -> Header {
 fn apply(root: &Path, archive: &[u8], deleted: &[&str]) -> Result<(), String> {
     let files = RootFiles::open(root).unwrap();
     let deleted: Vec<_> = deleted.iter().map(PathBuf::from).collect();
-    let read = std::iter::once(decompressed(archive).unwrap());
-    layer::apply(&files, read, &deleted).map_err(|error| error.to_string())
+    layer::apply(&files, std::iter::once(archive), &deleted).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -109,43 +104,21 @@ fn hostile_changes_are_refused() {
     assert!(refused.ends_with("is too deep"), "{refused}");
 }
 
-fn compressed(bytes: &[u8]) -> Vec<u8> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(bytes).unwrap();
-    packed.finish().unwrap()
-}
-
-/// containerd compresses changed files. A few bytes must not fill the disk.
 #[test]
-fn compressed_changes_are_applied_and_bounded() {
-    let root = tempfile::tempdir().unwrap();
+fn the_size_of_changed_files_is_bounded() {
     let mut archive = Builder::new(Vec::new());
-    let size = 10 << 20;
-    archive
-        .append_data(
-            &mut header(EntryType::Regular, size),
-            "zeros",
-            io::repeat(0).take(size as u64),
-        )
-        .unwrap();
-    let plain = archive.into_inner().unwrap();
-    let packed = compressed(&plain);
-    assert!(packed.len() < size / 50, "{}", packed.len());
-    apply(root.path(), &packed, &[]).unwrap();
-    assert_eq!(fs::metadata(root.path().join("zeros")).unwrap().len(), size as u64);
-    for archive in [&plain, &packed] {
-        let checked = |space| check_bounds(decompressed(&archive[..]).unwrap(), space);
-        checked(size as u64).unwrap();
-        let refused = checked(size as u64 - 1).unwrap_err().to_string();
-        assert!(refused.contains("no space"), "{refused}");
-    }
+    let mut header = header(EntryType::Regular, 1000);
+    archive.append_data(&mut header, "zeros", io::repeat(0).take(1000)).unwrap();
+    let archive = archive.into_inner().unwrap();
+    check_bounds(&archive[..], 1000).unwrap();
+    let refused = check_bounds(&archive[..], 999).unwrap_err().to_string();
+    assert!(refused.contains("no space"), "{refused}");
     let mut sparse = Builder::new(Vec::new());
-    sparse.append_data(&mut header(EntryType::GNUSparse, 0), "sparse", io::empty()).unwrap();
+    sparse.append_data(&mut self::header(EntryType::GNUSparse, 0), "sparse", io::empty()).unwrap();
     let refused =
         check_bounds(&sparse.into_inner().unwrap()[..], u64::MAX).unwrap_err().to_string();
     assert!(refused.contains("sparse file"), "{refused}");
-    let half = decompressed(&packed[..packed.len() / 2]).unwrap();
-    let refused = check_bounds(half, u64::MAX).unwrap_err().to_string();
+    let refused = check_bounds(&archive[..700], u64::MAX).unwrap_err().to_string();
     assert!(refused.contains("damaged"), "{refused}");
 }
 
