@@ -1,5 +1,7 @@
 //! Targets of `make fuzz`: a bundle's `config.json` with edits, and checkpoints for a restore.
 
+#![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
+
 use std::{
     fs,
     io::{self, Cursor, Read as _},
