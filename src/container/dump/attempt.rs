@@ -11,7 +11,6 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use nix::errno::Errno;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -287,7 +286,8 @@ impl Attempt {
         let report = blocking(move || order::read(&directory, REPORT)).await?;
         report.ok_or_else(|| {
             if ended == Some(NO_SPACE.into()) {
-                return HostError::new("save the checkpoint in", &self.place, Errno::ENOSPC).into();
+                let full = io::ErrorKind::StorageFull;
+                return HostError::new("save the checkpoint in", &self.place, full).into();
             }
             let reason = "the program that makes the checkpoint was killed".to_owned();
             DumpError::Unfit { id: self.id().to_owned(), reason }
