@@ -72,8 +72,8 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
     let directory = tempfile::tempdir().unwrap();
     documents::write_all(directory.path()).unwrap();
     let read = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
-    // In manual pages, roff's `\-` is a dash.
-    let page = read("man/man8/dockbridge.8").replace('\\', "");
+    // In manual pages, roff's `\-` is a dash, and `\*(Aq` an apostrophe.
+    let page = read("man/man8/dockbridge.8").replace(r"\*(Aq", "'").replace('\\', "");
     let file = read("man/man5/dockbridge.toml.5").replace('\\', "");
     for key in Key::ALL {
         let flag = format!("--{}", key.name());

@@ -351,7 +351,7 @@ async fn accounts_in_a_pipe_are_refused_for_any_user() {
             let path = files[0].0;
             // The engine opens a file in an image even if only the file's owner is requested.
             assert_eq!(node.docker.count("GET /containers/*/archive"), 0, "it would hang");
-            assert!(chain(&error).contains(&format!("{path} of the image")), "{}", chain(&error));
+            assert!(chain(&error).contains(&format!("{path} in the image")), "{}", chain(&error));
         }
     }
 }
