@@ -286,7 +286,7 @@ impl Attempt {
         let report = blocking(move || order::read(&directory, REPORT)).await?;
         report.ok_or_else(|| {
             if ended == Some(NO_SPACE.into()) {
-                let full = io::ErrorKind::StorageFull;
+                let full = io::Error::new(io::ErrorKind::StorageFull, "No space left on device");
                 return HostError::new("save the checkpoint in", &self.place, full).into();
             }
             let reason = "the program that makes the checkpoint was killed".to_owned();
