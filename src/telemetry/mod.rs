@@ -11,3 +11,6 @@ pub mod registry;
 pub mod signal;
 pub mod systemd;
 pub mod trace;
+
+#[cfg(test)]
+mod tests;

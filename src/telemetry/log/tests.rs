@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tracing::{debug, info, level_filters::LevelFilter, warn};
 use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
 
-use super::{Format, LogControl, lines};
+use super::{super::tests::share, Format, LogControl, lines};
 
 #[test]
 fn a_library_that_sees_bodies_cannot_be_turned_up() {
@@ -71,6 +71,7 @@ fn written(format: Format, level: LevelFilter, speak: impl FnOnce()) -> String {
 }
 
 fn controlled(log: (Format, &LogControl), speak: impl FnOnce()) -> String {
+    share();
     let sink = Sink::default();
     let lines = lines(log, false, sink.clone());
     let subscriber = tracing_subscriber::registry().with(lines);

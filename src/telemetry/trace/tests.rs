@@ -6,7 +6,8 @@ use tracing::{Span, debug_span, field, info, info_span};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::{
-    FinishedSpan, QUEUE, SpanGuard, SpanQueue, SpanRecorder, TRACED, parent::Parent, set_parent,
+    super::tests::share, FinishedSpan, QUEUE, SpanGuard, SpanQueue, SpanRecorder, TRACED,
+    parent::Parent, set_parent,
 };
 
 #[test]
@@ -165,6 +166,7 @@ fn header(flags: u8) -> String {
 }
 
 fn traced(per_million: u32, work: impl FnOnce()) -> SpanQueue {
+    share();
     let spans = SpanRecorder::default();
     let noted = spans.start(per_million);
     let subscriber = tracing_subscriber::registry().with(spans.layer());
