@@ -437,6 +437,7 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
         Some("chaos") => chaos::size::Size::stated().patience(),
         Some("exchange") if is_full_size() => exchange::FULL_SIZE_PATIENCE,
         Some("largest") if is_full_size() => largest::FULL_SIZE_PATIENCE,
+        Some("pod_checkpoints") if is_full_size() => pod_checkpoints::FULL_SIZE_PATIENCE,
         _ => stage::PATIENCE,
     });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
