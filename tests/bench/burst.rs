@@ -1,6 +1,6 @@
 //! Starts many pods at once, as after the drain of another node. Measures the time until all pods are
-//! running, until all pods are removed, and the processor time, and compares the times with the same engine
-//! calls and plugin runs at once without dockbridge.
+//! running, the time until all pods are removed, and the processor time. The same engine calls and plugin
+//! runs without dockbridge are measured for comparison.
 
 use std::{collections::BTreeMap, time::Instant};
 

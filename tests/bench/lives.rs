@@ -57,7 +57,7 @@ impl<'a> CriLife<'a> {
     }
 }
 
-/// The same pod's life with only engine calls and CNI plugin runs, without a CRI server.
+/// A pod's life with the same engine calls and CNI plugin runs, but without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawLife {
     /// The client with which the benchmark calls the engine directly.
