@@ -1,5 +1,5 @@
-//! A small CRI client, for tests of packages in the emulated machine (`tests/env/packages.sh`) and for a first pod on a
-//! machine without crictl (`tests/env/run.sh`).
+//! A small CRI client, for tests of packages in the emulated machine (`tests/env/packages.sh`) and for a
+//! first pod on a machine without crictl (`tests/env/run.sh`).
 //!
 //! usage: client list|watch|web SOCKET, client run SOCKET NAME, client remove SOCKET POD
 

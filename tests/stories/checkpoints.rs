@@ -36,8 +36,8 @@ use crate::{
 };
 
 /// The checkpointed container has two processes with a pipe between them, and open files in its layer and on
-/// a volume. The archive has the processes, the pipe and the files, and the container counts on without a
-/// gap.
+/// a volume. The archive has the processes, the pipe and the files. The container continues to count without
+/// a gap.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(stage) = stage(&world, "checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -272,7 +272,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
     security::said(answer.map(|()| String::new()), wanted)
 }
 
-/// A dockbridge for checkpoints; none if this machine has no CRIU that works.
+/// A dockbridge for checkpoints, or `None` if this machine has no CRIU that works.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {

@@ -180,8 +180,8 @@ pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Reading an image with volumes leaves no volume, and containers that a killed dockbridge used for reading
-/// are removed at the next start. A container of another program with the same label is kept.
+/// Reading files of an image that declares volumes leaves no volume. Containers that a killed dockbridge used
+/// for reading are removed at the next start. A container of another program with the same label is kept.
 pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_a_trace").await?;
     let images = Images::of(&stage, "mkdir -p /data; echo kept > /data/file").await?;

@@ -147,7 +147,7 @@ async fn all_are_known(stage: &Stage, before: &Before) -> Outcome {
     Ok(())
 }
 
-/// If a create was in progress at the cut, at first only the engine may have its container.
+/// Removes all pods and containers, also a container whose create was in progress at the power cut.
 async fn all_can_go(stage: &Stage) -> Outcome {
     let mut left = Vec::new();
     let mut looks = Looks::every(Duration::from_millis(200));

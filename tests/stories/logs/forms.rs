@@ -151,7 +151,7 @@ pub(crate) async fn as_links(world: World) -> Outcome {
     Ok(())
 }
 
-/// Gives the container the driver `local`, without options.
+/// Changes the create request of a container: the log driver is `local`, without options.
 fn use_local_driver(request: &mut [u8]) {
     let begin = b"\"LogConfig\":{\"Type\":\"json-file\",\"Config\":{";
     let Some(at) = request.windows(begin.len()).position(|found| found == begin) else { return };

@@ -93,7 +93,7 @@ impl CriLog {
         Ok(files)
     }
 
-    /// The time of the last line in the log; none if there is no line yet.
+    /// The time of the last line in the log, or `None` if there is no line yet.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
         for path in self.files()?.iter().rev() {
             if let Some(time) = Self::latest_in(path)? {
