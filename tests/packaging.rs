@@ -185,7 +185,7 @@ fn our_units_start_what_is_packaged() {
         let socket = path.replace(".service", ".socket");
         let (unit, own) = (fs::read_to_string(&socket).unwrap(), read(&words).settings.listen);
         let opened = unit.lines().find_map(|line| line.strip_prefix("ListenStream=")).unwrap();
-        // /var/run is a link to /run.
+        // /var/run is a symbolic link to /run.
         assert_eq!(own.to_string().replace("/var/run", "/run"), opened, "{socket}");
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn files(directory: &str) -> Vec<File> {
     found
 }
 
-/// Whether the group is a body in braces.
+/// The group, if the token is a body in braces.
 pub(crate) fn is_body(tree: &TokenTree) -> Option<&Group> {
     match tree {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),

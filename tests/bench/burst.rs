@@ -81,7 +81,7 @@ async fn theirs(
     Ok(used)
 }
 
-/// The processor time between two readings.
+/// The processor time of each daemon between two readings.
 fn difference(before: &Seconds, after: &Seconds) -> Seconds {
     let of = |(who, seconds): (&&'static str, &f64)| {
         (*who, seconds - before.get(who).copied().unwrap_or_default())

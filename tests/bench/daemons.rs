@@ -77,7 +77,7 @@ impl Watch {
         Ok(Self { names, known })
     }
 
-    /// Prints the processor time of each daemon per minute, and returns the sum of the daemons that serve
+    /// Prints the processor time of each daemon per minute, and returns the total of the daemons that serve
     /// dockbridge's pods.
     async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
         // Waits until earlier work has ended.

@@ -24,7 +24,7 @@ impl<'a> CriLife<'a> {
         Self { contestant, cri, recipes }
     }
 
-    /// Runs the life of one pod.
+    /// Runs the life of one pod, and adds the time of each step to `table`.
     pub(crate) async fn round(&self, round: u32, table: &mut Table) -> Outcome {
         let (who, cri) = (self.contestant, self.cri);
         let pod = self.recipes.pod(&format!("{who}{round}"));
@@ -110,7 +110,7 @@ impl RawLife {
         Ok(())
     }
 
-    /// Runs the life of one pod.
+    /// Runs the life of one pod, and adds the time of each step to `table`.
     pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
         let engine = &self.engine;
         let pod = format!("raw-pod-{round}");

@@ -1,4 +1,4 @@
-//! Direct calls to the engine, without dockbridge: one pooled connection, and bodies that the caller gives.
+//! Direct calls to the engine, without dockbridge: one pooled connection, and request bodies from the caller.
 
 use std::path::Path;
 

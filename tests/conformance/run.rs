@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::Deserialize;
 
-/// One suite on one engine.
+/// The run of one test suite on one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     facts: BTreeMap<String, String>,
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// The engine's name for readers.
+    /// The engine's name as the page shows it.
     pub(crate) fn engine(&self) -> &str {
         self.facts.get("name").map_or_else(|| self.fact("engine"), String::as_str)
     }

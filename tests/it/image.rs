@@ -691,8 +691,8 @@ async fn the_image_file_system_is_measured_in_the_background() {
     }
     assert_eq!(bench.docker.count("GET /system/df"), 1, "answers come from memory");
     bench.docker.stop().await;
-    // kubelet's eviction manager reads the usage every ten seconds and ignores it if its time has not
-    // advanced.
+    // kubelet's eviction manager reads the usage every ten seconds, and ignores a usage whose timestamp has
+    // not advanced.
     forward(Duration::from_secs(10)).await;
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! `dockbridge-runtime` as a program.
+//! Tests `dockbridge-runtime` as a program with a fake runc.
 
 use std::{
     fs::{self, Permissions},

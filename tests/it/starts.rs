@@ -139,7 +139,7 @@ async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() 
     let (start, ()) = tokio::join!(node.start(), async {
         eventually(|| node.inspects() == 1).await;
         node.exits_after(Duration::ZERO).await;
-        // The die event of the container arrives first.
+        // The container's die event arrives before the answer to the start.
         tokio::time::sleep(SHORT).await;
         started.cancel();
     });

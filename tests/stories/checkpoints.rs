@@ -181,8 +181,8 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     );
     nothing_left(&stage).await?;
     ensure!(!archive.exists(), "a checkpoint without a caller was kept");
-    // The engine may have started the command that waited, so the restarted dockbridge looks for it for a
-    // while.
+    // The engine may have started the command that waited, so the restarted dockbridge searches for the
+    // command for a while.
     let mut looks = Looks::every(Duration::from_millis(100));
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
         ensure!(looks.again().await, "the record of the command is still there");

@@ -66,7 +66,7 @@ pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests images whose account file is a link, without account files, and with unusual account files.
+/// Tests images whose account file is a symbolic link, without account files, and with unusual account files.
 pub(crate) async fn in_odd_images(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_odd_images").await?;
     let pod = stage.recipes.pod("odd");
@@ -151,7 +151,7 @@ pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses users and groups that the image lacks before it creates a container.
+/// Before it creates a container, dockbridge refuses users and groups that the image lacks.
 pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     let stage = Stage::cni(&world, "unknown_to_the_image").await?;
     let images = Images::of(&stage, "echo 2500:x:0: >> /etc/group").await?;

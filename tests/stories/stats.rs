@@ -57,7 +57,7 @@ pub(crate) async fn of_a_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats the comparison until the kernel's values have not changed during it.
+/// Repeats the comparison until no value of the kernel has changed during the comparison.
 async fn agrees(stage: &Stage, id: &str) -> Outcome {
     let kernel = Kernel::of(&stage.engine, id).await?;
     let mut looks = Looks::every(Duration::from_millis(300));

@@ -64,7 +64,7 @@ async fn begun(docker: &FakeDockerd) {
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
 }
 
-/// The engine requests about execs.
+/// The requests about execs that the engine received.
 fn asked(docker: &FakeDockerd) -> Vec<String> {
     let calls = docker.requests().into_iter().map(|request| request.call());
     calls.filter(|call| call.contains("exec")).collect()
@@ -374,7 +374,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
 }
 
-/// dockbridge inspects a command that may still begin every five seconds. If dockbridge stops between two
+/// Every five seconds, dockbridge inspects a command that may still begin. If dockbridge stops between two
 /// inspects, it must not leave the record of a command that has ended.
 #[tokio::test]
 async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ended() {

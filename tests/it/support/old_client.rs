@@ -39,7 +39,7 @@ pub(crate) struct Answer {
 }
 
 impl OldClient {
-    /// Connects and sends the start of a connection.
+    /// Connects, and sends the bytes with which this kind of client begins a connection.
     pub(crate) async fn connect(kind: Kind, socket: &Path) -> Self {
         let path = socket.to_str().unwrap();
         let (authority, opening) = match kind {

@@ -1,4 +1,4 @@
-//! Tests the formats of container logs: CRI format for all kinds of output, and links to the engine's file.
+//! Tests the forms of container logs: CRI format for all kinds of output, and symbolic links.
 
 use std::{fs, time::Duration};
 
@@ -128,8 +128,8 @@ async fn written_all_the_same(world: &World) -> Outcome {
     scene.clear().await
 }
 
-/// With `container-log-format = "docker"`, the log path is a link to the engine's file. dockbridge restores
-/// the link after kubelet has renamed it.
+/// With `container-log-format = "docker"`, the log path is a symbolic link to the engine's file. dockbridge
+/// restores the link after kubelet has renamed it.
 pub(crate) async fn as_links(world: World) -> Outcome {
     let stage = Stage::told(&world, "as_links", &["--container-log-format", "docker"]).await?;
     let scene = Scene::on(stage).await?;

@@ -1,4 +1,4 @@
-//! Runs a world as a child process that runs tests.
+//! Starts a world as a child process, and runs tests in the world.
 
 use std::{
     env, fmt, fs,

@@ -32,7 +32,7 @@ pub(crate) struct Line<'a> {
     pub(crate) time: &'a str,
     /// The stream of the line: `stdout` or `stderr`.
     pub(crate) stream: &'a str,
-    /// Whether the container's line ends with this entry.
+    /// Whether the container's line ends with this entry, as the tag `F` says.
     pub(crate) full: bool,
     /// The text that the container wrote.
     pub(crate) text: &'a [u8],

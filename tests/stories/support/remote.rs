@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// The session's WebSocket, if it uses WebSocket.
+    /// The session's WebSocket, if the session uses WebSocket.
     pub(crate) const fn socket(&self) -> Option<&Socket> {
         match &self.connection {
             Connection::Spdy(_) => None,

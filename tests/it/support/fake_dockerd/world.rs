@@ -81,7 +81,7 @@ pub(crate) struct Image {
     pub(crate) size: u64,
     /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
-    /// The files in the image by path. If the text starts with `-> `, the file is a link to an absolute path.
+    /// The files in the image by path. A text that starts with `-> ` is a symbolic link to an absolute path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
