@@ -253,7 +253,7 @@ struct Life {
 }
 
 impl Life {
-    /// Creates a pod with one or two containers.
+    /// Creates a pod with one or two containers. Then removes the pod, unless the pod stays until the cut.
     async fn live(&mut self, name: &str, number: u16) -> Outcome {
         let mut pod = self.recipes.pod(name);
         let stays = self.staying.load(Ordering::SeqCst) < STAYING && self.random.random_bool(0.3);
