@@ -1,7 +1,7 @@
 //! Compiles `proto/api.proto` into the CRI types and services, and `proto/nri.proto` into the messages
 //! of NRI, without a system `protoc`.
 //!
-//! protox is written in Rust. Debian's protoc rejects the option `debug_redact`, which the interface uses.
+//! protox is written in Rust. Debian's protoc rejects the option `debug_redact`, which the CRI uses.
 
 use std::{
     env,
@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("api.proto")?;
-    // `tests/interface.rs`, which compares the interface with its published facts, reads this file. protox's
-    // compiler writes the file, because prost's structs would drop the option `debug_redact`.
+    // `tests/interface.rs` reads this file to compare the interface with the published facts of the CRI.
+    // protox's compiler writes the file, because prost's structs would drop the option `debug_redact`.
     fs::write(out.join("cri.descriptors"), compiler.encode_file_descriptor_set())?;
     let mut files = compiler.file_descriptor_set();
     for message in files.file.iter_mut().flat_map(|file| &mut file.message_type) {
@@ -48,8 +48,8 @@ fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
         });
     builder
         .generate_default_stubs(true)
-        // Maps of messages are sorted, as in the store's records, because equal answers must have equal
-        // bytes.
+        // `BTreeMap` sorts the entries of all `map` fields, as in the store's records, because equal answers
+        // must have equal bytes.
         .btree_map(".")
         // Credentials must not reach a log through `{:?}`.
         .skip_debug(["runtime.v1.AuthConfig"])
@@ -70,8 +70,8 @@ fn nri(out: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// List responses of calls that are so frequent that dockbridge keeps their items encoded between two answers
-/// (`rpc::encoded_lists`). The generated field has type bytes, which has the same encoding as the message.
+/// Responses of frequent calls, whose items dockbridge keeps encoded between two answers
+/// (`rpc::encoded_lists`). The field for the items gets the type `bytes`, which is encoded like a message.
 const ENCODED: [&str; 4] = [
     "ListContainersResponse",
     "ListPodSandboxResponse",

@@ -46,12 +46,12 @@ mod texts;
 
 use source::File;
 
-/// Fails with a list of all violations, one on each line.
+/// Fails the test if there are violations, and prints each of them on a line.
 fn hold(what: &str, breaches: &[String]) {
     assert!(breaches.is_empty(), "{what}:\n  {}", breaches.join("\n  "));
 }
 
-/// All Rust files of a release: `src` without tests.
+/// The Rust files below `src` that a release contains: without tests and entry points for `make fuzz`.
 fn shipped() -> Vec<File> {
     let files: Vec<File> =
         source::files("src").into_iter().filter(|file| !file.is_test()).collect();
@@ -59,7 +59,7 @@ fn shipped() -> Vec<File> {
     files
 }
 
-/// If this test fails, `make pictures` draws the pictures again.
+/// If this test fails, run `make pictures`, which draws the pictures again.
 #[test]
 fn pictures_are_as_the_code_and_the_data_are() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/pictures");

@@ -1,4 +1,4 @@
-//! Tests what `make conformance` reads from the output of its suites, and the page that it writes.
+//! Tests how `make conformance` reads the output of its test suites, and the page that it writes.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use run::{Outcome, Run};
 
 /// A report in Ginkgo's format, with some names of critest's specs.
 const REPORT: &str = include_str!("fixtures/conformance/critest.json");
-/// The output of `make test-runtime`, in which one story failed.
+/// The output of `make test-runtime`, in which one end-to-end test failed.
 const STORIES: &str = include_str!("fixtures/conformance/stories.txt");
 
 fn run(facts: &str, output: &str) -> Run {
@@ -91,7 +91,7 @@ fn the_page_has_a_row_for_each_engine_and_all_failures() {
     assert!(page.contains("\ncritest on b, cgroup v1; critest on sid, cgroup v1:\n"), "{page}");
 }
 
-/// The name of an engine's folder may differ from the engine's name, which only a run of a suite reports.
+/// The name of an engine's folder may differ from the engine's name, which is known only after a run.
 #[test]
 fn a_row_without_a_run_has_the_name_of_its_engine() {
     let facts = "commit=abc name=29.7.2 docker=29.7.2 store=containerd code=0";

@@ -269,7 +269,7 @@ mod descriptor {
     }
 
     impl Message {
-        /// Whether the message only represents the pairs of a map field.
+        /// Whether the compiler generated this message for the entries of a `map` field.
         pub(crate) fn is_map_entry(&self) -> bool {
             self.options.is_some_and(|options| options.map_entry)
         }

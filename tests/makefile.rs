@@ -1,10 +1,10 @@
-//! Tests which programs `make` calls, and with which arguments. Fake programs print their arguments.
+//! Tests which programs `make` calls, and with which arguments. Fake programs record their arguments.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{fs, path::Path, process::Command};
 
-/// If `make` cannot run a check, the target must fail.
+/// Without cargo-deny, `make deny` cannot check the dependencies, so the target must fail.
 #[test]
 fn dependencies_are_checked_or_the_target_fails() {
     let directory = tempfile::tempdir().unwrap();
@@ -65,8 +65,8 @@ fn commit_messages_are_checked() {
     }
 }
 
-/// `make` installs a program below `target` if the user's program is old, broken or missing. `make` must not
-/// change directories of the user.
+/// `make` installs Rust below `target` if the user's cargo is old, broken or missing. `make` must not change
+/// the user's home directory.
 #[test]
 fn a_missing_or_old_toolchain_is_installed_below_target() {
     for (own, installs) in
@@ -105,7 +105,7 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
         let below = format!("{0}/rust/cargo/bin/cargo {0}/rust/rustup build\n", target.display());
         let used = if installs { below.as_str() } else { "own build\n" };
         assert!(called.ends_with(used), "{called}");
-        // In the second run, the program is already installed.
+        // In the second run of `make`, Rust is already installed below `target`.
         let (called, told) = build();
         assert!(called.ends_with(used) && !called.contains("installer"), "{called}");
         assert!(!told.contains("rustup"), "{told}");

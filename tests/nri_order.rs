@@ -1,5 +1,5 @@
-//! Tests the rule by which the chaos test judges the order of NRI events: it accepts complete lives of pods
-//! and refuses a wrong order. If the rule is wrong, this test shows it earlier than a run of an hour.
+//! Tests the rule by which the chaos test judges the order of NRI events: the rule accepts complete lives of
+//! pods and refuses a wrong order. A wrong rule fails here, before an hour of the chaos test.
 
 #[path = "stories/chaos/nri_order.rs"]
 mod nri_order;
@@ -8,8 +8,8 @@ use dockbridge::wire::nri;
 use nri_order::{Knowledge, Stage};
 use prost::Message as _;
 
-/// Applies the events that `events` lists as text: `RunPodSandbox p`, `CreateContainer c` (of pod p),
-/// `StartContainer d/q` (of pod q).
+/// Applies a list of events that commas separate. `RunPodSandbox p` is about pod p, `CreateContainer c` about
+/// container c of pod p, and `StartContainer d/q` about container d of pod q.
 fn told(start: Knowledge, events: &str) -> Result<Knowledge, String> {
     let mut knowledge = start;
     for event in events.split(", ") {
@@ -46,7 +46,7 @@ fn whole_lives_are_in_order() {
         // A plugin has refused the start of this pod.
         "RunPodSandbox p, StopPodSandbox p, RemovePodSandbox p",
         "RunPodSandbox p, CreateContainer c, StopContainer c, RemoveContainer c",
-        // The container is started again after a failed start, whose end may have been reported or not.
+        // After a failed start, the container is started again, with or without a `StopContainer` in between.
         "RunPodSandbox p, CreateContainer c, StartContainer c, StartContainer c, PostStartContainer c",
         "RunPodSandbox p, CreateContainer c, StartContainer c, StopContainer c, StartContainer c",
         "RunPodSandbox p, RunPodSandbox q, CreateContainer c, CreateContainer d/q",

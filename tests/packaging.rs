@@ -185,7 +185,7 @@ fn our_units_start_what_is_packaged() {
         let socket = path.replace(".service", ".socket");
         let (unit, own) = (fs::read_to_string(&socket).unwrap(), read(&words).settings.listen);
         let opened = unit.lines().find_map(|line| line.strip_prefix("ListenStream=")).unwrap();
-        // /var/run is a link to /run.
+        // /var/run is a symbolic link to /run.
         assert_eq!(own.to_string().replace("/var/run", "/run"), opened, "{socket}");
     }
 }
@@ -266,7 +266,7 @@ struct Rule {
     annotations: BTreeMap<String, String>,
 }
 
-/// The names of all series in docs/metrics.md. A histogram has three series.
+/// The names of all Prometheus series in docs/metrics.md. A histogram has three series.
 fn metrics() -> BTreeSet<String> {
     let text = fs::read_to_string("docs/metrics.md").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -279,7 +279,7 @@ fn metrics() -> BTreeSet<String> {
     series.flatten().collect()
 }
 
-/// The names of metrics in a PromQL expression.
+/// The names of dockbridge's metrics in a PromQL expression.
 fn names(expression: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     expression
@@ -288,7 +288,7 @@ fn names(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The command line of cri-dockerd's unit in each directory of fixtures, with its drop-ins.
+/// For each directory of fixtures, the command line of cri-dockerd's unit after its drop-ins are applied.
 fn fixtures() -> BTreeMap<String, Vec<String>> {
     let folders = fs::read_dir("tests/fixtures/units").unwrap().map(|entry| entry.unwrap().path());
     let folders: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
@@ -312,7 +312,7 @@ fn fixtures() -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// The last `ExecStart=` of a unit.
+/// The words of a unit's last `ExecStart=` that is not empty.
 fn command_of(unit: &str) -> Option<Vec<String>> {
     let mut lines = unit.lines().filter_map(|line| line.strip_prefix("ExecStart="));
     lines.rfind(|line| !line.is_empty()).map(words)
@@ -330,8 +330,8 @@ fn read(words: &[String]) -> Resolved {
     resolve(invocation.values, None, &|_| None).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// systemd passes the package's settings file to the service as it is written. If a package script read this
-/// file as a shell script, the value `a, b` could run `b` as root.
+/// systemd does not interpret the package's settings file as shell code. If a package script did, the value
+/// `a, b` could run `b` as root.
 #[test]
 fn the_package_does_not_run_the_settings() {
     let directory = tempfile::tempdir().unwrap();
@@ -362,8 +362,8 @@ fn the_package_does_not_run_the_settings() {
     assert!(told.contains("DOCKBRIDGE_LISTEN") && told.contains("nonsense here"), "{told}");
 }
 
-/// The version output for people names `dockbridge-runtime`. Docker and containerd get only the output of
-/// runc.
+/// Without a command (`--version`), `dockbridge-runtime` also prints its own version, on standard error.
+/// Docker and containerd read only standard output, which is runc's.
 #[test]
 fn the_runtime_names_itself_beside_the_version_of_runc() {
     let run = |word: &str| {

@@ -1,5 +1,5 @@
-//! Tests the scripts below `tests/env`: the results of `suite.sh`, which `make test` runs, the wait for apt
-//! in `install.sh`, and the name of an engine in a directory.
+//! Tests the scripts below `tests/env`: the results that `suite.sh` counts for `make test`, the wait for apt
+//! in `install.sh`, and how `engine_folder.sh` splits the name of an engine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -70,13 +70,13 @@ fn a_process_that_a_test_leaves_behind_is_not_waited_for() {
     let output = run_in(folder.path(), &["leaves", "good"]);
     let text = String::from_utf8_lossy(&output.stdout);
     let left = fs::read_to_string(folder.path().join("left")).unwrap();
-    // The process is still running, so the run did not wait for its end.
+    // `kill` succeeds only if the process is still running: the run did not wait for the end of the process.
     assert!(Command::new("kill").arg(left.trim()).status().unwrap().success());
     assert!(output.status.success(), "{text}");
     assert!(text.ends_with("\n4 passed, 0 failed, 0 skipped\n"), "{text}");
 }
 
-/// A fake apt-get. The first two updates of the fake apt-get fail, as if another process held apt's lock.
+/// A fake apt-get, whose first two updates fail as if another process held apt's lock.
 const APT: &str = r#"#!/bin/sh
 echo "$*" >>calls
 if [ "$1" = update ] && [ "$(grep -c ^update calls)" -le 2 ]; then
@@ -167,6 +167,6 @@ fn run_in(folder: &Path, parts: &[&str]) -> Output {
     for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
         command.env(name, folder.join(file));
     }
-    // The variables of the `make` that runs this test are removed.
+    // Removes the variables of the `make` that runs this test.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()
 }

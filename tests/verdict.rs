@@ -1,5 +1,5 @@
-//! Tests the rule by which the soak test judges its curves: it finds leaks and accepts all other curves. If
-//! the rule is wrong, this test shows it earlier than a run of an hour.
+//! Tests the rule by which the soak test judges its curves: the rule finds leaks and accepts all other
+//! curves. A wrong rule fails here, before an hour of the soak test.
 
 #![allow(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use verdict::{Judgement, Slack, Verdict};
 
 const SLACK: Slack = Slack { amount: 4.0, share: 0.02 };
 
-/// Judges an hour of samples, one every five seconds. `more` is added to the normal values of a run.
+/// Judges an hour of samples, one every five seconds. `more` adds to the value at a time in hours.
 fn judge(more: impl Fn(f64) -> f64) -> Judgement {
     let samples: Vec<_> = (0..720)
         .map(|place| (f64::from(place) * 5.0, f64::from(place % 7) * 5.0))

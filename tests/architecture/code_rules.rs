@@ -8,7 +8,7 @@ use super::{
     source::{self, File, is_mark, word},
 };
 
-/// Module names without a meaning.
+/// Forbidden module names: they do not say what the module contains.
 const NAMELESS: [&str; 9] =
     ["util", "utils", "helper", "helpers", "common", "misc", "shared", "stuff", "prelude"];
 
@@ -103,8 +103,8 @@ fn names_are_plain() {
     hold("getters named get_ and type aliases", &breaches);
 }
 
-/// Public functions and types have documentation. Fields and variants have documentation only if their name
-/// is not enough, so the compiler's lint `missing_docs`, which requires it for all of them, is not used.
+/// Public functions and types have documentation. Fields and variants need it only if their name does not say
+/// enough, so the compiler's lint `missing_docs`, which requires documentation for them, is not used.
 #[test]
 fn public_functions_and_types_are_documented() {
     let mut breaches = Vec::new();
@@ -161,7 +161,7 @@ fn what_is_left_out_is_counted() {
     hold("skips besides tests/skips", &others.map(|file| file.path.clone()).collect::<Vec<_>>());
 }
 
-/// All Rust files of this repository.
+/// All Rust files below `src` and `tests`.
 fn everything() -> Vec<File> {
     let mut files = source::files("src");
     files.extend(source::files("tests"));
@@ -175,7 +175,7 @@ fn aliases(file: &File) -> Vec<String> {
     pairs.filter_map(|pair| word(pair.get(1))).collect()
 }
 
-/// Calls `found` with the content of every attribute, without white space, and its line.
+/// Calls `found` with the content of every attribute, without white space, and with the attribute's line.
 fn attributes(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     for (index, tree) in trees.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Every limit, time and share in the documents is the same as in the code or in another file, or
-//! `figures.txt` says where it comes from. Tables of settings and metrics have their own tests next to the
-//! code.
+//! Every number with a unit in the documents is in `figures.txt`, with a file of the repository that has the
+//! same value, or with the reason why no file has it. Tables of settings and metrics have their own tests
+//! next to the code.
 
 use std::{fs, ops::Range};
 
@@ -22,7 +22,7 @@ fn figures_are_those_of_the_code() {
     hold("figures that differ: change both, and tests/architecture/figures.txt", &breaches);
 }
 
-/// Decisions are left out: their figures are those of their time, as `docs/decisions/README.md` says.
+/// `docs/decisions` is not checked: its figures were true at the time of the decision.
 #[test]
 fn every_figure_of_the_documents_is_compared() {
     let mut breaches = Vec::new();

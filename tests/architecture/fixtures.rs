@@ -1,5 +1,5 @@
-//! Every fixture has a known origin: directories in `tests/fixtures/README.md`, the data of the pictures in
-//! each file's head.
+//! Every fixture has a known origin. `tests/fixtures/README.md` lists the directories of fixtures, and each
+//! file of data for the pictures begins with its origin.
 
 use std::{fs, path::Path};
 

@@ -51,7 +51,7 @@ pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     }
 }
 
-/// The level of a module; none if the module is not in this crate.
+/// The level of a module, or `None` if the module is not in this crate.
 pub(crate) fn level(module: &str) -> Option<u8> {
     LEVELS.iter().find(|(name, _)| *name == module).map(|row| row.1)
 }

@@ -100,7 +100,7 @@ fn anchor(heading: &str) -> String {
         .to_lowercase()
 }
 
-/// Headings keep the words between backticks, because they are part of the anchor.
+/// Removes code from Markdown. Headings keep their words between backticks, which are part of the anchor.
 fn without_code(text: &str) -> String {
     let mut prose = String::new();
     let mut fenced = false;
@@ -118,7 +118,7 @@ fn without_code(text: &str) -> String {
     prose
 }
 
-/// README, CHANGELOG, SECURITY and all pages in docs.
+/// All Markdown files in the root of the repository and below `docs`.
 pub(crate) fn pages() -> Vec<Page> {
     let mut paths = Vec::new();
     let mut directories = vec![PathBuf::from("docs")];

@@ -1,6 +1,6 @@
 //! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row
-//! is a message that the code logs. `docs/compatibility.md` quotes the errors of refused requests as they are
-//! in the code.
+//! is a message that the code logs. The errors of refused requests in `docs/compatibility.md` are the texts
+//! of the code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -19,7 +19,7 @@ fn every_warning_and_error_is_documented() {
 }
 
 /// The table in `docs/compatibility.md` quotes errors and has `…` in place of parts that vary. The code may
-/// join an error from two texts.
+/// build one error from two string literals.
 #[test]
 fn refusals_are_quoted_as_the_code_has_them() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");

@@ -20,9 +20,9 @@ const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("app", &["parse", "plan", "observe", "render"]),
 ];
 
-/// `translate::limits` converts a container's limits. `translate::limits` has one file for each interface,
-/// which reads and writes all fields. So each conversion may use `limits`, and `limits` uses only the modules
-/// of other conversions that are not about a field.
+/// `translate::limits` converts a container's limits. It has one file for each interface, which reads and
+/// writes all fields. So each conversion may use `limits`, and `limits` may use only those modules of other
+/// conversions that are not about a field.
 const LIMITS: &str = "limits";
 
 /// Modules of other conversions that `translate::limits` may use.

@@ -30,7 +30,7 @@ fn messages_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// Also checks the comments of tests, scripts, units of systemd and interface definitions.
+/// Checks the comments of code and tests, scripts, systemd units, interface definitions and build files.
 #[test]
 fn comments_are_in_plain_english() {
     let mut breaches = Vec::new();

@@ -7,17 +7,17 @@ use super::{
     source::{is_body, is_mark, word},
 };
 
-/// The most lines of a source file.
+/// The maximum number of lines of a source file.
 const FILE_LINES: usize = 500;
-/// The most lines of the median source file.
+/// The maximum for the median number of lines of all source files.
 const FILE_MEDIAN: usize = 150;
-/// The most lines of a function.
+/// The maximum number of lines of a function.
 const FUNCTION_LINES: usize = 80;
-/// The most lines of the median function.
+/// The maximum for the median number of lines of all functions.
 const FUNCTION_MEDIAN: usize = 10;
 /// Nine of ten functions have at most this many lines.
 const FUNCTION_NINTH: usize = 30;
-/// README.md is one page, including an example session.
+/// The maximum number of lines of README.md: about one page, including an example session.
 const README_LINES: usize = 120;
 /// A document in docs/decisions is one page: 60 lines of 120 columns, most of them not full.
 const DECISION_LINES: usize = 60;
@@ -26,7 +26,7 @@ const DECISION_BYTES: usize = 5_000;
 #[test]
 fn readme_stays_a_page() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
-    // HTML comments in README.md are marks for `make book-test` and are not visible.
+    // HTML comments in README.md are instructions for `make book-test` and are not visible.
     let lines = text.lines().filter(|line| !line.starts_with("<!--")).count();
     assert!(lines <= README_LINES, "README.md has {lines} lines");
 }
@@ -114,7 +114,7 @@ fn functions(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize, usize)) {
     }
 }
 
-/// The value that `percent` of the sorted values do not exceed.
+/// The value that `percent` % of the sorted values do not exceed.
 fn quantile(sorted: &[usize], percent: usize) -> usize {
     let last = sorted.len().saturating_sub(1);
     sorted.get(last * percent / 100).copied().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Reads Rust files as tokens, with their line numbers. Skips comments, the content of string literals and
-//! `#[cfg(test)]` items.
+//! Reads Rust files as tokens with line numbers. Comments and `#[cfg(test)]` items are left out, and a string
+//! literal is a single token.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 pub(crate) struct File {
     /// The file's path relative to the crate's root, e.g. `src/engine/client.rs`.
     pub(crate) path: String,
-    /// The text.
+    /// The whole content of the file.
     pub(crate) text: String,
     /// The file's tokens, without `#[cfg(test)]` items.
     pub(crate) tokens: TokenStream,
@@ -83,7 +83,7 @@ pub(crate) fn files(directory: &str) -> Vec<File> {
     found
 }
 
-/// Whether the group is a body in braces.
+/// The group, if the token is a body in braces.
 pub(crate) fn is_body(tree: &TokenTree) -> Option<&Group> {
     match tree {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),

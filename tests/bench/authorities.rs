@@ -108,8 +108,8 @@ fn main() {
     wanted::at_most("more with the filter, %, at most", more + 2.0 * error, 2.0);
 }
 
-/// Times of blocks without the filter and of the blocks that are compared with them, in groups of four
-/// blocks: two of each kind.
+/// Microseconds per call in each group of four blocks: in the two without the filter, and in the two that are
+/// compared with them.
 #[derive(Default)]
 struct Arm {
     without: Vec<f64>,
@@ -251,6 +251,6 @@ impl Service<http::Request<Body>> for Answers {
     }
 }
 
-/// The number of calls in a block, which is short compared with the duration of other work on the machine.
+/// A block of this many calls is short compared with the duration of other work on the machine.
 const BLOCK: usize = 250;
 const OPENING: Duration = Duration::from_secs(10);

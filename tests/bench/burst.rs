@@ -1,6 +1,6 @@
 //! Starts many pods at once, as after the drain of another node. Measures the time until all pods are
-//! running, until all pods are removed, and the processor time, and compares the times with the same engine
-//! calls and plugin runs at once without dockbridge.
+//! running, the time until all pods are removed, and the processor time. The same engine calls and plugin
+//! runs without dockbridge are measured for comparison.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -81,7 +81,7 @@ async fn theirs(
     Ok(used)
 }
 
-/// The processor time between two readings.
+/// The processor time of each daemon between two readings.
 fn difference(before: &Seconds, after: &Seconds) -> Seconds {
     let of = |(who, seconds): (&&'static str, &f64)| {
         (*who, seconds - before.get(who).copied().unwrap_or_default())

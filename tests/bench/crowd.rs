@@ -168,6 +168,6 @@ fn resident(stage: &Stage) -> Outcome<f64> {
     Ok(f64::from(kilobytes) * 1.024 / 1000.0)
 }
 
-/// Waits without using processor time, and stops at once on SIGTERM. A shell loop that counts seconds would
-/// add its own processor time to the measurement.
+/// A shell command that waits without using processor time, and ends at once on SIGTERM. A shell loop that
+/// counts seconds would add its own processor time to the measurement.
 const QUIET: &str = "trap 'exit 0' TERM; sleep 1000000 & wait $!";

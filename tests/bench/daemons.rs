@@ -77,7 +77,7 @@ impl Watch {
         Ok(Self { names, known })
     }
 
-    /// Prints the processor time of each daemon per minute, and returns the sum of the daemons that serve
+    /// Prints the processor time of each daemon per minute, and returns the total of the daemons that serve
     /// dockbridge's pods.
     async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
         // Waits until earlier work has ended.
@@ -93,8 +93,8 @@ impl Watch {
         let mut sum = 0.0;
         for name in &self.names {
             print!("{:>12.2}", used(name));
-            // The sum is compared with the peer's daemon, which does the work of dockbridge and the engine
-            // together.
+            // The peer is left out of the sum. The sum is compared with the peer's daemon, which does the
+            // work of dockbridge and the engine together.
             sum += if *name == PEER { 0.0 } else { used(name) };
         }
         println!("{sum:>12.2}{:>12.2}", used(SHIMS));

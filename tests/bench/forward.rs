@@ -45,7 +45,7 @@ fn main() {
     println!("{:<10}{:>14}{:>14}{:>8}", "MB/s", "port-forward", "plain proxy", "ratio");
     for way in [Way::FromPod, Way::ToPod] {
         let (mut ours, mut plain) = (Vec::new(), Vec::new());
-        // The first round warms up and is not counted.
+        // The first round only warms caches and is not counted.
         for _ in 0..=rounds {
             let pod = pod(way, bytes);
             ours.push(over_spdy(spdy_server(&runtime), pod, way, bytes));

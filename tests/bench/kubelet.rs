@@ -1,4 +1,4 @@
-//! The calls that kubelet makes when nothing happens, as often as kubelet makes them.
+//! Makes the calls that kubelet makes on an idle node, as often as kubelet makes them.
 
 use std::{
     sync::{
@@ -44,7 +44,7 @@ const FEATURES: [(Question, u64); 2] = [(Question::PodStatistics, 10), (Question
 enum Question {
     /// Lists all pods, containers and images.
     Lists,
-    /// The running pods and containers.
+    /// Lists the running pods and containers.
     Housekeeping,
     Status,
     Version,
@@ -81,7 +81,7 @@ impl Kubelet {
         self
     }
 
-    /// How many calls of the schedule have finished.
+    /// How many calls of the schedule have ended. Calls that belong together count as one.
     #[allow(dead_code, reason = "the soak asks")]
     pub(crate) fn asked(&self) -> u64 {
         self.mind.asked.load(Ordering::Relaxed)

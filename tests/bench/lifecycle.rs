@@ -96,8 +96,8 @@ async fn measure(world: &World) -> Outcome {
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
-        // dockbridge must process the events that it missed while it was frozen before its own time is
-        // measured.
+        // Before its own time is measured, dockbridge must process the events that it missed while it was
+        // frozen.
         sleep(REST).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;

@@ -24,7 +24,7 @@ impl<'a> CriLife<'a> {
         Self { contestant, cri, recipes }
     }
 
-    /// Runs the life of one pod.
+    /// Runs the life of one pod, and adds the time of each step to `table`.
     pub(crate) async fn round(&self, round: u32, table: &mut Table) -> Outcome {
         let (who, cri) = (self.contestant, self.cri);
         let pod = self.recipes.pod(&format!("{who}{round}"));
@@ -57,7 +57,7 @@ impl<'a> CriLife<'a> {
     }
 }
 
-/// The same pod's life with only engine calls and CNI plugin runs, without a CRI server.
+/// A pod's life with the same engine calls and CNI plugin runs, but without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawLife {
     /// The client with which the benchmark calls the engine directly.
@@ -110,7 +110,7 @@ impl RawLife {
         Ok(())
     }
 
-    /// Runs the life of one pod.
+    /// Runs the life of one pod, and adds the time of each step to `table`.
     pub(crate) async fn round(&mut self, round: u32, table: &mut Table) -> Outcome {
         let engine = &self.engine;
         let pod = format!("raw-pod-{round}");

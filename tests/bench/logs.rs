@@ -1,6 +1,6 @@
 //! Measures the cost of container logs: how many bytes of the engine's log dockbridge converts to CRI lines
-//! in a second, and dockbridge's processor time as a share of the engine's time for the same lines. In the
-//! first row, the engine's speed is the limit, and in the second row dockbridge's.
+//! in a second, and dockbridge's processor time as a share of the engine's time for the same lines. The first
+//! row of a round is limited by the engine's speed, the second row by dockbridge's.
 //!
 //! The benchmark runs in a world: `tests/env/world.sh -- cargo bench --bench logs`. `LINES` and `ROUNDS`
 //! change the amounts.
@@ -75,8 +75,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Measures while a container writes as fast as the engine accepts the lines. dockbridge shows the
-    /// container's exit when its CRI log is complete.
+    /// Measures dockbridge while a container writes as fast as the engine accepts the lines. The measurement
+    /// ends when dockbridge reports the container's exit, which is after the CRI log is complete.
     async fn beside_the_writer(&self) -> Outcome {
         let lines = amount("LINES", 3_000_000);
         let (before, begun) = (self.used()?, Instant::now());
@@ -136,7 +136,7 @@ impl Run<'_> {
         Ok(fs::remove_file(log.path())?)
     }
 
-    /// The processor time of dockbridge and the engine so far.
+    /// The processor times of dockbridge and the engine so far, in seconds.
     fn used(&self) -> Outcome<[f64; 2]> {
         let Some(bridge) = self.stage.bridge.pid() else { fail!("no dockbridge") };
         Ok([seconds(bridge)?, self.used_by_engine()?])
@@ -148,7 +148,7 @@ impl Run<'_> {
     }
 }
 
-/// The processor time of a process with all its threads.
+/// The processor time of a process with all its threads, in seconds.
 fn seconds(pid: u32) -> Outcome<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The process name in parentheses may contain any characters. After the last parenthesis, the fields of
@@ -176,7 +176,7 @@ fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     Ok((length, seen.1.duration_since(at)))
 }
 
-/// The bytes that the engine wrote for `lines` lines. Fails if the CRI log does not have all of them.
+/// The number of bytes that the engine wrote for `lines` lines. Fails if the CRI log lacks some of the lines.
 fn engines_bytes(log: &CriLog, lines: u64) -> Outcome<u64> {
     let mut found = 0;
     log.each(|_| {

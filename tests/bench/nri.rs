@@ -41,7 +41,7 @@ pub(crate) async fn measure(world: &World) -> Outcome {
         on.bridge.stop().await?;
     }
     table.print("what NRI costs");
-    // These limits mean "no cost": two medians of the same measurement differ by more.
+    // These limits, in milliseconds, mean no cost: two medians of the same measurement differ by more.
     table.wants_added(ON, OFF, 1.0);
     table.wants_added(LOGGER, OFF, 2.0);
     for mut stage in [off, on] {

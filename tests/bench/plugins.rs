@@ -10,7 +10,7 @@ use crate::support::{
     world::World,
 };
 
-/// The plugins in the world's configuration.
+/// The plugins in the world's CNI configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Plugins {
     folder: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Plugins {
 }
 
 impl Plugins {
-    /// Reads the world's configuration.
+    /// Reads the world's CNI configuration.
     pub(crate) fn load(world: &World) -> Outcome<Self> {
         let file = std::fs::read_dir(&world.cni_conf)?.next().ok_or(Failure("no CNI".into()))??;
         let list: Value = serde_json::from_str(&std::fs::read_to_string(file.path())?)?;

@@ -1,4 +1,4 @@
-//! Direct calls to the engine, without dockbridge: one pooled connection, and bodies that the caller gives.
+//! Direct calls to the engine, without dockbridge: one pooled connection, and request bodies from the caller.
 
 use std::path::Path;
 
@@ -76,7 +76,7 @@ impl RawEngine {
         Ok(answer["Id"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Starts an exec and takes over the connection, on which its streams follow.
+    /// Starts an exec, and returns the connection, which then carries the exec's streams.
     pub(crate) async fn start_exec(&self, exec: &str) -> Outcome<UnixStream> {
         let mut stream = UnixStream::connect(&self.socket).await?;
         let body = r#"{"Detach":false,"Tty":false}"#;
@@ -97,7 +97,7 @@ impl RawEngine {
         Ok(stream)
     }
 
-    /// The exit code of an exec whose streams have ended. The engine may know the code only a moment later.
+    /// The exit code of an exec whose streams have ended. Asks until the engine also knows the code.
     pub(crate) async fn exec_code(&self, exec: &str) -> Outcome<i64> {
         loop {
             let answer = self.get(&format!("/exec/{exec}/json")).await?;

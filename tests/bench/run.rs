@@ -1,4 +1,4 @@
-//! Runs a benchmark in a world, with amounts from environment variables.
+//! Runs a benchmark in a world (a private engine), with amounts from environment variables.
 
 use std::{env, process::ExitCode, str::FromStr};
 

@@ -59,7 +59,7 @@ impl Table {
         println!();
     }
 
-    /// Reports whether dockbridge's median of a step is at most this many milliseconds.
+    /// Prints whether dockbridge's median of a step is at most this many milliseconds.
     pub(crate) fn wants(&self, step: &str, most: f64) {
         let row = self.rows.iter().find(|row| row.step == step);
         if let Some(median) = row.and_then(|row| row.quantile(OURS, 50)) {
@@ -67,7 +67,7 @@ impl Table {
         }
     }
 
-    /// Reports whether dockbridge's median of a step is at most this multiple of the median of `other`.
+    /// Prints whether dockbridge's median of a step is at most this multiple of the median of `other`.
     pub(crate) fn wants_ratio(&self, step: &str, other: &str, most: f64) {
         let row = self.rows.iter().find(|row| row.step == step);
         let medians = row.and_then(|row| row.quantile(OURS, 50).zip(row.quantile(other, 50)));
@@ -76,7 +76,7 @@ impl Table {
         }
     }
 
-    /// Reports for each call whether the median of `who` is at most this many milliseconds more than the
+    /// Prints for each call whether the median of `who` is at most this many milliseconds more than the
     /// median of `other`.
     pub(crate) fn wants_added(&self, who: &str, other: &str, most: f64) {
         // Rows whose name begins with a small letter are sums of several calls, and are skipped.

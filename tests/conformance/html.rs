@@ -29,7 +29,7 @@ fn row(line: &str, element: &str) -> String {
     format!("<tr>{}</tr>\n", cells.collect::<String>().replace('\u{1}', "|"))
 }
 
-/// Code between backticks, and bold text.
+/// Converts code between backticks and bold text.
 fn inline(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let spans = text.split('`').enumerate();

@@ -48,7 +48,7 @@ fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
     rows
 }
 
-/// A fact that is the same for all runs of a row. Runs that did not begin may lack the fact.
+/// The value that all runs of a row have for a fact, or an empty text. Runs that did not begin may lack it.
 fn known<'a>(row: &[Option<&'a Run>], name: &str) -> &'a str {
     let mut facts = row.iter().flatten().map(|run| run.fact(name));
     facts.find(|fact| !fact.is_empty()).unwrap_or("")

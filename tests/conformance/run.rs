@@ -1,4 +1,4 @@
-//! What one suite did on one engine.
+//! The result of one test suite on one engine.
 //!
 //! `tests/env/conformance.sh` makes a folder for each run. A run's file `facts` has lines of `name=value`.
 //! The results are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::Deserialize;
 
-/// One suite on one engine.
+/// The run of one test suite on one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     facts: BTreeMap<String, String>,
@@ -70,8 +70,8 @@ impl Run {
             false => from_ginkgo(&file("report.json")),
         };
         match outcome {
-            // A suite that was stopped has a report of the tests that had ended before, so it counts as
-            // broken.
+            // The report of a suite that was stopped has only the tests that ended before. So an exit code
+            // without a failed test counts as broken.
             Outcome::Ended(results) if code != "0" && results.failures.is_empty() => {
                 Outcome::Broken(format!("exit code {code} without a failed test"))
             }
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// The engine's name for readers.
+    /// The engine's name as the page shows it.
     pub(crate) fn engine(&self) -> &str {
         self.facts.get("name").map_or_else(|| self.fact("engine"), String::as_str)
     }

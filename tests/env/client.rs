@@ -1,5 +1,5 @@
-//! A small CRI client, for tests of packages in the emulated machine (`tests/env/packages.sh`) and for a first pod on a
-//! machine without crictl (`tests/env/run.sh`).
+//! A small CRI client, for tests of packages in the emulated machine (`tests/env/packages.sh`) and for a
+//! first pod on a machine without crictl (`tests/env/run.sh`).
 //!
 //! usage: client list|watch|web SOCKET, client run SOCKET NAME, client remove SOCKET POD
 
@@ -49,7 +49,7 @@ async fn connect(socket: &str) -> Result<Client, Box<dyn Error>> {
     Ok(RuntimeServiceClient::new(channel))
 }
 
-/// A pod that only sleeps.
+/// Starts a pod whose container only sleeps.
 async fn run(client: &mut Client, name: &str) -> Result<(), Box<dyn Error>> {
     let container = cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: "pause".to_owned(), attempt: 0 }),
@@ -59,7 +59,7 @@ async fn run(client: &mut Client, name: &str) -> Result<(), Box<dyn Error>> {
     start(client, pod(name), container).await
 }
 
-/// The pod of README.md: a web server on port 8080 of the host.
+/// Starts the pod of README.md: a web server on port 8080 of the host.
 async fn web(client: &mut Client) -> Result<(), Box<dyn Error>> {
     let port = cri::PortMapping { container_port: 80, host_port: 8080, ..Default::default() };
     let pod = cri::PodSandboxConfig {
@@ -113,7 +113,7 @@ async fn start(
         sandbox_config: Some(pod),
     };
     let created = client.create_container(request).await;
-    // The container already runs since an earlier call of this program.
+    // An earlier call of this program has already created and started the container.
     if created.as_ref().is_err_and(|status| status.code() == Code::AlreadyExists) {
         println!("{pod_sandbox_id}");
         return Ok(());

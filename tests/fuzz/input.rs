@@ -1,4 +1,4 @@
-//! Splits the input of fuzz targets before they call a decoder.
+//! Splits inputs for fuzz targets, which pass the parts to a decoder.
 
 /// The input in pieces, as a client or server could send it. The content of the input determines where it is
 /// split.

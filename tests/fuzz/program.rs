@@ -68,7 +68,7 @@ fn main() {
 
 /// Calls the chosen decoder with one input.
 extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
-    // SAFETY: libFuzzer lends `length` bytes for the time of the call.
+    // SAFETY: the `length` bytes at `bytes` belong to libFuzzer and are valid during this call.
     let bytes = if length == 0 { &[] } else { unsafe { slice::from_raw_parts(bytes, length) } };
     if let Some(target) = CHOSEN.get() {
         let before = HELD.load(Ordering::Relaxed);
@@ -105,9 +105,9 @@ unsafe impl GlobalAlloc for Bounded {
 #[global_allocator]
 static MEMORY: Bounded = Bounded;
 static CHOSEN: OnceLock<Target> = OnceLock::new();
-/// The number of bytes that are allocated now.
+/// The number of bytes that are allocated at the moment.
 static HELD: AtomicUsize = AtomicUsize::new(0);
-/// The most bytes that may be allocated while an input is decoded.
+/// The largest value that `HELD` may reach while an input is decoded.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// The memory that decoding one input may use. The largest valid input needs only a small part of this
 /// memory.

@@ -60,7 +60,7 @@ impl Node {
     }
 }
 
-/// Both stop calls are made before the background task of the first call has run.
+/// Makes the second stop call before the background task of the first call has run.
 #[tokio::test]
 async fn a_shorter_stop_is_never_lost_in_a_longer_one() {
     let node = Node::start().await;
@@ -88,8 +88,8 @@ async fn a_failed_start_is_reported_also_without_an_inspect() {
     assert_eq!(error.kind(), Kind::Unknown);
 }
 
-/// The edits file of a container that needs `dockbridge-runtime` exists before the start, also if the start
-/// fails, and is removed with the container.
+/// The edits file of a container that needs `dockbridge-runtime` is written before the start, stays if the
+/// start fails, and is removed with the container.
 #[tokio::test]
 async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     let node = Node::start().await;
@@ -151,8 +151,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     node.containers.start(plain.as_str()).await.unwrap();
     assert!(!directory.join(plain.as_str()).exists());
 
-    // Edits files of two other containers: one of another dockbridge on this machine, and one that another
-    // client removed.
+    // The edits files of two other containers: a container of another dockbridge on this machine, and a
+    // container that another client removed.
     let other = directory.join("f".repeat(64));
     let lost = directory.join("e".repeat(64));
     for (place, engine) in [(&other, "another".to_owned()), (&lost, edits.engine.clone())] {
@@ -166,8 +166,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     assert!(!directory.join(id.as_str()).exists());
 }
 
-/// A container with edits of an earlier version must not start without its edits, because they may contain a
-/// plugin's seccomp filter.
+/// The edits in the format of an earlier version cannot be read. The container must not start without them,
+/// because they may contain a plugin's seccomp filter.
 #[tokio::test]
 async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let node = Node::start().await;
@@ -198,7 +198,7 @@ async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
 }
 
 impl Node {
-    /// A pod that runs and is in the store.
+    /// Starts a pod, and returns its id when the store has the pod.
     async fn running_pod(&self) -> String {
         let sandbox = self.docker.world(|world| {
             let sandbox = pod(world, "own");
@@ -232,8 +232,8 @@ impl Node {
 
 type Answer = Result<ContainerId, Failure>;
 
-/// If the daemon's defaults have `max-buffer-size`, no container can have a blocking log. dockbridge passes
-/// other errors of the create on.
+/// If the daemon's defaults have `max-buffer-size`, no container can have a blocking log. If a create fails
+/// for another reason, dockbridge returns the engine's error.
 #[tokio::test]
 async fn a_daemon_that_refuses_blocking_logs_still_gets_containers() {
     let node = Node::start().await;
@@ -302,8 +302,8 @@ async fn a_failed_read_fails_only_its_callers() {
     assert_eq!(left, 0);
 }
 
-/// A file of an image that is too large is not read. If another dockbridge removes the container from which
-/// the file is read, reading is repeated.
+/// dockbridge does not read a file in an image if the file is too large. If another dockbridge removes the
+/// container from which a file is read, dockbridge repeats the read.
 #[tokio::test]
 async fn looks_are_bounded_and_taken_again() {
     let node = Node::start().await;
@@ -318,8 +318,8 @@ async fn looks_are_bounded_and_taken_again() {
     node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
 }
 
-/// dockbridge reads again after its container for reading an image's files was removed, but not if the image
-/// is missing.
+/// If its container for reading an image's files was removed, dockbridge repeats the read, but not if the
+/// image is missing.
 #[tokio::test]
 async fn a_missing_image_is_inspected_once() {
     let node = Node::start().await;

@@ -76,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// A request for a checkpoint of the pod, with an empty directory.
+    /// A request for a checkpoint of the pod into an empty directory.
     fn pod_spec(&self) -> DumpSpec {
         let now = self.verbs.node.store.snapshot();
         let sandbox = now.container(&self.container).unwrap().document.sandbox.to_string();
@@ -390,8 +390,8 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     }
 }
 
-/// `dump-container` ends at once without its order file, because the dockbridge that wrote the file has ended
-/// and removed it.
+/// `dump-container` ends at once if the file with its work is missing, because the dockbridge that wrote the
+/// file has ended and removed it.
 #[tokio::test]
 async fn a_program_without_an_order_ends() {
     let place = tempfile::tempdir().unwrap();

@@ -224,7 +224,7 @@ async fn a_pull_goes_on_while_one_caller_is_left_and_ends_with_the_last() {
     eventually(|| bench.docker.abandoned() == 1).await;
 }
 
-/// The test makes as many concurrent calls as a node may have.
+/// Even a full node does not make more than about a hundred calls at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_equal_pulls_are_one() {
     let bench = Bench::new().await;
@@ -250,7 +250,7 @@ async fn a_hundred_equal_pulls_are_one() {
     assert_eq!(bench.docker.count(PULL), 1);
 }
 
-/// In phases without progress reports, a pull may be silent for longer than in a download.
+/// A pull may be silent for longer in phases without progress reports than while it downloads.
 #[tokio::test]
 async fn a_pull_without_progress_is_given_up() {
     let silences = [
@@ -379,7 +379,7 @@ async fn what_does_not_exist_is_removed_already() {
     assert_eq!(bench.docker.count("DELETE /images/*"), 0);
 }
 
-/// If no image has the name `cafe`, the engine reads it as the start of an id.
+/// If no image has the name `cafe`, the engine reads `cafe` as the start of an id. dockbridge must not.
 #[tokio::test]
 async fn a_name_is_no_beginning_of_an_id() {
     let bench = Bench::new().await;
@@ -503,7 +503,7 @@ async fn a_pause_that_is_there_is_not_loaded() {
     assert_eq!(bench.docker.count(LOAD), 0);
 }
 
-/// Users who may run pods can make the node pull an image of any name.
+/// Users who may run pods can make the node pull an image with any name.
 #[tokio::test]
 async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let docker = FakeDockerd::start().await;
@@ -691,8 +691,8 @@ async fn the_image_file_system_is_measured_in_the_background() {
     }
     assert_eq!(bench.docker.count("GET /system/df"), 1, "answers come from memory");
     bench.docker.stop().await;
-    // kubelet's eviction manager reads the usage every ten seconds and ignores it if its time has not
-    // advanced.
+    // kubelet's eviction manager reads the usage every ten seconds, and ignores a usage whose timestamp has
+    // not advanced.
     forward(Duration::from_secs(10)).await;
     let began = Instant::now();
     loop {

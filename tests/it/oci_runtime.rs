@@ -1,4 +1,4 @@
-//! `dockbridge-runtime` as a program.
+//! Tests `dockbridge-runtime` as a program with a fake runc.
 
 use std::{
     fs::{self, Permissions},
@@ -6,8 +6,8 @@ use std::{
     process::Command,
 };
 
-/// dockerd 29 has a umask of 0, which a containerd that it starts and its shims inherit. Files that a command of
-/// `exec` creates could then be changed by everybody. A site's own umask is kept.
+/// dockerd 29 has a umask of 0, which a containerd that it starts and its shims inherit. Files that a command
+/// of `exec` creates could then be changed by everybody. A site's own umask is kept.
 #[test]
 fn a_command_never_has_an_inherited_umask_of_zero() {
     let room = tempfile::tempdir().unwrap();

@@ -171,7 +171,7 @@ impl Node {
         fs::create_dir_all(self.files().join(id.as_str())).unwrap();
     }
 
-    /// A node with a CNI network, and an engine that has `dockbridge-runtime`; none if the test is not
+    /// A node with a CNI network and an engine that has `dockbridge-runtime`, or `None` if the test is not
     /// permitted to create namespaces.
     async fn with_oci_runtime() -> Option<Self> {
         let node = Self::new().await;
@@ -362,7 +362,7 @@ async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refus
 #[tokio::test]
 async fn a_pause_that_ends_while_it_is_inspected_did_not_join_another_namespace() {
     let Some(node) = Node::with_oci_runtime().await else { return };
-    // No process has this pid, because it has ended.
+    // No process has this pid, like the pid of a process that has ended.
     node.docker.world(|world| world.pid = i32::MAX.cast_unsigned());
     let sandboxes = node.start().await;
     let seen = CancellationToken::new();

@@ -1,6 +1,6 @@
 //! Tests StartContainer if the engine's event arrives before or after the engine's answer, twice or never,
-//! with any time, while inspects fail, or if the answer is lost. The tests check the caller's result, the
-//! state that dockbridge shows afterwards, and that no container starts twice.
+//! with any timestamp, while inspects fail, or if the answer is lost. The tests check the caller's result,
+//! the state that dockbridge shows afterwards, and that no container starts twice.
 
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,8 @@ impl Node {
         Self { docker, verbs, id, _state: state }
     }
 
-    /// From now on, the engine answers a start the time `start` after its event, and an inspect the time
-    /// `inspect` after it has read the container.
+    /// From now on, the engine delays the answer to a start by `start` after the start event, and the answer
+    /// to an inspect by `inspect` after the engine has read the container.
     fn answer_late(&self, start: Duration, inspect: Duration) {
         self.docker.inject(Rule::new("POST /containers/*/start", Fault::LateAnswer(start)));
         self.docker.inject(Rule::new(&self.inspect(), Fault::LateAnswer(inspect)));
@@ -139,7 +139,7 @@ async fn a_container_that_ends_before_its_start_is_answered_is_shown_as_ended() 
     let (start, ()) = tokio::join!(node.start(), async {
         eventually(|| node.inspects() == 1).await;
         node.exits_after(Duration::ZERO).await;
-        // The die event of the container arrives first.
+        // The container's die event arrives before the answer to the start.
         tokio::time::sleep(SHORT).await;
         started.cancel();
     });

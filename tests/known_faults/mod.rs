@@ -10,7 +10,7 @@ use std::{env, fs::OpenOptions, io::Write as _};
 /// A known fault of an engine or of a CNI plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownFault {
-    /// The beginning of the version of engines with the fault; empty for a CNI plugin.
+    /// The start of the versions of the engines with the fault, or empty for a fault of a CNI plugin.
     release: &'static str,
     /// The engine's image store, if the fault occurs only with this store.
     store: Option<&'static str>,
@@ -30,8 +30,8 @@ const KNOWN_FAULTS: &[KnownFault] = &[
         release: "",
         store: None,
         versions: "CNI plugins 1.1.1",
-        // Two CNI plugins that run at the same time both see that a chain of iptables is missing and create
-        // it, and one of them fails.
+        // Two CNI plugins that run at the same time both see that a chain of iptables is missing. Both create
+        // the chain, and one of them fails.
         text: &["network plugin ", ", ADD: ", "CHAIN_USER_ADD failed (File exists)"],
         repeatable: &["run_pod_sandbox"],
         reference: "https://github.com/containernetworking/plugins/issues/335",
@@ -65,7 +65,7 @@ const KNOWN_FAULTS: &[KnownFault] = &[
             "remove_image",
             "run_pod_sandbox",
         ],
-        // The engine repeats a lookup three times, and then its error asks the client to repeat the call.
+        // The engine repeats a lookup three times. Then the engine fails, and its error asks for a retry.
         reference: "https://github.com/moby/moby/pull/46840",
     },
 ];
@@ -78,7 +78,7 @@ pub(crate) fn of(version: &str, store: &str, message: &str) -> Option<&'static K
     KNOWN_FAULTS.iter().filter(of_engine).find(|fault| fault.is_in(message))
 }
 
-/// Whether a call that failed with this text may be repeated. Records the repeat.
+/// Whether a call that failed with this text may be repeated. If it may, records the repeat.
 #[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
 pub(crate) fn repeats(call: &str, message: &str) -> bool {
     let of_world = |fact| env::var(format!("DOCKBRIDGE_WORLD_{fact}")).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(crate) fn repeats(call: &str, message: &str) -> bool {
     fault.inspect(|fault| note(fault)).is_some()
 }
 
-/// Prints the fault and appends it to the list of repeats.
+/// Prints the fault, and appends it to the file that `DOCKBRIDGE_REPEATS` names.
 #[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
 fn note(fault: &KnownFault) {
     let KnownFault { versions, text, reference, .. } = fault;

@@ -52,7 +52,7 @@ fn of(recording: &Recording) -> String {
     canvas.finish(y + 26.0, "A pod's life beside the raw engine calls", &about.join("; "))
 }
 
-/// The names of the columns in the head of the table. Each name is before the word for its median.
+/// The names of the columns in the head of the table. Each name stands before a word `p50`.
 fn columns(head: &str) -> Vec<String> {
     let words: Vec<&str> = head.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[1] == "p50");
@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// How a column of the table is drawn. Without `words`, its name is taken from the head of the table.
+/// How a column of the table is drawn. If `words` is `None`, the legend shows the name in the table's head.
 struct Bar {
     class: &'static str,
     words: Option<&'static str>,

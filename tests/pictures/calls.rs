@@ -1,4 +1,4 @@
-//! Draws the way of a CRI call through the modules of dockbridge, and the way of Docker's reports into the
+//! Draws the path of a CRI call through the modules of dockbridge, and the path of Docker's events into the
 //! store.
 
 use super::canvas::Canvas;

@@ -25,7 +25,7 @@ impl Canvas {
         Self { body: String::new(), style: String::new() }
     }
 
-    /// Adds the elements of another picture after the existing elements.
+    /// Adds the elements of another picture before the existing elements, which are drawn over them.
     pub(crate) fn put_behind(&mut self, other: &Self) {
         self.body.insert_str(0, &other.body);
     }
@@ -51,7 +51,7 @@ impl Canvas {
         self.text(at.0 + size.0 / 2.0, at.1 + size.1 / 2.0 + 4.8, "t mid", text);
     }
 
-    /// Adds a path of absolute or relative commands.
+    /// Adds an SVG path.
     pub(crate) fn path(&mut self, commands: &str, class: &str) {
         self.raw(&format!("<path d=\"{commands}\" class=\"{class}\"/>"));
     }

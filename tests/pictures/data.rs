@@ -27,7 +27,7 @@ impl Recording {
         }
     }
 
-    /// A line for the picture with the place and time of the recording.
+    /// A line for the picture with the engine, the machine and the date of the recording.
     pub(crate) fn source(&self) -> String {
         let fact = |key| self.facts.get(key).map_or("unknown", String::as_str);
         format!("{}, {}, {}", fact("engine"), fact("machine"), fact("date"))

@@ -1,5 +1,5 @@
-//! The modules by level, with their imports as arrows. An arrow is left out if other arrows also lead to the
-//! same module.
+//! The modules by level, with their imports as arrows. An arrow is left out if a chain of other arrows leads
+//! to the same module.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -51,11 +51,11 @@ pub(crate) enum Lack {
     SysResource,
     /// CAP_SYS_RESOURCE is missing, with which CRIU reads the limits of processes of another user.
     OtherLimits,
-    /// The root mount is shared with another mount namespace.
+    /// The root mount is shared with other mount namespaces, or receives their mounts.
     PrivateMounts,
     /// The engine is older than Docker 25.0.
     YoungEngine,
-    /// The engine does not have `dockbridge-runtime`.
+    /// The engine is not configured with `dockbridge-runtime`.
     OciRuntime,
     /// The engine reads CDI specifications itself, but the test needs an engine that does not.
     EngineWithoutCdi,
@@ -169,7 +169,7 @@ impl Lack {
 /// Records that a test is skipped.
 ///
 /// # Panics
-/// Panics if `DOCKBRIDGE_SKIPS` is set and the machine does not lack it.
+/// Panics if `DOCKBRIDGE_SKIPS` is set and the machine has what `lack` says is missing.
 #[track_caller]
 pub(crate) fn skip(lack: Lack) {
     let (words, at) = (lack.words(), Location::caller());

@@ -64,8 +64,8 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An engine with CDI supports everything in a specification, including hooks. dockbridge refuses a device
-/// that the engine will not find, before the engine does.
+/// An engine with CDI supports everything in a specification, including hooks. If the engine will not find a
+/// device, dockbridge refuses the container itself.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     if world.docker_major < 25 {
         return left_out(Lack::YoungEngine);
@@ -100,7 +100,7 @@ pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container that requests a gadget.
+/// A container that requests a CDI device of the kind `vendor.example/gadget`.
 fn gadget(stage: &Stage, name: &str, device: &str) -> cri::ContainerConfig {
     let name_of = |device: &str| cri::CdiDevice { name: format!("vendor.example/gadget={device}") };
     cri::ContainerConfig { cdi_devices: vec![name_of(device)], ..stage.recipes.sleeper(name) }

@@ -36,8 +36,8 @@ use crate::{
 };
 
 /// The checkpointed container has two processes with a pipe between them, and open files in its layer and on
-/// a volume. The archive has the processes, the pipe and the files, and the container counts on without a
-/// gap.
+/// a volume. The archive has the processes, the pipe and the files. The container continues to count without
+/// a gap.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(stage) = stage(&world, "checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -181,8 +181,8 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     );
     nothing_left(&stage).await?;
     ensure!(!archive.exists(), "a checkpoint without a caller was kept");
-    // The engine may have started the command that waited, so the restarted dockbridge looks for it for a
-    // while.
+    // The engine may have started the command that waited, so the restarted dockbridge searches for the
+    // command for a while.
     let mut looks = Looks::every(Duration::from_millis(100));
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
         ensure!(looks.again().await, "the record of the command is still there");
@@ -272,7 +272,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
     security::said(answer.map(|()| String::new()), wanted)
 }
 
-/// A dockbridge for checkpoints; none if this machine has no CRIU that works.
+/// A dockbridge for checkpoints, or `None` if this machine has no CRIU that works.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {

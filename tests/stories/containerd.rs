@@ -180,7 +180,7 @@ async fn until_not_ready(stage: &Stage, sandbox: &str) -> Outcome {
     Ok(())
 }
 
-/// The parent of a container's main process.
+/// The shim of a container, which is the parent of the container's main process.
 async fn shim_of(stage: &Stage, container: &str) -> Outcome<Pid> {
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", container]).await?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// The requests are a single device, a device through a link, a path without a leading slash, a read-only
-/// device, and a directory of devices. A device that is not requested is not available.
+/// The requests are a single device, a device through a symbolic link, a path without a leading slash, a
+/// read-only device, and a directory of devices. A device that is not requested is not available.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
         return left_out(Lack::Devices);

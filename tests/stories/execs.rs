@@ -69,7 +69,7 @@ impl Set {
         fail!("the engine starts no command within a second");
     }
 
-    /// Host pids of running processes whose command line contains a word.
+    /// Host pid and command line of each process of the container whose command line contains `word`.
     pub(crate) fn alive(&self, word: &str) -> Outcome<Vec<String>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")?.flatten() {

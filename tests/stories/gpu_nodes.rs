@@ -33,8 +33,8 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// With the stand-in as default runtime, user namespaces, CDI devices with hooks and NRI plugins work, and
-/// the stand-in makes its own changes. User namespaces, devices and plugins also work if the stand-in is the
+/// With the fake runtime (the stand-in) as default runtime, user namespaces, CDI devices with hooks and NRI
+/// plugins work, and the stand-in makes its own changes. All of this also works if the stand-in is the
 /// handler of a pod, and if the stand-in runs `dockbridge-runtime` itself. `dockbridge-runtime` does not run
 /// runtimes that do not end in runc.
 pub(crate) async fn chain_runtimes(world: World) -> Outcome {

@@ -66,7 +66,7 @@ pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests images whose account file is a link, without account files, and with unusual account files.
+/// Tests images whose account file is a symbolic link, without account files, and with unusual account files.
 pub(crate) async fn in_odd_images(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_odd_images").await?;
     let pod = stage.recipes.pod("odd");
@@ -151,7 +151,7 @@ pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses users and groups that the image lacks before it creates a container.
+/// Before it creates a container, dockbridge refuses users and groups that the image lacks.
 pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     let stage = Stage::cni(&world, "unknown_to_the_image").await?;
     let images = Images::of(&stage, "echo 2500:x:0: >> /etc/group").await?;
@@ -180,8 +180,8 @@ pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Reading an image with volumes leaves no volume, and containers that a killed dockbridge used for reading
-/// are removed at the next start. A container of another program with the same label is kept.
+/// Reading files of an image that declares volumes leaves no volume. Containers that a killed dockbridge used
+/// for reading are removed at the next start. A container of another program with the same label is kept.
 pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_a_trace").await?;
     let images = Images::of(&stage, "mkdir -p /data; echo kept > /data/file").await?;

@@ -130,7 +130,7 @@ async fn patiently<T, F: Future<Output = Result<T, Refused>>>(call: impl Fn() ->
     }
 }
 
-/// A small pod that must work in addition to the large objects.
+/// A small pod that must keep working while the large objects exist.
 struct Witness {
     sandbox: String,
     container: String,

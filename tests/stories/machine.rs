@@ -138,8 +138,8 @@ pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
 }
 
 /// Containers of a pod have the same SELinux label, unless a container requests another. dockbridge relabels
-/// a volume only if requested, and refuses a label that the policy does not have before it creates the
-/// container.
+/// a volume only if requested. Before it creates a container, dockbridge refuses a label that the policy does
+/// not have.
 pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     if !Path::new("/sys/fs/selinux/enforce").exists() {
         return left_out(Lack::Selinux);

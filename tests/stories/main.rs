@@ -318,8 +318,8 @@ const STORIES: &[(&str, Story)] = stories![
     machine::swap_is_limited_as_requested,
     machine::labels_with_selinux,
     service::kept_by_systemd,
-    // This story is the last one, because an engine that is killed leaves cgroups, which other stories would
-    // report as their leftovers.
+    // The chaos stories are the last, because an engine that is killed leaves cgroups, which other stories
+    // would report as their leftovers.
     chaos::tells_plugins,
     chaos::loses_nothing,
 ];

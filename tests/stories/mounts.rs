@@ -122,7 +122,7 @@ async fn writes(stage: &Stage, id: &str) -> [bool; 2] {
     [at("touch /m/x").await, at("touch /m/sub/x").await]
 }
 
-/// The sources of mounts are links, files and missing paths. The status shows these sources as requested.
+/// The sources of mounts are symbolic links, files and missing paths. The status shows them as requested.
 pub(crate) async fn of_every_source(world: World) -> Outcome {
     let stage = Stage::cni(&world, "every_source").await?;
     let shared = &stage.folders.shared;

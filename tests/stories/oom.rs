@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// The main process is killed, in one container at its start and in another later.
+/// The OOM killer kills the main process, in one container right after its start and in another later.
 pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom").await?;
     let pod = stage.recipes.pod("greedy");
@@ -40,7 +40,7 @@ pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A child process is killed. The child's container ends only if the main process then ends.
+/// The OOM killer kills a child process. The container ends only if the main process then ends.
 pub(crate) async fn of_a_child(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_child").await?;
     let pod = stage.recipes.pod("parents");

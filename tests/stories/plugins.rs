@@ -365,7 +365,7 @@ pub(crate) async fn that_hang(world: World) -> Outcome {
         ensure!(looks.again().await, "the log does not tell that plugins hang");
     }
     ensure_eq!(told("did not answer")?, 3, "each is told once");
-    // When dockbridge starts, it connects to its own socket to ask who listens.
+    // When dockbridge starts, it connects to its own NRI socket to find out whether another program listens.
     ensure_eq!(told("cannot set up an NRI plugin")?, 0, "there was no such plugin");
     stage.leaves_nothing().await
 }

@@ -29,8 +29,7 @@ use crate::{
 
 /// The two containers count over a connection and write the numbers to a volume. In each restored pod both
 /// continue to count, and neither is ahead of the other. A restored pod has another address, and CRI calls
-/// for it work as for any pod, also after restarts of dockbridge and
-/// of the engine.
+/// for it work as for any pod, also after restarts of dockbridge and of the engine.
 pub(crate) async fn count_on_together(world: World) -> Outcome {
     let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
         return Ok(());
@@ -128,7 +127,7 @@ pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks exec, logs and statistics of the containers, before and after restarts of dockbridge and the engine.
+/// Checks exec, logs and statistics of the containers, before and after restarts of dockbridge and engine.
 async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
     for restarted in ["nothing", "dockbridge", "the engine", "dockbridge"] {
         match restarted {

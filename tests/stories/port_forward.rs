@@ -1,5 +1,5 @@
-//! Tests port-forward with independent clients of every protocol. The stories themselves are the servers in
-//! the pods, so they check both ends of each connection.
+//! Tests port-forward with independent clients of every protocol. The test process itself runs the servers in
+//! the pods, so it checks both ends of each connection.
 
 use std::{
     sync::{Arc, atomic::Ordering},

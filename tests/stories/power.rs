@@ -147,7 +147,7 @@ async fn all_are_known(stage: &Stage, before: &Before) -> Outcome {
     Ok(())
 }
 
-/// If a create was in progress at the cut, at first only the engine may have its container.
+/// Removes all pods and containers, also a container whose create was in progress at the power cut.
 async fn all_can_go(stage: &Stage) -> Outcome {
     let mut left = Vec::new();
     let mut looks = Looks::every(Duration::from_millis(200));
@@ -253,7 +253,7 @@ struct Life {
 }
 
 impl Life {
-    /// Creates a pod with one or two containers.
+    /// Creates a pod with one or two containers. Then removes the pod, unless the pod stays until the cut.
     async fn live(&mut self, name: &str, number: u16) -> Outcome {
         let mut pod = self.recipes.pod(name);
         let stays = self.staying.load(Ordering::SeqCst) < STAYING && self.random.random_bool(0.3);

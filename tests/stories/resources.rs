@@ -458,7 +458,7 @@ impl Group {
         Ok(self.read("cpu", "cpu.cfs_quota_us")?.parse()?)
     }
 
-    /// The CPU shares of the cgroup; none on cgroup v2, where the kernel has weights.
+    /// The CPU shares of the cgroup, or `None` on cgroup v2, where the kernel has weights.
     fn shares(&self) -> Outcome<Option<i64>> {
         if is_unified() {
             return Ok(None);

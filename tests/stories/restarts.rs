@@ -126,8 +126,8 @@ pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is still READY");
 }
 
-/// The state directory is lost while a pod runs. dockbridge adopts the pod, and releases its address when it
-/// is removed.
+/// The state directory is lost while a pod runs. dockbridge adopts the pod, and releases the pod's address
+/// when the pod is removed.
 pub(crate) async fn without_the_state(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_state").await?;
     let mut pod = stage.recipes.pod("orphan");

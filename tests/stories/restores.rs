@@ -174,8 +174,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Without dockbridge-runtime, also with Docker 20.10, checkpoints of containers and pods can be made. A start from a
-/// checkpoint is refused, and the error names what is missing.
+/// Without dockbridge-runtime, also with Docker 20.10, checkpoints of containers and pods can be made. A
+/// start from a checkpoint is refused, and the error names what is missing.
 async fn without_the_runtime(stage: &Stage, place: &Path) -> Outcome {
     let (sandbox, id) = checkpoints::counter(stage).await?;
     let checkpoint = place.join("pod");
@@ -323,7 +323,7 @@ pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     let sandbox = stage.cri.run(&pod).await?;
     let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
     ensure!(numbers(&data).await? > 1, "the counter began again");
-    // On cgroup v1, the restored container itself sees the engine's cgroups.
+    // Read on the host, because on cgroup v1 a restored container sees the engine's cgroups.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim()))?;
     let v1 = cgroups
@@ -480,8 +480,8 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
     security::said(answer, wanted)
 }
 
-/// A dockbridge with restores enabled, and the path for an archive; none if this machine has no CRIU that
-/// works, or the engine does not have `dockbridge-runtime`.
+/// A dockbridge with restores enabled, and the path for an archive, or `None` if this machine has no CRIU
+/// that works, or the engine does not have `dockbridge-runtime`.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -512,7 +512,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// A container that was checkpointed and has ended; none in the same cases as [`stage`].
+    /// A container that was checkpointed and has ended, or `None` in the same cases as [`stage`].
     async fn checkpointed(world: &World, story: &str) -> Outcome<Option<Self>> {
         let Some((stage, archive)) = stage(world, story).await? else { return Ok(None) };
         Self::on(stage, archive).await.map(Some)

@@ -241,7 +241,7 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses requests that no engine or not this engine supports, and the error names the field.
+/// dockbridge refuses requests that no engine or only other engines support, and the error names the field.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "refused").await?;
     let pod = stage.recipes.pod("pod");

@@ -148,7 +148,7 @@ async fn mapped_pod_of_two(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     Ok((sandbox, ids))
 }
 
-/// A stage whose engine got the runtime from `dockbridge setup`.
+/// Starts a dockbridge, and adds the runtime to the engine with `dockbridge setup`.
 async fn set(world: &World, story: &str) -> Outcome<Option<(Stage, Setup)>> {
     if world.docker_major < 24 {
         skip(Lack::YoungEngine);

@@ -47,7 +47,7 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
         let group = kernel.group("memory")?;
         let file = |name: &str| number(&group.join(name));
         ensure_eq!(told.own("oom_events_total", &[])?, kernel.kills()?);
-        // cgroup v1 does not count every time that the memory limit was reached.
+        // On cgroup v1, the count may be 0: the kernel does not count every time that the limit was reached.
         let met = told.own("memory_failcnt", &[])?;
         match file("memory.failcnt") {
             Ok(counted) => ensure_eq!(met, counted),
@@ -254,13 +254,13 @@ fn bytes_by_disks(kernel: &Kernel) -> Outcome<Bytes> {
     Ok(bytes)
 }
 
-/// Whether memory can be swapped and the cgroup's limit for it applies.
+/// Whether memory can be swapped, and the kernel can limit the swap of a cgroup.
 fn has_swap() -> Outcome<bool> {
     let lines = fs::read_to_string("/proc/swaps")?.lines().count();
     Ok(lines > 1 && Path::new("/sys/fs/cgroup/cgroup.controllers").exists())
 }
 
-/// A file with one number; 0 if it says that there is no limit.
+/// The number in a file, or 0 for the text `max`, which means that there is no limit.
 fn number(path: &Path) -> Outcome<u64> {
     let text = fs::read_to_string(path)?;
     Ok(if text.trim() == "max" { 0 } else { text.trim().parse()? })

@@ -373,7 +373,7 @@ async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Out
 /// The codes of errors that say that the engine cannot be reached or has not answered in time.
 const SILENT: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
 
-/// The number of lines for whose output a container needs half a second longer than the silence.
+/// How many lines a container prints in a time that is half a second longer than the silence.
 fn lines(length: Duration) -> u128 {
     (length.as_millis() + 500) / 50 * BURST
 }
@@ -401,5 +401,5 @@ fn command(name: &str) -> String {
 const RAN: &str = "/tmp/ran";
 const OUTPUT: usize = 40_000;
 const SHARES: i64 = 333;
-/// The number of lines that a command writes without a pause.
+/// The number of lines that a container prints between two pauses of 50 ms.
 const BURST: u128 = 50;

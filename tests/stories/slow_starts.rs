@@ -1,5 +1,5 @@
-//! A program that starts slowly, with much memory, many threads, timers and an event loop, answers sooner if it is
-//! restored.
+//! A program that starts slowly, with much memory, many threads, timers and an event loop, answers sooner if
+//! it is restored.
 
 use std::{
     fs,
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// The restored program has the memory of its checkpoint, and all threads, timers and sources of events continue.
-/// Prints a row of the table in `docs/guides/checkpoints.md` for each amount of work at the start.
+/// The restored program has the memory of its checkpoint, and all threads, timers and sources of events
+/// continue. Prints a row of the table in `docs/guides/checkpoints.md` for each amount of work at the start.
 pub(crate) async fn continue_after_it(world: World) -> Outcome {
     let Some((stage, archive)) = restores::stage(&world, "slow_starts").await? else {
         return Ok(());
@@ -151,14 +151,14 @@ async fn first_answer(
     fail!("{address} does not answer")
 }
 
-/// What the program says to each connection.
+/// The line that the program sends to each client, which it then disconnects.
 #[derive(Debug)]
 struct Answer {
-    /// A random number of its start.
+    /// A random number that the program chose at its start.
     start: u64,
-    /// The sum of its memory.
+    /// Checksum of the program's memory: the sum of its 64-bit words.
     sum: u64,
-    /// Of the slowest thread, its timer file, its event file, and its timer with a signal.
+    /// How often the slowest thread, the `timerfd`, the `eventfd` and the timer with a signal have counted.
     counts: [u64; 4],
 }
 

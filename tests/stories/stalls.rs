@@ -107,9 +107,9 @@ async fn crash_while_it_begins(set: &mut Set) -> Outcome {
 }
 
 /// Runs a command with a timeout of one second, and a terminal session whose client leaves, while a process
-/// is frozen, and returns the answer to the command's caller.
+/// is frozen. Returns the code of the command's error, if there was an error.
 async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
-    // The URL of the session is requested before the freeze, which needs no request to the engine.
+    // dockbridge creates the URL of the session before the freeze, without a request to the engine.
     let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
     let place = Place::of(&set.stage.cri.exec(&request).await?)?;
     let stopped = Stopped::stop(who)?;

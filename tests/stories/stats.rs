@@ -57,7 +57,7 @@ pub(crate) async fn of_a_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats the comparison until the kernel's values have not changed during it.
+/// Repeats the comparison until no value of the kernel has changed during the comparison.
 async fn agrees(stage: &Stage, id: &str) -> Outcome {
     let kernel = Kernel::of(&stage.engine, id).await?;
     let mut looks = Looks::every(Duration::from_millis(300));
@@ -133,8 +133,8 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks that statistics show soon enough for an eviction that a container fills the disk. The time of the
-/// statistics must be newer than ten seconds before, because kubelet ignores values whose time has not
+/// Checks that statistics soon show that a container fills the disk, so that kubelet evicts pods. The time
+/// of the image file system must be later than `seen`, because kubelet ignores values whose time has not
 /// advanced.
 async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
     stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;

@@ -278,7 +278,7 @@ async fn holders(stage: &Stage) -> Outcome<String> {
     stage.engine.docker(&["ps", "-aq", "--filter", "label=io.dockbridge.image-pin"]).await
 }
 
-/// Unmounts the folders as a reboot does, also while dockbridge runs.
+/// Unmounts the unpacked images as a reboot does, also while dockbridge runs.
 fn unmount(stage: &Stage) -> Outcome {
     for folder in folders(stage) {
         nix::mount::umount(&folder)?;

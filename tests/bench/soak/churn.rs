@@ -1,4 +1,4 @@
-//! Creates and removes pods. Each pod uses everything that a pod can have.
+//! Creates, uses and removes pods. Uses are commands, port forwarding, statistics, lists and logs.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// Runs the life of one pod after the other.
+/// Runs pods one after the other: creates, uses and removes each of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Churn {
     cri: Cri,
@@ -156,8 +156,8 @@ impl Churn {
         Ok(())
     }
 
-    /// Ends the pod in one of three ways: step by step as kubelet does, by removing only the sandbox, or
-    /// after a container has died.
+    /// Ends the pod in one of three ways: removes each container first, as kubelet does, kills a container
+    /// first, or removes only the sandbox.
     async fn end(&self, sandbox: &str, ids: &[String], number: usize) -> Outcome {
         match number % 3 {
             0 => {
@@ -174,7 +174,7 @@ impl Churn {
     }
 }
 
-/// The test fails if the engine fails to start more pods than this.
+/// The test fails if more than this many starts fail in the engine.
 const MOST_FAILED: usize = 5;
 
 /// The port of the HTTP server in the pod.

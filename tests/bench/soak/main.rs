@@ -228,8 +228,7 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
 }
 
 /// Checks that every client of events received each event of each pod exactly once, also of the pods that
-/// stayed and of the first pod. Pods that could not be started have events of a create and a delete, but not
-/// of a start.
+/// stayed and of the first pod. Pods that could not be started have all events but the one of the start.
 async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;

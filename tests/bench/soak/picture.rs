@@ -44,7 +44,7 @@ fn columns(samples: &[Sample], width: usize) -> Vec<Option<(f64, f64)>> {
     columns
 }
 
-/// Draws all curves, one below the other. The warm-up is shaded, and the medians of the thirds are bars.
+/// Draws all curves, one below the other. The warm-up is shaded. Bars show the median of each third of a run.
 pub(crate) fn svg(title: &str, curves: &[Curve]) -> String {
     let height = HEAD + curves.len() * PANEL;
     let mut svg = format!(

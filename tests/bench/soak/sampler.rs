@@ -94,7 +94,7 @@ impl Sampler {
     }
 }
 
-/// The number of tasks that dockbridge's metrics report; none if the metrics do not have it.
+/// The number of tasks in dockbridge's metrics, or `None` if the metrics lack it or cannot be read.
 async fn tasks(window: &Path) -> Option<f64> {
     let answer = timeout(Duration::from_secs(5), metrics(window)).await.ok()?.ok()?;
     answer.lines().find_map(|line| line.strip_prefix("dockbridge_async_tasks "))?.parse().ok()

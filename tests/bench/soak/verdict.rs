@@ -4,12 +4,12 @@
 /// One measurement: the seconds since the first measurement, and the value.
 pub(crate) type Sample = (f64, f64);
 
-/// How much the median of a curve may change: `amount` plus the part `share` of the value.
+/// How much the median of a curve may change: by `amount`, and by the fraction `share` of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
     /// A fixed amount, in the unit of the curve.
     pub(crate) amount: f64,
-    /// The allowed change as a part of the curve's value, in addition to `amount`.
+    /// The allowed change as a fraction of the curve's value, in addition to `amount`.
     pub(crate) share: f64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Judgement {
     /// Whether the curve grows.
     pub(crate) verdict: Verdict,
-    /// The start and the median of each third after the warm-up.
+    /// The start time and the median of each third after the warm-up.
     pub(crate) thirds: [Sample; 3],
     /// How much the curve's median grew from the first third to the last.
     pub(crate) growth: f64,

@@ -81,7 +81,7 @@ async fn a_digest_goes_where_the_tag_would() {
     assert_eq!(docker.requests().last().unwrap().query["tag"], DIGEST);
 }
 
-// The engine decodes credentials in the URL-safe alphabet of base64, and their fields must not be null.
+// The engine decodes the credentials header with base64's URL-safe alphabet. Credentials must not be null.
 #[tokio::test]
 async fn credentials_travel_in_the_url_safe_alphabet() {
     let docker = FakeDockerd::start().await;

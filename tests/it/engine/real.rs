@@ -1,5 +1,5 @@
-//! Tests dockbridge's engine client with a real engine: the fake dockerd behaves like Docker, and the real
-//! engine has the texts and formats on which dockbridge relies.
+//! Tests with a real engine: the fake dockerd of other tests behaves like this engine, and the engine's texts
+//! and formats are those on which dockbridge's engine client relies.
 //!
 //! These tests run only in a world: `tests/env/world.sh --engine … -- cargo test --test it engine::real`.
 

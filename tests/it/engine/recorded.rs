@@ -102,7 +102,7 @@ async fn read_again(answers: &mut Value) {
     }
 }
 
-/// The error of the engine call `call`.
+/// Makes the engine call `call`, and returns its error.
 async fn fails(client: &Engine, call: &str, subject: &str) -> Option<EngineError> {
     match call {
         "inspect_container" => client.inspect_container(subject).await.err(),

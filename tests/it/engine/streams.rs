@@ -1,4 +1,4 @@
-//! The event stream: the events that arrive, whatever happens to the connection.
+//! The event stream: which events arrive if the connection fails or an event cannot be read.
 
 use std::time::Duration;
 

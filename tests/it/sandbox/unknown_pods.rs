@@ -14,7 +14,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    /// A node for such a pod; none if the test is not permitted to create namespaces.
+    /// A node for such a pod, or `None` if the test is not permitted to create namespaces.
     async fn new() -> Option<Self> {
         let node = Node::with_oci_runtime().await?;
         let id = id('d');

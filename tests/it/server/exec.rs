@@ -1,5 +1,5 @@
-//! ExecSync with a working engine: requests, answers, and clean-up after failures. Kills need real
-//! processes and are tested in the stories.
+//! ExecSync with a working engine: requests, answers, and clean-up after failures. Tests of kills need real
+//! processes and are in `tests/stories`.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn begun(docker: &FakeDockerd) {
     eventually(|| docker.world(|world| world.execs.iter().any(|exec| exec.begun))).await;
 }
 
-/// The engine requests about execs.
+/// The requests about execs that the engine received.
 fn asked(docker: &FakeDockerd) -> Vec<String> {
     let calls = docker.requests().into_iter().map(|request| request.call());
     calls.filter(|call| call.contains("exec")).collect()
@@ -268,7 +268,7 @@ async fn a_start_that_stalls_ends_at_the_timeout() {
     let (docker, bridge, id) = set().await;
     docker.inject(Rule::new("POST /exec/*/start", Fault::StalledHeaders).times(1));
     let error = run(&bridge, &id, &["x"], 1).await.unwrap_err();
-    // The engine exceeded the deadline and not the command, so the error must not count as a failed probe.
+    // The engine, and not the command, exceeded the deadline, so the error must not count as a failed probe.
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     assert!(run(&bridge, &id, &["x"], 60).await.is_ok());
 }
@@ -296,7 +296,7 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
         ("GET /exec/*/json", Fault::Status(500, "boom".into()), Code::Unknown),
         ("GET /exec/*/json", Fault::CutJson, Code::Internal),
     ] {
-        // The fault stays, because after its answer dockbridge repeats the request to check whether the
+        // The fault stays until after the call: dockbridge repeats the failed request to check whether the
         // command still begins.
         docker.inject(Rule::new(call, fault.clone()));
         let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
@@ -374,7 +374,7 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
 }
 
-/// dockbridge inspects a command that may still begin every five seconds. If dockbridge stops between two
+/// Every five seconds, dockbridge inspects a command that may still begin. If dockbridge stops between two
 /// inspects, it must not leave the record of a command that has ended.
 #[tokio::test]
 async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ended() {

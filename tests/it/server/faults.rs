@@ -92,8 +92,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// All faults, with the codes that the CRI call may return; `Ok` if the call may succeed in spite of the
-/// fault.
+/// All faults, with the codes that the CRI call may return. The codes include `Ok` if the call may succeed in
+/// spite of the fault.
 fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     let words = || "the engine's words".to_owned();
     vec![
@@ -179,7 +179,7 @@ fn contradicts_itself(end_point: &str, what: &str) -> bool {
         || (end_point == INSPECT && what == "404")
 }
 
-/// The step of the clock. dockbridge only waits for events that the engine does not send.
+/// How far the clock moves at a time while dockbridge waits for events that the engine does not send.
 const STEP: Duration = Duration::from_millis(500);
 const INSPECT: &str = "GET /containers/*/json";
 

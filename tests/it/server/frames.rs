@@ -58,8 +58,8 @@ async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     tokio::time::timeout(LONG, call).await.expect("an answer in time")
 }
 
-/// Whether `code` is the code of a refused message. An RPC that is not implemented, or that reads nothing,
-/// may also return one of the codes in `also`.
+/// Whether `code` refuses an invalid message. An RPC that is not implemented has its own code. `also` are
+/// further codes of RPCs that read nothing.
 fn refused(code: Code, also: &[Code]) -> bool {
     matches!(code, Code::InvalidArgument | Code::Unimplemented) || also.contains(&code)
 }

@@ -56,7 +56,7 @@ async fn an_empty_list_is_an_empty_stream() {
     assert_eq!(pods.message().await.unwrap(), None);
 }
 
-/// If the engine has never answered, a streamed list is refused like the ordinary one.
+/// If the engine has never answered, a streamed list is refused like a list in a single message.
 #[tokio::test]
 async fn streamed_lists_are_unavailable_before_the_first_list() {
     let docker = docker().await;

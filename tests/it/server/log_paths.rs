@@ -1,4 +1,4 @@
-//! Tests of log paths at which no file can be created, and of log directories that are links.
+//! Tests of log paths at which no file can be created, and of log directories that are symbolic links.
 
 use std::{fs, os::unix::fs::symlink, path::Path, time::Duration};
 
@@ -38,7 +38,7 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// A container that mounts `/var/log` can replace any pod's log directory with a link.
+/// A container that mounts `/var/log` can replace any pod's log directory with a symbolic link.
 #[tokio::test]
 async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     let docker = docker().await;

@@ -32,7 +32,7 @@ impl Scene {
         Self::on(Node::new(), |_| {}).await
     }
 
-    /// Starts a server on this node and a container. `change` changes the container's create request.
+    /// Starts a server on this node, and a container. `change` edits the container's request.
     async fn on(node: Node, change: impl FnOnce(&mut Wish)) -> Self {
         let docker = docker().await;
         let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;

@@ -140,8 +140,8 @@ fn faults() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Whether `code` is right for the plugin failure `what`. Output that is too large violates the protocol,
-/// like an engine that answers garbage.
+/// Whether `code` is right for the plugin failure `what`. Only output that is too large is an internal error,
+/// like an engine's answer that violates the protocol.
 fn told(code: Code, what: &str) -> bool {
     code != Code::Ok && (code != Code::Internal || what.starts_with("huge"))
 }
@@ -262,7 +262,7 @@ async fn a_repeated_del_that_hangs_runs_once_and_delays_nothing() {
     bridge.clear(&docker).await;
 }
 
-/// Removes a pod whose namespace is gone: the plugin's DEL removes the namespace and fails.
+/// Removes a pod that has lost its pinned namespace, as at a reboot. The plugin runs the script `del` at DEL.
 async fn lose_a_pod(docker: &FakeDockerd, bridge: &Bridge, del: &str) {
     let id = bridge.run(&pod("lost")).await.unwrap();
     docker.world(|world| world.exit(&id, 0));
@@ -449,8 +449,8 @@ async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() 
     }
 }
 
-/// The ADD of a killed dockbridge would run at the same time as the DEL of the next dockbridge, and assign an
-/// address that nobody releases.
+/// If the ADD of a killed dockbridge continued, it would run at the same time as the DEL of the next
+/// dockbridge, and assign an address that nobody releases.
 #[tokio::test]
 async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
     let Some((_resident, docker, bridge)) = stage().await else { return };

@@ -34,8 +34,8 @@ pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, P
     start_within(docker, required, LONG).await
 }
 
-/// A server with NRI, a plugin, and a pod with a container whose events the plugin got. Returns also the ids
-/// of pod and container.
+/// A server with NRI, a plugin, a pod and a container whose events the plugin has received. Also returns the
+/// ids of the pod and the container.
 pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [String; 2]) {
     let (bridge, socket) = start(docker, &[]).await;
     let plugin = Plugin::logger(&socket).await;

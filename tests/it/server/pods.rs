@@ -237,8 +237,7 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     let shown = told(&bridge).await;
     assert_eq!(shown.state(), State::SandboxNotready);
     assert_eq!(shown.network.unwrap().ip, "");
-    // The pod does not become ready after a restart of dockbridge either, which must keep the namespace for
-    // the DEL.
+    // After a restart, dockbridge does not show the pod as ready either, and keeps the namespace for the DEL.
     let node = bridge.stop().await;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(told(&bridge).await.state(), State::SandboxNotready);
@@ -344,7 +343,7 @@ async fn events_tell_of_containers_what_a_status_does() {
     bridge.clear(&docker).await;
 }
 
-/// A directory that takes long to relabel; none if its files cannot have SELinux labels.
+/// A directory that takes long to relabel, or `None` if its files cannot have SELinux labels.
 fn volume(node: &Node) -> Option<PathBuf> {
     let volume = node.path("volume");
     fs::create_dir(&volume).unwrap();

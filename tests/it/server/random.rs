@@ -42,7 +42,7 @@ fn number() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// A number for a field of an enum type, which may be unknown.
+/// A number for a field of an enum type, also one that is not in the enum.
 fn choice() -> impl Strategy<Value = i32> {
     prop_oneof![3 => 0..4i32, 1 => any::<i32>()]
 }

@@ -330,7 +330,7 @@ async fn spans_go_to_the_collector_that_is_set() {
     assert!(!late.contains(&"Status".to_owned()), "{late:?}");
 }
 
-/// Sends SIGHUP to this test's process.
+/// Sends SIGHUP to a running `dockbridge`.
 #[tokio::test]
 async fn a_hangup_reloads() {
     let (docker, node) = (docker().await, Node::new());

@@ -29,7 +29,7 @@ use crate::support::{
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
-/// A hook that waits for a permit from the test before the store shows an ended container, or uses an engine.
+/// Waits for a permit from the test, before the store shows an ended container or before it uses an engine.
 #[derive(Debug)]
 struct Gate {
     permits: Semaphore,

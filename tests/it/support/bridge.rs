@@ -438,7 +438,7 @@ pub(crate) async fn connect(socket: &Path) -> Channel {
     }
 }
 
-/// Settings with the timeout [`TIMEOUT`] for all limits except the caller's deadline.
+/// Deadlines of `time_limit` for the engine and plugins, and short pauses between two pings or clean-ups.
 pub(crate) fn deadlines(time_limit: Duration) -> Deadlines {
     Deadlines {
         engine: Timeouts {
@@ -474,13 +474,13 @@ fn walk(directory: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// The names of subdirectories that are ids of pods or containers.
+/// Whether a subdirectory belongs to a pod: its name is as long as the id of a pod or container.
 fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Files that belong to no pod: locks, the admin socket, data about the node, and the list of images that
-/// kubelet pulled.
+/// Whether a file belongs to no pod: locks, the admin socket, data about the node, and the list of images
+/// that kubelet pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let nodes = ["pulled-images.json", "admin.sock"];

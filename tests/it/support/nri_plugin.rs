@@ -23,7 +23,7 @@ use tokio::{
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) method: String,
-    /// The name and the id of the pod and of the container, which are empty if the call has none.
+    /// The names of pod and container, and the id of the container or, without a container, of the pod.
     pub(crate) pod: String,
     pub(crate) container: String,
     pub(crate) id: String,

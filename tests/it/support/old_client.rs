@@ -39,7 +39,7 @@ pub(crate) struct Answer {
 }
 
 impl OldClient {
-    /// Connects and sends the start of a connection.
+    /// Connects, and sends the bytes with which this kind of client begins a connection.
     pub(crate) async fn connect(kind: Kind, socket: &Path) -> Self {
         let path = socket.to_str().unwrap();
         let (authority, opening) = match kind {
@@ -52,7 +52,8 @@ impl OldClient {
         Self { kind, authority, connection, encoder, decoder, stream: 0 }
     }
 
-    /// Calls a method with an empty message. From the second call on, most headers are sent as an index.
+    /// Calls a method with an empty message. After the first call, most headers are only an index in HPACK's
+    /// table.
     pub(crate) async fn call(&mut self, path: &str) -> Answer {
         self.stream = if self.stream == 0 { 1 } else { self.stream + 2 };
         let request = self.request(path);

@@ -16,7 +16,7 @@ struct State {
     /// How often a fault has begun or ended.
     changes: u64,
     disturbed: bool,
-    /// The time at which the last fault ended; none before the first fault.
+    /// The time at which the last fault ended, or `None` before the first fault.
     calm_since: Option<Instant>,
 }
 
@@ -38,7 +38,7 @@ impl ActiveFaults {
         (state.disturbed, state.calm_since) = (false, Some(Instant::now()));
     }
 
-    /// The current moment, if no fault is active; none while a fault is active, and for a while afterwards.
+    /// The current moment, or `None` while a fault is active and for a while afterwards.
     pub(super) fn moment(&self) -> Option<Calm> {
         let state = self.state();
         let recovered = state.calm_since.is_none_or(|at| at.elapsed() > patient(GRACE));

@@ -128,8 +128,8 @@ impl Caller {
         self.pods.push(made);
     }
 
-    /// Checks that a pod that a plugin refused is gone when RunPodSandbox has answered, except for parts that
-    /// the error names.
+    /// If a CNI or NRI plugin refused a pod, checks that the pod is gone when RunPodSandbox has answered,
+    /// unless the error says that the clean-up failed.
     async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
         let why = &refused.message;
         let is_taken_back = why.contains(", ADD: ") || why.contains(REFUSAL);
@@ -205,7 +205,7 @@ impl Caller {
         });
     }
 
-    /// Stops a container and creates the next one.
+    /// Replaces a container: stops and removes it, and starts the next attempt.
     async fn replace(&mut self) {
         let place = self.random.random_range(0..self.pods.len());
         let mut pod = self.pods.remove(place);
@@ -303,7 +303,7 @@ impl Caller {
         pod.containers.last().cloned()
     }
 
-    /// Repeats a call until it succeeds. Fails after a long time.
+    /// Repeats a call until it succeeds. Gives up after [`MOST_TRIES`] calls, or if `possible` returns false.
     async fn insist<T>(
         &self,
         what: &'static str,

@@ -44,8 +44,8 @@ pub(super) enum Event {
     RestartEngine,
     /// For a while, the engine's inspects are answered late, never, or with failures.
     HoldInspects,
-    /// For a while, running CNI plugins are killed: plugins that connect a pod all the time, and other plugin
-    /// runs for half of the time.
+    /// For a while, CNI plugins are killed as soon as they run: calls of ADD the whole time, other calls
+    /// during the first half.
     KillPlugins,
     /// The state directory's disk is full for a while.
     FillDisk,
@@ -75,7 +75,7 @@ pub(super) struct Disturber<'a> {
 }
 
 impl<'a> Disturber<'a> {
-    /// Causes faults of an engine with live-restore.
+    /// Causes faults of an engine that was started with live-restore.
     pub(super) const fn new(
         stage: &'a mut Stage,
         proxy: &'a SlowProxy,

@@ -57,7 +57,7 @@ impl fmt::Display for Fate {
 pub(super) struct Fates {
     pub(super) plain: Vec<Fate>,
     pub(super) pods: Vec<Fate>,
-    /// The pods' containers that ended although the plain container of the same engine did not.
+    /// The containers of pods that ended although the plain container that the same engine started did not.
     pub(super) failed: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ impl Process {
     /// The main processes of running containers, by container.
     async fn of(engine: &Engine, ids: &[&str], plain: usize) -> Outcome<BTreeMap<String, Self>> {
         let format = "{{.Id}} {{.State.Running}} {{.State.Pid}} {{.State.StartedAt}}";
-        // Fails if a process is missing, after it has printed the others.
+        // `docker inspect` fails if a container is missing, but prints the other containers before.
         let output = engine.try_docker(&[&["inspect", "-f", format][..], ids].concat()).await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -173,8 +173,8 @@ impl Pod {
     }
 
     /// The number of lines in the counting container's log so far. Fails if a line of Docker's own log is
-    /// missing. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but not
-    /// written yet, so numbers can be missing in both logs.
+    /// missing. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but
+    /// not written yet, so numbers can be missing in both logs.
     async fn lines(&self, engine: &Engine) -> Outcome<usize> {
         let counting = self.first_running();
         let ours = CriLog::of(&self.config, &self.containers[counting]).text("stdout")?;
@@ -319,8 +319,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Starts pods and containers that have ended again, as kubelet does, and also restarts a container of a
-    /// pod that has not ended.
+    /// Replaces pods that have ended, as kubelet does. If no pod has ended, replaces a container of a pod
+    /// that runs.
     pub(super) async fn renew(&mut self, stage: &Stage, fates: &Fates) -> Outcome {
         let ended = self.pods.iter().zip(&fates.pods).filter(|(_, fate)| **fate != Fate::Survives);
         let ended: Vec<Pod> = ended.map(|(pod, _)| pod.clone()).collect();
@@ -355,7 +355,7 @@ impl Crew {
         Ok(())
     }
 
-    /// kubelet restarts containers within their pods.
+    /// Restarts a container within its pod, as kubelet does.
     async fn restart_a_container(&mut self, stage: &Stage) -> Outcome {
         let (cri, pod) = (&stage.cri, &mut self.pods[0]);
         let counting = pod.first_running();
@@ -398,5 +398,5 @@ fn next_attempt(container: &mut cri::ContainerConfig, is_next: bool) {
 /// because 30 of these containers in each of several worlds run on two cores.
 const COUNT: &str =
     "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.5 & wait $!; done";
-/// The port of the first pod.
+/// The host port of the first pod.
 const FIRST_PORT: u16 = 18201;

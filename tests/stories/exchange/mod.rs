@@ -58,8 +58,8 @@ pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     exchanged(&world, "exchange_docker", way).await
 }
 
-/// dockerd is killed instead of stopped, and killed again several times while it starts with the new programs.
-/// The test also kills dockbridge.
+/// dockerd is killed instead of stopped, and killed again several times while it starts with the new
+/// programs. The test also kills dockbridge.
 pub(crate) async fn cut_off(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Kills };
     exchanged(&world, "exchange_cut", way).await
@@ -90,7 +90,7 @@ enum Beside {
 }
 
 impl Way {
-    /// The flags of dockerd for this network.
+    /// The flags with which dockerd starts.
     const fn flags(self) -> &'static [&'static str] {
         if self.live { &[LIVE_RESTORE] } else { &[] }
     }
@@ -167,7 +167,7 @@ async fn walk(stage: &mut Stage, way: Way, chain: &[PathBuf]) -> Outcome {
     crew.end(stage).await
 }
 
-/// The result of one exchange of the engine's programs.
+/// One exchange of the engine's programs.
 struct Step {
     way: Way,
     /// The version of the engine before the exchange.

@@ -1,4 +1,4 @@
-//! Tests the formats of container logs: CRI format for all kinds of output, and links to the engine's file.
+//! Tests the forms of container logs: CRI format for all kinds of output, and symbolic links.
 
 use std::{fs, time::Duration};
 
@@ -128,8 +128,8 @@ async fn written_all_the_same(world: &World) -> Outcome {
     scene.clear().await
 }
 
-/// With `container-log-format = "docker"`, the log path is a link to the engine's file. dockbridge restores
-/// the link after kubelet has renamed it.
+/// With `container-log-format = "docker"`, the log path is a symbolic link to the engine's file. dockbridge
+/// restores the link after kubelet has renamed it.
 pub(crate) async fn as_links(world: World) -> Outcome {
     let stage = Stage::told(&world, "as_links", &["--container-log-format", "docker"]).await?;
     let scene = Scene::on(stage).await?;
@@ -151,7 +151,7 @@ pub(crate) async fn as_links(world: World) -> Outcome {
     Ok(())
 }
 
-/// Gives the container the driver `local`, without options.
+/// Changes the create request of a container: the log driver is `local`, without options.
 fn use_local_driver(request: &mut [u8]) {
     let begin = b"\"LogConfig\":{\"Type\":\"json-file\",\"Config\":{";
     let Some(at) = request.windows(begin.len()).position(|found| found == begin) else { return };

@@ -1,5 +1,5 @@
-//! Logs as kubelet sees them: in CRI format, complete when the end is shown, and rotated without lost,
-//! repeated or incomplete lines.
+//! Logs as kubelet sees them: in CRI format, complete when dockbridge shows the container's exit, and rotated
+//! without lost, repeated or incomplete lines.
 
 pub(crate) mod forms;
 pub(crate) mod rotation;

@@ -33,7 +33,7 @@ pub(crate) use self::worlds::Engine as WorldEngine;
 struct Ended {
     name: &'static str,
     passed: bool,
-    /// Whether a world was started for it.
+    /// Whether the test began, because a world for the test started.
     has_begun: bool,
     took: Duration,
     /// All output of the test. The failure is at the end.

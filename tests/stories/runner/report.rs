@@ -15,7 +15,7 @@ pub(super) struct Report {
     total: usize,
     running: Vec<&'static str>,
     ended: Vec<Ended>,
-    /// Additional information about failed tests.
+    /// The failed tests, with the result of repeating each of them alone.
     labels: Vec<(&'static str, &'static str)>,
     on_terminal: bool,
 }

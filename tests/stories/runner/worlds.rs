@@ -1,4 +1,4 @@
-//! Runs a world as a child process that runs tests.
+//! Starts a world as a child process, and runs tests in the world.
 
 use std::{
     env, fmt, fs,
@@ -54,7 +54,7 @@ pub(super) struct WorldProcess {
     output: Split<BufReader<PipeReader>>,
     /// The directory to which `world.sh` copies the logs of the world's programs at the end.
     logs: PathBuf,
-    /// The directory to which the logs are moved at the end; none if they are deleted.
+    /// The directory to which the logs are moved at the end, or `None` if they are deleted.
     kept: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ impl WorldProcess {
         kept
     }
 
-    /// Collects lines of output until `mark` recognizes one.
+    /// Collects lines of output until `mark` recognises a line, and returns what `mark` read in it.
     fn until<T>(&mut self, output: &mut String, mark: impl Fn(&str) -> Option<T>) -> Outcome<T> {
         for line in self.output.by_ref() {
             let line = String::from_utf8_lossy(&line?).into_owned();

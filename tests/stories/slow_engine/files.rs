@@ -21,7 +21,7 @@ use crate::support::{
 pub(crate) struct Files {
     /// The files with their content, which is empty for files that change or cannot be read.
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// The files with log positions.
+    /// The files with log positions, of which only the existence is compared.
     positions: BTreeSet<PathBuf>,
     containers: BTreeSet<String>,
 }

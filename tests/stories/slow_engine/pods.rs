@@ -23,7 +23,7 @@ pub(crate) struct ConnectionLimit {
     pub(crate) pods: Vec<Pod>,
 }
 
-/// A pod.
+/// A pod of the story.
 #[derive(Debug)]
 pub(crate) struct Pod {
     /// The id of the pod's sandbox.
@@ -40,7 +40,7 @@ pub(crate) struct Workload {
     pub(crate) id: String,
     /// The request of the container.
     pub(crate) config: cri::ContainerConfig,
-    /// The line that the container prints at its start; none if it is not started.
+    /// The line that the container prints at its start, or `None` if it is not started.
     pub(crate) says: Option<String>,
 }
 
@@ -193,7 +193,7 @@ impl Plan {
         self.0 % 4 == 3
     }
 
-    /// The exit code with which the pod's second container ends on its own; none if it does not end.
+    /// The exit code with which the pod's second container ends on its own, or `None` if it does not end.
     const fn ends(self) -> Option<i32> {
         match self.0 % 4 {
             0 => Some(0),

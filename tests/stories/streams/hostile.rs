@@ -190,8 +190,8 @@ async fn messages(scene: &Scene, random: &mut StdRng) -> Outcome {
         let stream = shaken(scene, "v4.base64.channel.k8s.io").await?;
         throw(stream, &noise(random, 20_000), false).await?;
     }
-    // These messages are complete but have no meaning: without a channel, to an unknown channel, to an
-    // output, and without a terminal size.
+    // These messages are complete but have no meaning: without a channel, to an unknown channel, to an output
+    // channel, and without a terminal size.
     for payload in [&b""[..], &[9, b'x'], &[1, b'x'], &[4, b'{'], &[255], &[255, 77]] {
         let length = 0x80 | u8::try_from(payload.len())?;
         let stream = shaken(scene, "v5.channel.k8s.io").await?;

@@ -54,7 +54,7 @@ impl Folders {
     }
 }
 
-/// A running dockbridge.
+/// A dockbridge process, which a story can stop and start again.
 #[derive(Debug)]
 pub(crate) struct Bridge {
     command: Vec<String>,

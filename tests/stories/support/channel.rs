@@ -21,12 +21,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The pieces of the stream that its connection has received.
+    /// A reader of the pieces that a connection has received for one stream.
     pub(crate) const fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
         Self { pieces, pending: Vec::new() }
     }
 
-    /// The next piece of the stream; none at the end of the stream.
+    /// The next piece of the stream, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Outcome<Option<Bytes>> {
         if !self.pending.is_empty() {
             return Ok(Some(std::mem::take(&mut self.pending).into()));

@@ -32,7 +32,7 @@ pub(crate) struct Line<'a> {
     pub(crate) time: &'a str,
     /// The stream of the line: `stdout` or `stderr`.
     pub(crate) stream: &'a str,
-    /// Whether the container's line ends with this entry.
+    /// Whether the container's line ends with this entry, as the tag `F` says.
     pub(crate) full: bool,
     /// The text that the container wrote.
     pub(crate) text: &'a [u8],
@@ -93,7 +93,7 @@ impl CriLog {
         Ok(files)
     }
 
-    /// The time of the last line in the log; none if there is no line yet.
+    /// The time of the last line in the log, or `None` if there is no line yet.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
         for path in self.files()?.iter().rev() {
             if let Some(time) = Self::latest_in(path)? {

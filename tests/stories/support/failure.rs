@@ -19,7 +19,7 @@ impl<E: std::error::Error> From<E> for Failure {
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Ends the story with a message and the place in the code.
+/// Ends the story with a message and its file and line in the code.
 macro_rules! fail {
     ($($text:tt)+) => {
         return Err($crate::support::failure::Failure(

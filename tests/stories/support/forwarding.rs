@@ -35,7 +35,7 @@ pub(crate) const ROUTES: [Route; 6] = [
 /// A port-forward session.
 #[derive(Debug)]
 pub(crate) struct Forward {
-    /// The client's SPDY connection, if it uses SPDY.
+    /// The session's SPDY connection, if the session uses SPDY.
     spdy: Option<Spdy>,
     socket: Option<Socket>,
     channels: Vec<Option<Reader>>,
@@ -99,7 +99,7 @@ impl Forward {
         }
     }
 
-    /// The client's SPDY connection, if it uses SPDY.
+    /// The session's SPDY connection, if the session uses SPDY.
     pub(crate) const fn spdy(&self) -> Option<&Spdy> {
         self.spdy.as_ref()
     }

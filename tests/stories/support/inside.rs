@@ -99,8 +99,8 @@ impl Drop for Server {
 fn listen(process: Option<&str>, address: SocketAddr) -> Outcome<TcpListener> {
     if let Some(process) = process {
         setns(File::open(format!("/proc/{process}/ns/net"))?, CloneFlags::CLONE_NEWNET)?;
-        // Engines disable IPv6 in a container that they do not connect. By default, loopback has IPv6, so it
-        // is enabled here.
+        // Engines disable IPv6 in a container that they do not connect to a network. On a node, the pod's
+        // loopback has IPv6, so the test enables IPv6 again.
         for scope in ["all", "lo"] {
             let switch = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
             fs::write(switch, "0").unwrap_or_default();

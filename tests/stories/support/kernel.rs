@@ -66,11 +66,11 @@ impl Kernel {
 pub(crate) struct Figures {
     /// Processor time in nanoseconds.
     pub(crate) cpu: u64,
-    /// The memory usage including the whole page cache.
+    /// The memory usage in bytes, including the whole page cache.
     pub(crate) usage: u64,
-    /// The memory of the inactive page cache.
+    /// The size of the inactive page cache in bytes.
     pub(crate) inactive_file: u64,
-    /// The size of anonymous memory.
+    /// The size of anonymous memory in bytes.
     pub(crate) rss: u64,
     /// The number of page faults.
     pub(crate) faults: u64,

@@ -87,8 +87,8 @@ fn run_files(folder: &Path) -> Vec<String> {
     files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
 }
 
-/// The cgroups of containers, whose names are 64 digits, with systemd inside `docker-….scope`. The pods'
-/// cgroups above them do not count, because their creator removes them.
+/// The cgroups of containers, whose names are an id, or `docker-<id>.scope` with systemd. The pods' cgroups
+/// above them do not count, because their creator removes them.
 pub(crate) fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {

@@ -1,4 +1,4 @@
-//! A hundred megabytes of data in which every position can be recognised, so that a receiver can check them.
+//! A hundred megabytes of data in which every position can be recognised, so that a receiver can check it.
 
 use std::process::Stdio;
 

@@ -36,7 +36,7 @@ impl Way {
 
 /// The protocols that kubelet and crictl use.
 pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
-/// The SPDY version that kubelet uses.
+/// SPDY with the protocol version that kubelet uses.
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
 /// The protocol of crictl and of future kubelets.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// The session's WebSocket, if it uses WebSocket.
+    /// The session's WebSocket, if the session uses WebSocket.
     pub(crate) const fn socket(&self) -> Option<&Socket> {
         match &self.connection {
             Connection::Spdy(_) => None,

@@ -103,7 +103,7 @@ impl Seen {
 
 #[derive(Debug)]
 struct Shared {
-    /// How the proxy answers now; none while it delays no answer.
+    /// How the proxy answers now, or `None` while it delays no answer.
     mood: watch::Sender<Option<Arc<Mood>>>,
     seen: watch::Sender<Seen>,
 }
@@ -236,7 +236,7 @@ impl Hold {
 /// The state that both directions of a connection share.
 struct Line {
     shared: Arc<Shared>,
-    /// How long the next bytes from the engine are held.
+    /// How to hold the next bytes from the engine. `None` passes them on at once.
     held: Mutex<Option<Hold>>,
     to_client: AsyncMutex<OwnedWriteHalf>,
     /// This token is cancelled when the client has closed its side.
@@ -348,8 +348,8 @@ struct Head {
 }
 
 impl Head {
-    /// Reads the head of the next request; none at the end of the connection. `pending` then has the start of
-    /// an unfinished request.
+    /// Reads the head of the next request, or returns `None` at the end of the connection. `pending` then has
+    /// the start of an unfinished request.
     async fn read(client: &mut OwnedReadHalf, pending: &mut BytesMut) -> io::Result<Option<Self>> {
         loop {
             if let Some(place) = pending.windows(END.len()).position(|found| found == END) {

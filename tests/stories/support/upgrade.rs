@@ -38,7 +38,7 @@ impl Place {
 /// The head of an HTTP answer, and its connection.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// The status of the answer, for example `101` or `404`. …
+    /// The status of the answer, for example `101` or `404`.
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     /// The connection, from which the head of the answer has been read.
@@ -52,7 +52,7 @@ impl Answered {
         named.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The value of a header; none if the header is missing or has several values.
+    /// The value of a header, or `None` if the header is missing or has several values.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         match self.values(name)[..] {
             [value] => Some(value),

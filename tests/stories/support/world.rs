@@ -2,7 +2,7 @@
 
 use std::{env, path::PathBuf};
 
-/// A running test world.
+/// A running test world: a private environment with an engine, registries and CNI plugins.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     /// The world's directory, on a shared mount.

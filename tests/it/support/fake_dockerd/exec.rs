@@ -35,7 +35,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
-    /// The exit code after the last step, if no step is [`Step::End`]; none for a process that never started.
+    /// The exit code after the last step, if no step is [`Step::End`]; `None` if the exec has no exit code.
     pub(crate) exit_code: Option<i64>,
     /// How long after the process's last output an inspect shows its end.
     pub(crate) lag: Duration,
@@ -75,7 +75,7 @@ pub(crate) struct Exec {
 
 /// A process whose streams use a hijacked connection.
 pub(super) struct Takeover {
-    /// The id of the exec that ends with the last step; none for a container's main process.
+    /// The id of the exec that ends with the last step, or `None` for a container's main process.
     exec: Option<String>,
     script: Script,
     tty: bool,

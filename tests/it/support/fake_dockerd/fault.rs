@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     Status(u16, String),
     /// Answers with this HTTP status and this JSON body.
     Answer(u16, Value),
-    /// Answers with this HTTP status and this text, which is perhaps not JSON.
+    /// Answers with this HTTP status and this text, which need not be JSON.
     Text(u16, String),
     /// Closes the connection instead of answering, and does not execute the request.
     Reset,
@@ -89,7 +89,7 @@ impl Rule {
     }
 }
 
-/// Whether the text matches the pattern; `*` stands for one or more characters.
+/// Whether the text matches the pattern, in which `*` stands for one or more characters.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

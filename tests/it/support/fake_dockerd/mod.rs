@@ -5,11 +5,11 @@
 //! let docker = FakeDockerd::start().await;
 //! docker.world(|world| world.add_image("busybox:1.36"));
 //! docker.inject(Rule::new("POST /containers/*/start", Fault::Status(500, "boom".into())).times(1));
-//! // … drive whatever is given docker.socket() …
+//! // … run the code under test with docker.socket() …
 //! assert_eq!(docker.count("POST /containers/*/start"), 2);
 //! ```
 //!
-//! Patterns of calls are `METHOD /path` without the version prefix; `*` stands for one or more characters.
+//! Patterns of calls are `METHOD /path` without the version prefix. `*` stands for one or more characters.
 
 #![allow(dead_code, reason = "offers what stories need, whether or not one needs it today")]
 

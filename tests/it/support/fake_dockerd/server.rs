@@ -1,4 +1,4 @@
-//! The socket, the connections and the request log.
+//! The socket, the connections and the request log of the fake dockerd.
 
 use std::{
     io,
@@ -461,7 +461,7 @@ impl Connection {
     }
 }
 
-/// Counts one more unanswered call until the value is dropped.
+/// Raises the number of unanswered calls by one until this value is dropped.
 struct Silence(Arc<Shared>);
 
 impl Silence {

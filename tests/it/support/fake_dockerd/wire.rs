@@ -23,7 +23,7 @@ pub(crate) struct Recorded {
     /// The request's headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
-    /// The number of the request's connection; the first connection's number is 1.
+    /// The number of the request's connection. The first connection has the number 1.
     pub(crate) connection: usize,
 }
 
@@ -42,7 +42,7 @@ impl Recorded {
     }
 }
 
-/// Reads the next request of a connection; none if the client has closed the connection.
+/// Reads the next request of a connection, or returns `None` if the client has closed the connection.
 pub(super) async fn read(stream: &mut UnixStream) -> io::Result<Option<Recorded>> {
     let mut bytes = Vec::new();
     let end = loop {

@@ -27,7 +27,7 @@ pub(crate) struct World {
     pub(crate) attached: Script,
     /// The answer to `/info`, which tests may change.
     pub(crate) info: Value,
-    /// The daemon has the default log option `max-buffer-size`.
+    /// Whether the daemon has the default log option `max-buffer-size`.
     pub(crate) buffers_logs: bool,
     /// The engine's version in the answer to `/version`.
     pub(crate) release: String,
@@ -36,8 +36,8 @@ pub(crate) struct World {
     pub(crate) pid: u32,
     /// The engine's data root, which has the logs `containers/<id>/<id>-json.log`.
     pub(crate) root: PathBuf,
-    /// The times of the next change's events, in place of the true time. If the list is empty, the events are
-    /// lost.
+    /// If set, each event is sent once for each of these times, in Unix nanoseconds. An empty list loses all
+    /// events.
     pub(crate) event_times: Option<Vec<i64>>,
     serial: u64,
     feed: broadcast::Sender<(Value, Vec<u8>)>,
@@ -68,7 +68,7 @@ pub(crate) struct Container {
     pub(crate) takes_to_stop: Duration,
     /// How long the removal of the container takes.
     pub(crate) takes_to_remove: Duration,
-    /// The log path that an inspect of the container shows; none for the real path.
+    /// The log path in the container's inspect, or `None` for the real path.
     pub(crate) stated_log: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Image {
     pub(crate) size: u64,
     /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
-    /// The files in the image by path. If the text starts with `-> `, the file is a link to an absolute path.
+    /// The files in the image by path. A text that starts with `-> ` is a symbolic link to an absolute path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
@@ -139,7 +139,7 @@ impl World {
         id
     }
 
-    /// Adds a container of another program.
+    /// Adds a container that is created from this request body, and returns its id.
     pub(crate) fn add_container(&mut self, name: &str, body: Value) -> String {
         let id = self.fresh_id();
         let asked = body["Image"].as_str().unwrap_or_default();
@@ -351,7 +351,7 @@ impl World {
 
     pub(super) fn fresh_id(&mut self) -> String {
         self.serial += 1;
-        // The numbers of ids are spread, so that the prefixes of ids differ.
+        // The multiplication spreads consecutive numbers, so that the prefixes of ids differ.
         let spread = self.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         format!("{spread:016x}{:048x}", self.serial)
     }

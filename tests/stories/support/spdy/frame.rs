@@ -22,7 +22,7 @@ pub(crate) enum Frame {
     Other,
 }
 
-/// Reads the next frame; none at the end of the connection.
+/// Reads the next frame, or returns `None` at the end of the connection.
 pub(crate) async fn read<R: AsyncRead + Unpin>(from: &mut R) -> Outcome<Option<Frame>> {
     let mut head = [0; 8];
     if from.read(&mut head[..1]).await? == 0 {
@@ -73,7 +73,7 @@ pub(crate) fn ping(id: u32) -> Vec<u8> {
     control(6, 0, &id.to_be_bytes())
 }
 
-/// A frame that says that this side opens no more streams.
+/// A frame that says that this side accepts no more streams.
 pub(crate) fn go_away() -> Vec<u8> {
     control(7, 0, &[0; 8])
 }
