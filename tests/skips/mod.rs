@@ -160,7 +160,8 @@ impl Lack {
             Self::RuncForRestores => {
                 let told = std::process::Command::new("runc").arg("--version").output();
                 let told = told.map(|it| String::from_utf8_lossy(&it.stdout).into_owned());
-                unified && told.is_ok_and(|it| it.starts_with("runc version 1.1"))
+                let is_old = |it: &str| ["1.0", "1.1"].iter().any(|old| it.starts_with(old));
+                unified && told.is_ok_and(|it| it.strip_prefix("runc version ").is_some_and(is_old))
             }
         }
     }

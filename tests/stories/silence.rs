@@ -27,7 +27,7 @@ use crate::{
         random::seeded,
         registry::Registry,
         remote::{SPDY, Session, WEBSOCKET, Way, Wish},
-        slow_proxy::{ChangeAnswer, Mood, SlowProxy},
+        slow_proxy::{ChangeAnswer, SlowAnswers, SlowProxy},
         stage::Stage,
         stated::is_full_size,
         world::World,
@@ -96,7 +96,7 @@ impl Silence {
             Self::HeldAnswers | Self::LostAnswers => {
                 let is_lost = self == Self::LostAnswers;
                 let answer = if is_lost { ChangeAnswer::Lost } else { ChangeAnswer::Held(length) };
-                proxy.slow(Mood { changes: Some(answer), ..Mood::default() });
+                proxy.slow(SlowAnswers { changes: Some(answer), ..SlowAnswers::default() });
                 None
             }
         };

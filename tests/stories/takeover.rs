@@ -21,7 +21,7 @@ use crate::{
         failure::{Outcome, ensure, ensure_eq, fail},
         http,
         patience::Looks,
-        slow_proxy::{Mood, SlowProxy},
+        slow_proxy::{SlowAnswers, SlowProxy},
         stage::Stage,
         world::World,
     },
@@ -165,7 +165,7 @@ pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     fs::remove_dir_all(&stage.folders.state)?;
     fs::remove_dir_all(stage.folders.run.join("netns"))?;
     let delays = ids.iter().map(|id| (id.clone(), Duration::from_millis(700))).collect();
-    proxy.slow(Mood { delays, ..Mood::default() });
+    proxy.slow(SlowAnswers { delays, ..SlowAnswers::default() });
     stage.bridge.spawn().await?;
     stage.cri = stage.bridge.cri().await?;
     let stops = ids.iter().map(|id| stage.cri.stop(id));

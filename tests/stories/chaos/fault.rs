@@ -27,7 +27,7 @@ use crate::{
         failure::Outcome,
         patience::patient,
         process::Stopped,
-        slow_proxy::{Mood, SlowProxy},
+        slow_proxy::{SlowAnswers, SlowProxy},
         stage::Stage,
     },
 };
@@ -168,19 +168,19 @@ impl<'a> Disturber<'a> {
         with_kill: bool,
         random: &mut StdRng,
     ) -> Outcome<String> {
-        let mut mood = Mood::default();
+        let mut slow = SlowAnswers::default();
         for id in self.stage.engine.containers().await? {
             match random.random_range(0..10) {
-                0 => drop(mood.hanging.insert(id)),
-                1 => drop(mood.failing.insert(id)),
+                0 => drop(slow.hanging.insert(id)),
+                1 => drop(slow.failing.insert(id)),
                 _ => {
                     let delay = Duration::from_millis(random.random_range(0..3000));
-                    mood.delays.insert(id, patient(delay));
+                    slow.delays.insert(id, patient(delay));
                 }
             }
         }
-        let words = format!("of {}, dockbridge killed: {with_kill}", words(&mood));
-        self.proxy.slow(mood);
+        let words = format!("of {}, dockbridge killed: {with_kill}", words(&slow));
+        self.proxy.slow(slow);
         let waited = self.meanwhile(rest, with_kill).await;
         self.proxy.quick();
         waited?;
@@ -211,14 +211,14 @@ impl<'a> Disturber<'a> {
     }
 }
 
-fn words(mood: &Mood) -> String {
+fn words(slow: &SlowAnswers) -> String {
     let count = |ids: &BTreeSet<String>| ids.len();
-    let late: &BTreeMap<_, _> = &mood.delays;
+    let late: &BTreeMap<_, _> = &slow.delays;
     format!(
         "{} late, {} hanging, {} failing",
         late.len(),
-        count(&mood.hanging),
-        count(&mood.failing)
+        count(&slow.hanging),
+        count(&slow.failing)
     )
 }
 

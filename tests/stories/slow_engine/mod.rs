@@ -18,7 +18,7 @@ use self::{
     debug_state::{is_listed_only, uninspected_objects},
     expected::Expected,
     files::Files,
-    pods::{ConnectionLimit, PORT},
+    pods::{Node, PORT},
     size::Size,
     watch::{Heard, Watch},
 };
@@ -27,7 +27,7 @@ use crate::support::{
     failure::{Outcome, ensure, ensure_eq},
     http,
     random::seeded,
-    slow_proxy::{Mood, Seen, SlowProxy},
+    slow_proxy::{Seen, SlowAnswers, SlowProxy},
     stage::Stage,
     world::World,
 };
@@ -41,45 +41,45 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "first_answers", proxy.socket()).await?;
     let begun = Instant::now();
-    let crowd = ConnectionLimit::gather(&mut stage, size.pods).await?;
-    crowd.until_logged("").await?;
+    let node = Node::gather(&mut stage, size.pods).await?;
+    node.until_logged("").await?;
     let (noted, kept) = (Expected::take(&stage.cri).await?, Files::of(&stage).await?);
     let took = begun.elapsed().as_secs_f32();
     println!("  {:?}, {} files kept, made in {took:.1} s", noted.states(), kept.files());
     let mut said = String::new();
     for round in 1..=size.restarts {
-        let mood = mood(&mut random, &crowd, size);
-        let mut faults = restart(&mut stage, &proxy, (&crowd, &noted), (&mood, size)).await?;
+        let slow = slow_answers(&mut random, &node, size);
+        let mut faults = restart(&mut stage, &proxy, (&node, &noted), (&slow, size)).await?;
         said += &format!("round {round}\n");
         let after = [
             noted.until_told_again(&stage.cri).await,
-            works(&stage, &crowd, &format!("round {round}")).await,
-            crowd.until_logged(&said).await,
+            works(&stage, &node, &format!("round {round}")).await,
+            node.until_logged(&said).await,
             kept.until_there_again(&stage).await,
         ];
         faults.extend(after.into_iter().filter_map(|it| Some(it.err()?.0)));
         ensure!(faults.is_empty(), "restart {round}:\n  {}", faults.join("\n  "));
     }
-    crowd.leave(&stage.cri).await?;
+    node.leave(&stage.cri).await?;
     stage.leaves_nothing().await
 }
 
 /// Chooses the answers of the proxy: each inspect gets a delay, some inspects of pods and containers hang,
 /// and some fail.
-fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
-    let mut mood = Mood::default();
-    let (pods, containers) = crowd.ids();
+fn slow_answers(random: &mut StdRng, node: &Node, size: Size) -> SlowAnswers {
+    let mut slow = SlowAnswers::default();
+    let (pods, containers) = node.ids();
     for mut ids in [pods, containers] {
         for id in &ids {
             let delay = random.random_range(Duration::ZERO..=size.longest);
-            mood.delays.insert((*id).to_owned(), delay);
+            slow.delays.insert((*id).to_owned(), delay);
         }
         ids.shuffle(random);
         let odd = (ids.len() / 20).max(1);
-        mood.hanging.extend(ids[..odd].iter().map(|id| (*id).to_owned()));
-        mood.failing.extend(ids[odd..odd * 2].iter().map(|id| (*id).to_owned()));
+        slow.hanging.extend(ids[..odd].iter().map(|id| (*id).to_owned()));
+        slow.failing.extend(ids[odd..odd * 2].iter().map(|id| (*id).to_owned()));
     }
-    mood
+    slow
 }
 
 /// Kills dockbridge and starts it again while the engine is slow. Waits until all inspects that do not hang
@@ -87,20 +87,20 @@ fn mood(random: &mut StdRng, crowd: &ConnectionLimit, size: Size) -> Mood {
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
-    (crowd, noted): (&ConnectionLimit, &Expected),
-    (mood, size): (&Mood, Size),
+    (node, noted): (&Node, &Expected),
+    (slow, size): (&SlowAnswers, Size),
 ) -> Outcome<Vec<String>> {
     stage.bridge.kill().await?;
-    proxy.slow(mood.clone());
+    proxy.slow(slow.clone());
     stage.bridge.launch()?;
     let watch = Watch::begin(stage.bridge.socket(), noted);
     let meanwhile = async {
         let came = watch.first().await?;
         let begun = Instant::now();
         let cri = stage.bridge.cri().await?;
-        let wrong = wrong_statuses(&cri, (crowd, noted), mood).await;
+        let wrong = wrong_statuses(&cri, (node, noted), slow).await;
         let looked =
-            |seen: &Seen| mood.delays.keys().all(|id| !ends(mood, id) || seen.of(id).answered > 0);
+            |seen: &Seen| slow.delays.keys().all(|id| !ends(slow, id) || seen.of(id).answered > 0);
         proxy.until(size.longest * 10 + LOOKS_WITHIN, looked).await?;
         let looks = begun.elapsed();
         // After this sleep, dockbridge may have given up hanging inspects, and has processed the last
@@ -127,21 +127,21 @@ async fn restart(
 }
 
 /// Whether an inspect of the container `id` succeeds.
-fn ends(mood: &Mood, id: &str) -> bool {
-    !mood.hanging.contains(id) && !mood.failing.contains(id)
+fn ends(slow: &SlowAnswers, id: &str) -> bool {
+    !slow.hanging.contains(id) && !slow.failing.contains(id)
 }
 
 /// Requests the statuses of three containers (running, ended, and with a hanging inspect), and returns the
 /// differences.
 async fn wrong_statuses(
     cri: &Cri,
-    (crowd, noted): (&ConnectionLimit, &Expected),
-    mood: &Mood,
+    (node, noted): (&Node, &Expected),
+    slow: &SlowAnswers,
 ) -> Vec<String> {
-    let (_, containers) = crowd.ids();
+    let (_, containers) = node.ids();
     let first = |wanted: &dyn Fn(&str) -> bool| containers.iter().copied().find(|id| wanted(id));
-    let of = |state| first(&|id| ends(mood, id) && noted.container_is(id, state));
-    let hanging = first(&|id| mood.hanging.contains(id));
+    let of = |state| first(&|id| ends(slow, id) && noted.container_is(id, state));
+    let hanging = first(&|id| slow.hanging.contains(id));
     let (runs, ended, hangs) = tokio::join!(
         noted.wrong_status(cri, of(C::ContainerRunning), false),
         noted.wrong_status(cri, of(C::ContainerExited), false),
@@ -152,8 +152,8 @@ async fn wrong_statuses(
 
 /// Checks that a command can run in a container and write to its log, and that the pod answers at its
 /// address.
-async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
-    let (pod, web) = crowd.web();
+async fn works(stage: &Stage, node: &Node, line: &str) -> Outcome {
+    let (pod, web) = node.web();
     let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
     let said = stage.cri.exec_sync(&web.id, &["sh", "-c", &command], 10).await?;
     ensure_eq!(String::from_utf8_lossy(&said.stdout), "dockbridge world\n");
@@ -169,15 +169,16 @@ async fn works(stage: &Stage, crowd: &ConnectionLimit, line: &str) -> Outcome {
 pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
-    let crowd = ConnectionLimit::gather(&mut stage, 2).await?;
+    let node = Node::gather(&mut stage, 2).await?;
     let noted = Expected::take(&stage.cri).await?;
     // The inspects of these three hang: a ready pod, a running container, and a container that has ended with
     // an error.
     let hanging =
-        [&crowd.pods[0].id, &crowd.pods[0].containers[0].id, &crowd.pods[1].containers[1].id];
-    let mood = Mood { hanging: hanging.into_iter().cloned().collect(), ..Mood::default() };
+        [&node.pods[0].id, &node.pods[0].containers[0].id, &node.pods[1].containers[1].id];
+    let slow =
+        SlowAnswers { hanging: hanging.into_iter().cloned().collect(), ..SlowAnswers::default() };
     stage.bridge.kill().await?;
-    proxy.slow(mood.clone());
+    proxy.slow(slow.clone());
     stage.bridge.launch()?;
     let watch = Watch::begin(stage.bridge.socket(), &noted);
     let meanwhile = async {
@@ -203,7 +204,7 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
         ensure!(!is_listed_only(&stage, id).await?, "{id} is shown as if nobody had looked at it");
     }
     ensure_eq!(uninspected_objects(&stage).await?, 0);
-    crowd.leave(&stage.cri).await?;
+    node.leave(&stage.cri).await?;
     stage.leaves_nothing().await
 }
 

@@ -8,7 +8,7 @@ use crate::support::{
     cri_log::CriLog,
     failure::{Outcome, ensure_eq, fail},
     patience::Looks,
-    slow_proxy::{Mood, Seen, SlowProxy},
+    slow_proxy::{Seen, SlowAnswers, SlowProxy},
     stage::Stage,
     world::World,
 };
@@ -23,10 +23,10 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     let two = ["silent", "failing"].map(|name| stage.recipes.sleeper(name));
     let ids = stage.up(&sandbox, &pod, &two).await?;
     let (silent, failing) = (&ids[0], &ids[1]);
-    proxy.slow(Mood {
+    proxy.slow(SlowAnswers {
         hanging: BTreeSet::from([silent.clone()]),
         failing: BTreeSet::from([failing.clone()]),
-        ..Mood::default()
+        ..SlowAnswers::default()
     });
     stage.engine.docker(&["kill", silent, failing]).await?;
     let told = |seen: &Seen| seen.of(silent).asked > 0 && seen.of(failing).failed > 0;

@@ -18,7 +18,7 @@ use crate::support::{
 
 /// The pods of the story.
 #[derive(Debug)]
-pub(crate) struct ConnectionLimit {
+pub(crate) struct Node {
     /// The pods in the order of their plans. The first pod serves HTTP on [`PORT`].
     pub(crate) pods: Vec<Pod>,
 }
@@ -55,7 +55,7 @@ enum Network {
     Host,
 }
 
-impl ConnectionLimit {
+impl Node {
     /// Creates this many pods, and waits until those that should end have ended.
     pub(crate) async fn gather(stage: &mut Stage, pods: usize) -> Outcome<Self> {
         // The network mode is a setting of dockbridge, so pods of the other mode are created first, by a
@@ -71,10 +71,10 @@ impl ConnectionLimit {
         stage.cri = stage.bridge.cri().await?;
         all.extend(gather(&stage.cri, &stage.recipes, later).await?);
         all.sort_by_key(|(number, _)| *number);
-        let crowd = Self { pods: all.into_iter().map(|(_, pod)| pod).collect() };
-        crowd.resize(&stage.cri).await?;
-        crowd.until_ended(&stage.cri).await?;
-        Ok(crowd)
+        let node = Self { pods: all.into_iter().map(|(_, pod)| pod).collect() };
+        node.resize(&stage.cri).await?;
+        node.until_ended(&stage.cri).await?;
+        Ok(node)
     }
 
     /// The ids of all pods and of all containers.

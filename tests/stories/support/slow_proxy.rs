@@ -44,7 +44,7 @@ pub(crate) struct SlowProxy {
 
 /// How the proxy answers inspects of containers and changing requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mood {
+pub(crate) struct SlowAnswers {
     /// The delay of inspects, by container. Inspects of other containers are answered at once.
     pub(crate) delays: BTreeMap<String, Duration>,
     /// Containers whose inspects are never answered.
@@ -104,7 +104,7 @@ impl Seen {
 #[derive(Debug)]
 struct Shared {
     /// How the proxy answers now, or `None` while it delays no answer.
-    mood: watch::Sender<Option<Arc<Mood>>>,
+    slow: watch::Sender<Option<Arc<SlowAnswers>>>,
     seen: watch::Sender<Seen>,
 }
 
@@ -112,8 +112,8 @@ impl SlowProxy {
     /// Listens at `socket` for the engine at `engine`.
     pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
-        let (mood, seen) = (watch::Sender::new(None), watch::Sender::new(Seen::default()));
-        let shared = Arc::new(Shared { mood, seen });
+        let (slow, seen) = (watch::Sender::new(None), watch::Sender::new(Seen::default()));
+        let shared = Arc::new(Shared { slow, seen });
         let task = tokio::spawn(serve(listener, engine.to_owned(), Arc::clone(&shared)));
         Ok(Self { socket: socket.to_owned(), shared, task })
     }
@@ -123,15 +123,15 @@ impl SlowProxy {
         &self.socket
     }
 
-    /// From now on, the proxy answers as `mood` says, and counts results from 0.
-    pub(crate) fn slow(&self, mood: Mood) {
+    /// From now on, the proxy answers as `slow` says, and counts results from 0.
+    pub(crate) fn slow(&self, slow: SlowAnswers) {
         self.shared.seen.send_replace(Seen::default());
-        self.shared.mood.send_replace(Some(Arc::new(mood)));
+        self.shared.slow.send_replace(Some(Arc::new(slow)));
     }
 
     /// From now on, the proxy passes answers on at once. The proxy also sends the answers that it holds.
     pub(crate) fn quick(&self) {
-        self.shared.mood.send_replace(None);
+        self.shared.slow.send_replace(None);
     }
 
     /// Waits until the results of the inspects fulfil `wanted`.
@@ -156,17 +156,17 @@ impl Shared {
     /// Counts a request, and returns what the proxy does with its answer.
     fn fate(&self, head: &Head) -> Fate {
         // This receiver only notices changes from now on.
-        let mood = self.mood.subscribe();
-        let Some(now) = mood.borrow().clone() else { return Fate::Pass };
+        let slow = self.slow.subscribe();
+        let Some(now) = slow.borrow().clone() else { return Fate::Pass };
         if let (Some(target), Some(answer)) = (&head.changes, now.changes) {
-            return self.fate_of_change(target, answer, mood);
+            return self.fate_of_change(target, answer, slow);
         }
         let Some(id) = &head.inspected else { return Fate::Pass };
         self.note(id, |inspects| inspects.asked += 1);
         let at = Instant::now() + now.delays.get(id).copied().unwrap_or_default();
         let (fails, hangs) = (now.failing.contains(id), now.hanging.contains(id));
         let until = (fails || !hangs).then_some(at);
-        let hold = Hold { id: id.clone(), until, mood, is_lost: false };
+        let hold = Hold { id: id.clone(), until, slow, is_lost: false };
         if fails { Fate::Fail(hold) } else { Fate::Hold(hold) }
     }
 
@@ -174,7 +174,7 @@ impl Shared {
         &self,
         target: &str,
         answer: ChangeAnswer,
-        mood: watch::Receiver<Option<Arc<Mood>>>,
+        slow: watch::Receiver<Option<Arc<SlowAnswers>>>,
     ) -> Fate {
         let is_repeated = self.seen.borrow().of(target).asked > 0;
         self.note(target, |requests| requests.asked += 1);
@@ -186,7 +186,7 @@ impl Shared {
             ChangeAnswer::Lost => (Duration::ZERO, true),
         };
         let until = Some(Instant::now() + rest);
-        Fate::Hold(Hold { id: target.to_owned(), until, mood, is_lost })
+        Fate::Hold(Hold { id: target.to_owned(), until, slow, is_lost })
     }
 
     fn note(&self, id: &str, change: impl FnOnce(&mut Inspects)) {
@@ -212,11 +212,11 @@ struct Hold {
     /// Whether the proxy closes the connection instead of sending the answer.
     is_lost: bool,
     /// If this value changes, the answer is sent at once.
-    mood: watch::Receiver<Option<Arc<Mood>>>,
+    slow: watch::Receiver<Option<Arc<SlowAnswers>>>,
 }
 
 impl Hold {
-    /// Waits for the time `until`, or for a change of `mood`, and returns whether the client is still
+    /// Waits for the time `until`, or for a change of `slow`, and returns whether the client is still
     /// connected.
     async fn over(&mut self, left: &CancellationToken) -> bool {
         let time = async {
@@ -228,7 +228,7 @@ impl Hold {
         tokio::select! {
             () = left.cancelled() => false,
             () = time => true,
-            _ = self.mood.changed() => true,
+            _ = self.slow.changed() => true,
         }
     }
 }
