@@ -86,7 +86,8 @@ impl OciRuntimeFiles {
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let restores = self.restores.clone();
-        let list = move |directory: &EditsDirectory, _: &str| {
+        let directory = self.directory.clone();
+        let list = move || {
             let unpacked = fs::read_dir(restores).into_iter().flatten().flatten();
             let unpacked = unpacked.filter_map(|entry| entry.file_name().into_string().ok());
             let mut ids = directory.ids()?;
@@ -98,7 +99,7 @@ impl OciRuntimeFiles {
             ids.extend(unpacked);
             Ok(ids)
         };
-        self.work("", list).await
+        blocking(list).await.map_err(|error: HostError| Failure::from(error))
     }
 
     async fn work<T: Send + 'static>(

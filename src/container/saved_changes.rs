@@ -118,7 +118,7 @@ impl SavedChanges {
         if let Err(error) = removed.await {
             warn!(
                 error = chain(&error),
-                "cannot remove saved changes of removed containers; retrying"
+                "cannot remove the saved limits and edits of removed containers; retrying"
             );
         }
     }

@@ -232,7 +232,7 @@ impl EngineInfo {
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
-                "dockbridge-runtime has to run runc; `dockbridge setup` without --runtime sets runc",
+                "dockbridge-runtime must run runc; to set this, run `dockbridge setup` without --runtime",
             );
         }
         if self.remaps_users() {

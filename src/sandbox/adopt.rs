@@ -85,7 +85,7 @@ impl Adopter {
                 warn!(sandbox = %id, error = chain(&error), "docker inspect of a pod to adopt failed; retrying later");
             }
             Err(_) => {
-                warn!(sandbox = %id, "docker inspect of a pod to adopt takes long; retrying later");
+                warn!(sandbox = %id, "docker inspect of a pod to adopt timed out; retrying later");
             }
         }
         Some(listed.clone())

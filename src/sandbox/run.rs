@@ -46,7 +46,7 @@ impl Sandboxes {
     /// while the sandbox is ready. Removes what an earlier failed attempt has left.
     ///
     /// # Errors
-    /// Fails if the request is impossible, if the pod already has another sandbox, or if a step fails. All
+    /// Fails if the request cannot be fulfilled, if the pod already has another sandbox, or if a step fails. All
     /// acquired resources have then been released, or the error lists those that have not.
     pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
@@ -125,7 +125,7 @@ impl Sandboxes {
 
     async fn plan(&self, spec: SandboxSpec) -> Result<SandboxPlan, Failure> {
         let pause = self.deps.images.pause().await;
-        let pause = pause.map_err(|e| e.within("cannot prepare the sandbox image"))?;
+        let pause = pause.map_err(|e| e.within("cannot prepare the pause image"))?;
         let snapshot = self.deps.node.store.snapshot();
         let engine = snapshot.described()?;
         if self.mode == NetworkMode::Cni && !spec.namespaces.host_network {

@@ -51,8 +51,12 @@ impl Facts {
         // The path through `/proc` is correct even if the shim has other mounts than dockbridge.
         let shim = Path::new(PROC).join(shim.to_string());
         let bundle = shim.join("cwd/..").join(id);
-        let config = json(&bundle.join("config.json"))
-            .map_err(|_| "the container's process is not a child of a containerd shim")?;
+        let config = json(&bundle.join("config.json")).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                "the container's process is not a child of a containerd shim".to_owned()
+            }
+            _ => format!("cannot read config.json of the container's bundle: {error}"),
+        })?;
         has_own_users(pid)?;
         let options: Options = json(&bundle.join("options.json")).unwrap_or_default();
         let bundles = fs::canonicalize(shim.join("cwd/..")).unwrap_or_default();

@@ -22,7 +22,7 @@ use crate::{
 /// Writes the archive and the list of deleted files into the directory.
 ///
 /// # Errors
-/// A path cannot be read or saved; the error names the path.
+/// A path of the layer cannot be read or saved, and the error names the path, or a file cannot be written.
 pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     let file = BufWriter::new(File::create_new(directory.join(ROOTFS_DIFF))?);
     let mut diff =

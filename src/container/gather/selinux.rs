@@ -21,7 +21,7 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
     let refused = match is_valid(&context) {
         Ok(known) => known == Some(false),
         Err(error) => {
-            debug!(context, %error, "cannot check SELinux options");
+            debug!(context, %error, "cannot check the SELinux options; using them unchecked");
             false
         }
     };

@@ -35,7 +35,7 @@ pub(super) fn check(
         }
         // If two mounts had the same id, CRIU would use the first of them as parent of other mounts.
         if !ids.insert(mount.id) {
-            return Err(format!("the mount at {} has the id of another mount", mount.path));
+            return Err(format!("another mount has the same id as the mount at {}", mount.path));
         }
         if by_path.insert(parts(&mount.path), mount).is_some() {
             return Err(format!("the checkpoint has two mounts at {}", mount.path));
@@ -60,7 +60,10 @@ pub(super) fn check(
         // A tmpfs must be mounted as a whole, because CRIU unpacks its content into the mounted directory.
         let is_whole = is_whole && (mount.kind != TMPFS || mount.root == "/");
         if mount.outside.is_none() && !path.is_empty() && !is_whole {
-            return Err(format!("the mount at {} has the root {}", mount.path, mount.root));
+            return Err(format!(
+                "the mount at {} is only a part of a file system: {}",
+                mount.path, mount.root
+            ));
         }
         check_mount(mount, path, config)?;
     }

@@ -129,7 +129,10 @@ fn check_file(source: &Path, path: &str) -> io::Result<()> {
     };
     let is_other = |it: FileType| it.is_symlink() || it.is_char_device() || it.is_block_device();
     if kind.is_some_and(is_other) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is a link or a device"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file is a symbolic link or a device",
+        ));
     }
     Ok(())
 }

@@ -52,7 +52,10 @@ impl Chains {
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let mut first = index(filter);
         for _ in 0..self.filters.len() {
-            let found = self.filters.get_mut(first).ok_or("a seccomp filter has no program")?;
+            let found = self
+                .filters
+                .get_mut(first)
+                .ok_or("the checkpoint lacks a seccomp filter that a process uses")?;
             match found.previous {
                 Some(before) if before >= MOVED => first = index(before),
                 _ => {

@@ -9,7 +9,9 @@ use super::{
 pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     let needs = |what: &str, capability: &str| match config.allows(capability) {
         true => Ok(()),
-        false => Err(format!("the checkpoint has {what}, which needs {capability}")),
+        false => {
+            Err(format!("the checkpoint has {what}, and the new container has no {capability}"))
+        }
     };
     let internet = file.internet_socket.as_ref();
     let is_raw = internet.is_some_and(|socket| file.kind == INTERNET && socket.kind == RAW);

@@ -133,7 +133,7 @@ fn numeric_id(id: i64) -> Result<i64, ParseError> {
 
 /// Checks a user name. Refuses a colon, because the engine would read the text after it as a group.
 fn user_name(name: &str) -> Result<String, ParseError> {
-    text::checked(!name.contains(':'), "is not a user name", name)?;
+    text::checked(!name.contains(':'), "must be a user name without a colon", name)?;
     text::word(name)
 }
 

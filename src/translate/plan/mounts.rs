@@ -146,7 +146,7 @@ impl ImageMounts<'_> {
         if mount.propagation != Propagation::Private {
             return Err(refused("propagation must be private: nothing is mounted below an image"));
         }
-        let unready = || failed(Kind::Internal, "the image was not prepared");
+        let unready = || failed(Kind::Internal, "internal error: the image is not mounted");
         let volume = self.ready.next().ok_or_else(unready)?;
         Ok(match &volume.source {
             VolumeSource::Directory { path } => {
