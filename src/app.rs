@@ -151,7 +151,7 @@ fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
         .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
-/// Waits a moment until Docker has listed its containers, so that kubelet's first call does not fail.
+/// Waits up to [`FIRST_LIST_TIMEOUT`] for Docker's list of containers, so that kubelet's first call succeeds.
 async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), AppError> {
     tokio::select! {
         listed = store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
@@ -207,7 +207,7 @@ async fn trim_heap() -> Infallible {
 
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
-/// Other users may connect to a socket in this directory if the socket permits it.
+/// All users may enter the run directory. The mode of each socket in it says who may connect.
 const RUN_MODE: u32 = 0o755;
 /// How long operations may take after the stop signal. The next start finds interrupted operations.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);

@@ -28,7 +28,7 @@ pub enum Kind {
     PermissionDenied,
     /// The call is not implemented, or not possible with this engine.
     Unimplemented,
-    /// An error whose text kubelet reads: from the errors of pulls, kubelet strips only this code.
+    /// An error whose text kubelet parses: of a pull's error, kubelet strips only this gRPC code.
     Unknown,
     /// A bug in dockbridge, or an unexpected answer of another program.
     Internal,

@@ -2,7 +2,7 @@
 //! committed inputs (`tests/fuzz/corpus`).
 //!
 //! The function of a target is in the `fuzz.rs` of its module. The function calls a decoder, checks what must
-//! be true for any bytes, and fails by panicking. Release builds do not contain these functions.
+//! be true for any bytes, and fails by panicking. Only tests and the feature `fuzz` compile these functions.
 
 use crate::{
     cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri,

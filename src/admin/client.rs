@@ -63,7 +63,7 @@ pub fn run(
     Ok(good)
 }
 
-/// Prints and returns whether dockbridge works and whether pods can run, with the reasons.
+/// Prints whether dockbridge works and whether pods can run, with the reasons. Returns true if both are true.
 pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError> {
     let mut good = true;
     for (question, path) in [("alive", HEALTH), ("pods can run", READY)] {
@@ -95,5 +95,5 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
     Ok((good, body))
 }
 
-/// A dockbridge that works answers in much less time.
+/// How long the running dockbridge may take to answer. A healthy one needs much less.
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -17,7 +17,7 @@ pub struct AdminContext {
     /// The state of pods, containers and the engine.
     pub store: Store,
     pub network: Network,
-    /// The task that reads the settings again.
+    /// Sends requests to the task that reads the settings again.
     pub reloads: mpsc::Sender<ReloadRequest>,
     pub registry: Arc<Registry>,
 }
@@ -27,7 +27,7 @@ pub struct AdminContext {
 pub struct ReloadRequest {
     /// Whether to apply the new settings. If false, the answer only says what a reload would change.
     pub apply: bool,
-    /// Replaces the environment with which the process was started.
+    /// Environment variables to use instead of those with which the process was started.
     pub variables: Option<Variables>,
     /// Receives the text for the admin client: which settings were changed, or why none was.
     pub answer: oneshot::Sender<Result<String, String>>,

@@ -39,7 +39,7 @@ pub const READY: &str = "/readyz";
 pub const STATE: &str = "/debug/state";
 /// The path of the list of running operations.
 pub const TASKS: &str = "/debug/tasks";
-/// The path of a request to read the settings again. The body may have variables, as a JSON object.
+/// The path of a request to read the settings again. Its body may be a JSON object of environment variables.
 pub const RELOAD: &str = "/config/reload";
 /// The path that shows what a reload would change. The request's body is the same as that of a reload.
 pub const DIFF: &str = "/config/diff";

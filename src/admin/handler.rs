@@ -56,7 +56,7 @@ pub async fn answer(
     }
 }
 
-/// The methods that this audience may use on a path, in the form of the `Allow` header.
+/// The HTTP methods that a client with this access may use on a path, as value of the `Allow` header.
 fn methods(path: &str, access: Access) -> Option<&'static str> {
     match (path, access) {
         (METRICS | HEALTH | READY, _) | (STATE | TASKS, Access::Root) => Some("GET, HEAD"),
@@ -169,7 +169,7 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
 }
 
 const NO_VARIABLES: &str = "the body of the request must be a JSON object of strings\n";
-/// The size limit of a request's variables, in bytes. All variables of settings together are much shorter.
+/// The size limit of a reload's environment variables, in bytes. Those for all settings are much shorter.
 const LONGEST_VARIABLES: usize = 256 << 10;
-/// Even a busy store answers within milliseconds.
+/// How long the store may take to answer. Even a busy store needs only milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

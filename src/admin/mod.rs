@@ -1,8 +1,8 @@
 //! The endpoints for operators: metrics, health, and the state for debugging.
 //!
 //! A small HTTP server on a unix socket for root. If a TCP address is set, the server offers only metrics and
-//! health at that address. The admin server changes nothing except, by a reload, live settings. The admin
-//! server shows no secrets: no environment, command lines, annotations or tokens.
+//! health at that address. A reload is the only request that changes anything: the settings that need no
+//! restart. The server shows no secrets: no environment, command lines, annotations or tokens.
 
 pub mod client;
 pub mod context;

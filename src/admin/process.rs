@@ -34,8 +34,8 @@ fn status(name: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// From `utime` and `stime`, the 14th and 15th word of `/proc/self/stat`. The second word is the program's
-/// name in brackets, which may contain any characters.
+/// The sum of `utime` and `stime`, the 14th and 15th word of `/proc/self/stat`. The second word is the
+/// program's name in parentheses, which may contain any characters.
 fn cpu_seconds() -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, rest) = text.rsplit_once(')')?;

@@ -37,7 +37,7 @@ pub struct MetricsAddressError {
     source: io::Error,
 }
 
-/// The sockets that were bound.
+/// The admin socket, if it could be bound, and the TCP socket for metrics, if its address is set.
 #[derive(Debug)]
 pub struct Listeners {
     tcp: Option<TcpListener>,

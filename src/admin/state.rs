@@ -130,7 +130,7 @@ fn word(variant: &impl fmt::Debug) -> String {
     first.to_lowercase() + rest
 }
 
-/// Marks an object without an answered inspect, which is known only from the engine's list.
+/// Marks an object that dockbridge knows only from the engine's list, because no inspect was answered yet.
 fn with_listed_only(mut shown: Value, listed_only: bool) -> Value {
     if let (true, Value::Object(shown)) = (listed_only, &mut shown) {
         shown.insert("listedOnly".to_owned(), true.into());

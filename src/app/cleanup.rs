@@ -27,7 +27,7 @@ pub(super) async fn recover(
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
-    // Starts before the tasks that wait for all inspects: each command waits only for its own container.
+    // Does not wait for all inspects like the tasks below: each command needs only its own container's.
     tracker.spawn(async move { commands.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
@@ -37,13 +37,13 @@ pub(super) async fn recover(
             sweep_inspections(image_files).await;
             image_files.restore_directories().await;
         };
-        // CNI plugins in this cleanup may hang.
+        // Both run at the same time, because the CNI plugins in `clean_up` may hang.
         tracker.track_future(async { tokio::join!(sandboxes.clean_up(), images) }).await;
         match sandboxes.repeat_releases(&tracker, interval).await {}
     }
 }
 
-/// Removes files of removed containers, and sets limits again that other programs have changed.
+/// Removes files of removed containers, and restores resource limits that other programs have changed.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
@@ -81,8 +81,8 @@ async fn wait_until_inspected(store: &Store) -> bool {
     }
 }
 
-/// Inspects containers that have a log but that no list shows, because they were removed or renamed. If the
-/// container was removed, a hook of the store then removes its files.
+/// Inspects containers that have a log but are not in the engine's lists, because they were removed or
+/// renamed. If a container was removed, a hook of the store then removes its files.
 async fn refresh_unlisted(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {
@@ -113,5 +113,5 @@ async fn sweep_inspections(image_files: &ImageFiles) {
 
 /// How long dockbridge waits for inspects at its start before each warning.
 const WARN_AFTER: Duration = Duration::from_secs(60);
-/// How long the engine may go on with calls of a previous dockbridge process that was killed.
+/// How long the engine may continue to process calls of a previous dockbridge process that was killed.
 const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

@@ -34,7 +34,7 @@ pub struct Environment {
 /// Deadlines that are not settings.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// Deadlines of calls to the engine. The deadline of short calls is replaced by a setting.
+    /// Deadlines of calls to the engine. A setting replaces the deadline of short calls.
     pub engine: Timeouts,
     /// Deadlines of the store's own calls to the engine.
     pub store: StoreSettings,

@@ -31,7 +31,7 @@ pub(super) async fn lock_state_dir(state_dir: &Path, listen: &Path) -> Result<Lo
     retry(|| Lock::take(&path, listen)).await.map_err(taken)
 }
 
-/// Locks the engines that the store connects to, until this is dropped.
+/// Locks the engines that the store connects to, until this value is dropped.
 pub(super) struct EngineOwnership {
     owner: Arc<Locks>,
     refused: mpsc::Receiver<AppError>,
@@ -107,8 +107,8 @@ impl Locks {
     }
 }
 
-/// Keeps trying to take a lock for up to a second. If dockbridge was killed while it started a plugin, the
-/// child holds the lock until it runs the plugin's program.
+/// Tries for up to a second to take a lock. If dockbridge was killed while it started a plugin, the child
+/// holds the lock until the child runs the plugin's program.
 async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockError> {
     let until = Instant::now() + RETRY_FOR;
     loop {

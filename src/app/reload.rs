@@ -33,7 +33,7 @@ pub(super) struct ReloadMetrics(Family<Counter, 1>);
 
 impl RegisterMetrics for ReloadMetrics {
     fn register(&self, registry: &mut Registry) {
-        // The metrics show both results (0) even before the first reload.
+        // Creates the counters of both results, so that the metrics show 0 before the first reload.
         for result in [APPLIED, REFUSED] {
             self.0.with([result]);
         }
@@ -57,7 +57,7 @@ pub(super) struct Reloader {
 }
 
 impl Reloader {
-    /// A reloader for settings from `source`. The settings in `running` apply now. A reload changes `live`,
+    /// A reloader for settings from `source`. `running` are the current settings. A reload changes `live`,
     /// `log` and `spans`.
     pub(super) fn new(
         (source, running): (ConfigSource, Vec<RawValue>),

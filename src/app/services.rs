@@ -203,7 +203,7 @@ async fn start_network(
     checkpoints: &Checkpoints,
 ) -> Network {
     let network = Network::start(live.clone(), plugin_timeout);
-    // kubelet's last pod CIDRs survive a restart. Until kubelet sends any, the setting `--pod-cidr` counts.
+    // kubelet's last pod CIDRs survive a restart. Until kubelet sends any, the setting `--pod-cidr` applies.
     let PodCidrs { pod_cidrs } = checkpoints.load_file().await;
     if !pod_cidrs.is_empty() {
         network.set_pod_cidrs(pod_cidrs);

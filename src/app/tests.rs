@@ -36,7 +36,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
     admin::context(&services, reloads).registry.descriptions.clone()
 }
 
-/// The deadline counts from the stop signal, while calls with a caller are still served.
+/// The deadline begins with the stop signal, although calls with a caller are still served then.
 #[tokio::test]
 async fn work_that_never_ends_does_not_hold_up_the_shutdown() {
     let tracker = TaskTracker::new();
@@ -112,7 +112,7 @@ const PROCESS: [&str; 5] = [
 ];
 
 /// Words that names must not contain: units other than base units, types, endings of histogram series, and
-/// labels that others set.
+/// labels that Prometheus sets.
 const RESERVED: [&str; 22] = [
     "ms",
     "milliseconds",

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::{check::alive, error::chain, store::handle::Store, telemetry::systemd::Systemd};
 
-/// Checks our own socket and store until it is dropped.
+/// Checks dockbridge's own socket and store until this value is dropped.
 pub(super) struct Watchdog {
     systemd: Systemd,
     running: Option<DropGuard>,
@@ -57,7 +57,7 @@ struct SelfChecks {
     interval: Duration,
     time_limit: Duration,
     ready: bool,
-    /// Whether the last check failed, and the last status that systemd received.
+    /// Whether the last check failed. `status` is the last text that systemd received.
     has_failed: bool,
     status: String,
 }

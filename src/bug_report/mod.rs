@@ -1,6 +1,6 @@
 //! `dockbridge support`: one text for a bug report, without secrets: versions, settings, findings of
 //! `dockbridge check`, the state of the running dockbridge, the names of its files, and its log.
 //!
-//! The parts are independent: the reason replaces a missing part. [`report::write`] makes the text.
+//! The parts are independent: if a part is missing, the text says why. [`report::write`] makes the text.
 
 pub mod report;

@@ -26,7 +26,7 @@ pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,
     pub(super) specification: Arc<Specification>,
     pub(super) index: usize,
-    /// The position of the file's directory. A device in a file with a higher position counts.
+    /// The position of the file's directory in the list. The device of the last directory is used.
     priority: usize,
     /// Another file in the same directory that also defines the device.
     duplicate: Option<PathBuf>,
@@ -120,6 +120,6 @@ fn load(file: &Path, format: Format) -> Result<Option<Specification>, Malformed>
     Specification::parse(format, &text).map(Some)
 }
 
-/// The specification files of device vendors have only dozens of kilobytes.
+/// Largest specification file in bytes. The files of device vendors have only dozens of kilobytes.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_ERRORS_SHOWN: usize = 5;

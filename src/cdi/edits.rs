@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
-/// The edits of all devices together. `engine` is given if the engine has to do the edits.
+/// The edits of all devices together. `engine` is set if the engine, not the OCI runtime, has to make them.
 pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],
@@ -119,7 +119,7 @@ fn mount(requested: &Mount, without_oci_runtime: bool) -> Result<SpecEdit, Strin
             return Err(format!("{path:?} is not an absolute path"));
         }
     }
-    // If the source is missing, the engine would create a directory there.
+    // Fails if the source is missing, because the engine would create a directory there.
     if without_oci_runtime && is_bind {
         let source = Path::new(source);
         fs::metadata(source).map_err(|e| chain(&HostError::new("mount", source, e)))?;

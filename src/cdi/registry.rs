@@ -21,8 +21,8 @@ impl Registry {
         Self { directories }
     }
 
-    /// The edits of the devices. `engine` is given if the engine has to do the edits. Fails if a device is
-    /// unknown or specified wrongly, or if the engine cannot do one of its edits.
+    /// The edits of the devices. `engine` is set if the engine, not the OCI runtime, has to make them. Fails
+    /// if a device is unknown or specified wrongly, or if the engine cannot make one of its edits.
     pub async fn edits(
         &self,
         devices: &[String],

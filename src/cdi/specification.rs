@@ -172,7 +172,7 @@ impl Specification {
     }
 }
 
-/// Limits YAML references, so that small files stay small. `0666` is octal, as in the engine's CDI parser.
+/// Limits what a small file's YAML references expand to. `0666` is octal, as in the engine's CDI parser.
 fn bounded() -> Options {
     serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },

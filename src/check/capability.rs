@@ -20,7 +20,7 @@ pub(super) fn own(missing: &[&str]) -> Finding {
     }
 }
 
-/// Whether the engine can set `floor`, its lowest `oom_score_adj`, low enough to protect pods.
+/// Judges whether `floor`, the lowest `oom_score_adj` that the engine can set, is low enough for pods.
 pub(super) fn protection(floor: i64) -> Finding {
     if floor <= -1000 {
         return Finding::ok(

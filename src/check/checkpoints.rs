@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Lets CRIU check the kernel.
+/// Asks CRIU, if it is installed, for its version and whether the kernel supports it.
 pub(super) async fn examine() -> Finding {
     let Some(criu) = blocking(|| detached::find_program("criu")).await else { return judge(None) };
     let run = async |word| process::run(Program::new(&criu, &[word], TIME_LIMIT)).await;

@@ -42,7 +42,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Where the settings come from.
+/// The sources of the settings, for the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     pub files: String,
@@ -84,7 +84,7 @@ pub fn run(
     Ok(findings.worst() < Severity::Fail && pods.is_none_or(|(_, recreated)| recreated == 0))
 }
 
-/// Examines what `--takeover` or `--upgrade` asks about the existing pods, if the engine has answered.
+/// What a takeover or an upgrade would do to the existing pods. None without these flags or the engine.
 async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) -> Option<Findings> {
     match args {
         CheckArgs { takeover: true, .. } if answered => Some(takeover::examine(settings).await),

@@ -107,7 +107,7 @@ fn oci_runtimes(info: &EngineInfo) -> Vec<Finding> {
     findings
 }
 
-/// Pods can run without dockbridge's OCI runtime, unless they were created with this runtime.
+/// Judges dockbridge's OCI runtime. Never a failure: pods that were not created with it run without it.
 fn edits_runtime(info: &EngineInfo) -> Finding {
     let subject = Subject::OciRuntime;
     match (info.runtimes.get(RUNTIME), info.below(DEFAULT_HANDLER)) {
@@ -125,7 +125,7 @@ fn edits_runtime(info: &EngineInfo) -> Finding {
     }
 }
 
-/// A working engine answers in much less time.
+/// How long the engine may take to answer. A working engine needs much less.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \

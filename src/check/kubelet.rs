@@ -133,7 +133,7 @@ fn with_flags(config: Config, words: &[String]) -> Config {
     })
 }
 
-/// The value of a flag of kubelet. If the flag is repeated, the last value counts.
+/// The value of a flag of kubelet. If the flag is repeated, the last value applies.
 fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     flag_values(words, name).pop()
 }
@@ -144,7 +144,7 @@ async fn version() -> Option<(u32, u32)> {
     release(&process::run(kubelet).await.ok()?.text())
 }
 
-/// The numbers 1 and 36 of the text `Kubernetes v1.36.1`.
+/// The release in the output of `kubelet --version`: 1 and 36 for `Kubernetes v1.36.1`.
 fn release(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().strip_prefix("Kubernetes v")?.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -196,7 +196,7 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
     Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
 }
 
-/// Without a running kubelet, a file in an unknown `--config-dir` may allow cgroup v1.
+/// Judges whether kubelet refuses cgroup v1. If kubelet does not run, an unknown `--config-dir` may allow it.
 fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
     let seen = "this release of kubelet refuses to start on cgroup v1, which this host has";

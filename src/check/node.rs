@@ -30,7 +30,7 @@ pub(super) struct Packets {
 
 impl Packets {
     /// Reads the kernel's settings. `nftables` says whether Docker uses nftables; it is None if Docker does
-    /// not answer. `nftables` counts only if `iptables` cannot be run.
+    /// not answer. `nftables` is used only if `iptables` cannot be run.
     pub(super) async fn read(nftables: Option<bool>) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
@@ -110,7 +110,7 @@ fn unit(cgroups: &str) -> Option<&str> {
     steps.find(|step| step.ends_with(".service"))
 }
 
-/// Since Docker 29, containerd's unit sets no limit of open files, so systemd's default applies.
+/// Judges containers' limit of open files. Since Docker 29, containerd's unit has none, so systemd's applies.
 fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -> Option<Finding> {
     let soft = inherited.filter(|soft| *soft <= FEW_FILES)?;
     let names = flags.ulimits.iter().filter_map(|limit| limit.split('=').next());

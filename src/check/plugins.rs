@@ -72,7 +72,7 @@ fn exposed(path: &Path) -> Option<Finding> {
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 
-/// While the engine does not answer, dockbridge does not know which process serves the engine.
+/// Judges NRI's socket. While the engine is silent, `server` is unknown, so any listener may be dockbridge.
 fn socket(path: &Path, server: Option<u32>, engine_answered: bool) -> Option<Finding> {
     let seen = match path.symlink_metadata() {
         Ok(entry) if entry.file_type().is_socket() => {

@@ -227,6 +227,6 @@ const NAME: &str = "dockbridge-check";
 const UID_LABEL: &str = "io.kubernetes.pod.uid";
 const GRACE_SECONDS: i64 = 5;
 const LOOKS: usize = 10;
-/// If this many searches in a row find no sandbox, none is left.
+/// After this many searches in a row without a result, the check assumes that no sandbox is left.
 const CLEAN_LOOKS: usize = 2;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);

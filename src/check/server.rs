@@ -7,8 +7,8 @@ use crate::{
     model::listen::Listen,
 };
 
-/// Judges which dockbridge holds the engine's lock. If `asked`, the check then runs a pod through that
-/// dockbridge, so a socket that differs from the configured one is only a warning.
+/// Judges which dockbridge holds the engine's lock. If `asked`, a pod was requested, which the check then
+/// runs through that dockbridge: a socket other than the configured one is only a warning.
 pub(super) fn judge(
     held: &Result<Option<Holder>, HostError>,
     listen: &Listen,

@@ -1,6 +1,6 @@
 //! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. A checkpoint holds a pod's host ports,
-//! which are neither in Docker nor in CNI's cache. dockbridge reads it when it adopts the pod, and removes it
-//! with the pod: otherwise cri-dockerd would still list the pod.
+//! which are neither in Docker nor in CNI's cache. dockbridge reads the checkpoint when it adopts the pod,
+//! and removes the checkpoint with the pod: otherwise cri-dockerd would still list the pod.
 //!
 //! dockbridge does not verify the checksum, because it only passes the ports to plugins that release them.
 

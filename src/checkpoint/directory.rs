@@ -110,7 +110,7 @@ impl Checkpoints {
         blocking(move || cri_dockerd.ports(&id)).await
     }
 
-    /// Writes a single file. If `body` is empty, removes the file instead.
+    /// Writes the single file of the type `T`, or removes that file if `body` is empty.
     pub async fn save_file<T: SingleFile>(&self, body: &T) -> Result<(), HostError> {
         let path = self.paths.root.join(T::NAME);
         if *body == T::default() {
@@ -119,7 +119,7 @@ impl Checkpoints {
         self.write(path, body, T::DURABILITY).await
     }
 
-    /// The content of a single file. Empty if the file is missing, or damaged and moved to quarantine.
+    /// The content of the single file of the type `T`. Empty if the file is missing or damaged.
     pub async fn load_file<T: SingleFile>(&self) -> T {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.load_single(T::NAME)).await.unwrap_or_default()

@@ -69,7 +69,7 @@ pub struct ChangesSinceCreate {
     /// All current limits of each container whose limits were changed.
     pub containers: BTreeMap<ContainerId, Resources>,
     pub pods: BTreeMap<SandboxId, PodResources>,
-    /// The edits of NRI plugins, including CDI devices. `adjustments` of earlier versions are ignored.
+    /// The edits of NRI plugins, including CDI devices. The field `adjustments` of older files is ignored.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub edits: BTreeMap<ContainerId, Vec<SpecEdit>>,
 }
@@ -78,8 +78,8 @@ impl SingleFile for ChangesSinceCreate {
     const NAME: &str = "resized.json";
 }
 
-/// Containers that were OOM-killed without the engine noticing, with the time of their end. Existing files
-/// have this type's serde form.
+/// Containers that were OOM-killed without the engine noticing, and when each ended. Existing files have this
+/// type's serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryKills(pub BTreeMap<ContainerId, Nanos>);
 

@@ -91,7 +91,7 @@ impl Invocation {
     }
 
     /// Parses a whole command line. If dockbridge is started under the name `cri-dockerd`, its version shows
-    /// that name, its default socket is cri-dockerd's, and the last value of a repeated flag counts.
+    /// that name, its default socket is cri-dockerd's, and the last value of a repeated flag applies.
     ///
     /// # Errors
     /// The help, the version, or an error in the command line; clap prints its text.
@@ -203,7 +203,7 @@ fn file(name: &'static str) -> Arg {
     Arg::new(name).long(name).value_name("FILE").value_parser(parser).help(help).global(true)
 }
 
-/// cri-dockerd's flags whose names differ from ours.
+/// cri-dockerd's flags for settings that have another name in dockbridge.
 fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
     let flags = Key::ALL.into_iter().map(|key| (key, key.definition().legacy_flag));
     flags.filter(|(_, name)| !name.is_empty())

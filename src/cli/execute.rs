@@ -146,7 +146,7 @@ fn serve(
     for warning in warnings {
         warn!("{warning}");
     }
-    // Runs before any code opens a file descriptor, which could get the number that a socket should have.
+    // Must run before dockbridge keeps any file open, which could have the number of systemd's socket.
     let inherited = inherited_socket::take()?;
     let systemd = Systemd::of_process(environment);
     let locks = EngineLocks::default();

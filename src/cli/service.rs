@@ -15,7 +15,7 @@ use crate::config::{
 pub struct ServiceFiles {
     /// Environment files of the unit. dockbridge reads only the first file that exists.
     pub environment: Vec<PathBuf>,
-    /// The configuration file, used only without an environment file, which names its own configuration file.
+    /// The configuration file. Ignored if an environment file exists, which then has to name the file.
     pub config: Option<PathBuf>,
 }
 

@@ -150,7 +150,7 @@ fn commands_that_examine_the_service_read_its_files() {
     let text = told(&["config"], None);
     assert!(text.starts_with(&format!("# settings: {}\n", file.display())), "{text}");
     assert!(text.contains("network = \"docker\""), "{text}");
-    // An environment file names the configuration file, or there is no configuration file.
+    // If there is an environment file, only a configuration file that it names is read.
     fs::write(&second, "DOCKBRIDGE_LOG_LEVEL=warn\nDOCKBRIDGE_LOG_LEVLE=x\n").unwrap();
     let text = told(&["config"], None);
     assert!(text.starts_with(&format!("# settings: {}\n", second.display())), "{text}");

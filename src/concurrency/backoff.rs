@@ -22,7 +22,7 @@ impl Backoff {
         self.after(self.failures)
     }
 
-    /// The pause after `failures` failures in a row, for 0 as for 1.
+    /// The pause after `failures` failures in a row. 0 has the same pause as 1.
     pub fn after(&self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.longest)

@@ -32,7 +32,7 @@ impl ConnectionLimit {
 
 #[cfg(test)]
 mod tests {
-    //! Which connection is ended.
+    //! Tests which connection is ended at the limit.
 
     use std::future::pending;
 

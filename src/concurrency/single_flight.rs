@@ -99,7 +99,7 @@ struct RunningTask<K: Eq + Hash, V> {
 }
 
 impl<K: Eq + Hash, V> RunningTask<K, V> {
-    /// Resolves when no caller waits any more. Removes the entry under the lock, so that nobody can join.
+    /// Resolves when no caller waits any more. Also removes the table's entry, so that no later caller joins.
     async fn abandoned(&self) {
         loop {
             self.answer.closed().await;

@@ -34,7 +34,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The settings whose values differ, apart from their spelling, in the order of [`Key::ALL`].
+/// The settings whose values differ in more than their spelling, in the order of [`Key::ALL`].
 pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
     let before = Settings::new(running).ok();
     let differs = |value: &&RawValue| {

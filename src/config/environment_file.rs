@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 use super::error::ConfigError;
 use crate::host::file;
 
-/// The variables of the file. If a variable is set several times, the last value counts.
+/// The variables of the file. If a variable is set several times, the last value applies.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
     let text = file::read_text(path, LONGEST)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;

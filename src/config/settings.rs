@@ -53,7 +53,7 @@ pub struct Settings {
     pub pull_progress_deadline: Option<Duration>,
     pub pins: PinnedImages,
     pub collect: CollectImages,
-    /// How long an engine call may take, in addition to the time that its request allows (for a stop).
+    /// How long an engine call may take, in addition to the grace period that the request of a stop has.
     pub request_timeout: Duration,
     pub container_log_format: ContainerLogFormat,
     pub log: LogSettings,
@@ -70,14 +70,14 @@ pub struct CniSettings {
     pub cache_dir: PathBuf,
 }
 
-/// The log.
+/// The settings of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     pub format: Format,
     pub level: LevelFilter,
 }
 
-/// NRI plugins.
+/// The settings of NRI plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NriSettings {
     pub enabled: bool,
@@ -93,7 +93,7 @@ pub struct NriSettings {
     pub required: Vec<String>,
 }
 
-/// Traces.
+/// The settings of traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracingSettings {
     /// The trace collector, as `http://host:port`; None turns traces off.

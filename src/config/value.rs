@@ -100,7 +100,7 @@ pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     chosen(text, &words, "choose all or pulled")
 }
 
-/// `address`, `address:port` or `:port`. The default address is loopback, the default port any free one.
+/// `address`, `address:port` or `:port`. The default address is loopback, the default port any free port.
 pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -154,7 +154,7 @@ pub fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     }
 }
 
-/// `http://host:port`, or `host:port` which means the same; empty means none.
+/// `http://host:port`, or `host:port` which means the same; an empty text means no collector.
 pub(super) fn collector(text: &str) -> Result<Option<String>, Invalid> {
     if text.is_empty() {
         return Ok(None);
@@ -268,7 +268,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// The field `sun_path` of a socket address has 108 bytes, and the last byte is zero (unix(7)).
+/// The field `sun_path` of a socket address has 108 bytes, of which the last must be zero (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 pub(super) const LONG_SOCKET_PATH: &str = "a socket path can have at most 107 bytes";
 pub(super) const IMAGE: &str =

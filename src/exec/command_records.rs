@@ -65,14 +65,14 @@ impl CommandRecords {
         CommandRecord { container: container.to_owned(), variable, file }
     }
 
-    /// Takes the commands that a killed dockbridge has left. A second call returns none.
+    /// The commands that a killed dockbridge may have left running. A second call returns none.
     pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock())
     }
 }
 
 impl CommandRecord {
-    /// Writes the record before the engine is asked to start the exec. The command runs even if that fails.
+    /// Writes the record. Must precede the exec's start. Only logs a failed write: the command can still run.
     pub async fn write(&self, exec: &str) {
         let (file, exec) = (self.file.clone(), exec.to_owned());
         if let Err(error) = blocking(move || write(&file, &exec)).await {
@@ -81,7 +81,7 @@ impl CommandRecord {
         }
     }
 
-    /// Removes the record: the command's processes have ended, or may continue.
+    /// Removes the record. To call once no process of the command is left that dockbridge would have to end.
     pub async fn done(self) {
         let removed = blocking(move || file::remove_if_present(&self.file, Durability::Written));
         if let Err(error) = removed.await {
@@ -129,7 +129,7 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
     }
 }
 
-/// The environment variable that marks a command's processes, if nothing else identifies them.
+/// The environment variable that identifies a command's processes if nothing else does.
 const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// The largest record that is read, in bytes; the id of an exec has 64.

@@ -17,7 +17,7 @@ pub enum ExecError {
     /// The command has ended, but the engine does not report its exit code.
     #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
     NoExitCode { exec: String, container: String },
-    /// The engine accepted the command but could not start it, for a reason that is not in the command.
+    /// The engine accepted the command but could not start it, and the reason is not the command itself.
     #[error(
         "the docker engine could not start a command in container {container}: {}",
         words(said)

@@ -28,7 +28,7 @@ pub trait Process {
     type Outcome;
     /// Resolves when the engine reports that the main process has ended.
     fn reported(&self) -> impl Future<Output = Self::Report> + Send;
-    /// Asks the engine a question, and resolves when it has answered.
+    /// Asks the engine anything, and resolves when the engine has answered.
     fn answered(&self) -> impl Future<Output = ()> + Send;
     /// Asks the engine for the report, after the output has ended.
     ///
@@ -96,13 +96,13 @@ async fn read<P: Process>(
     }
 }
 
-/// Waits for a pause, and then for an answer of the engine.
+/// Sleeps for [`QUIET_PAUSE`], and then waits for an answer of the engine.
 async fn quiet<P: Process>(process: &P) {
     sleep(QUIET_PAUSE).await;
     process.answered().await;
 }
 
-/// After so many answers of the engine without output, the engine has no more output to send.
+/// After this many answers of the engine without output in between, the engine has no more output to send.
 const QUIET_ANSWERS: u32 = 5;
 
 /// The pause before each question to the engine, long enough for a piece of output to arrive.

@@ -42,9 +42,9 @@ struct Shared {
 }
 
 impl Exec {
-    /// Creates the exec. No process runs before [`Self::start`]. The first variable of the request, if any,
-    /// must be unique: [`Self::kill`] uses it to find processes that cannot be found otherwise. Fails if the
-    /// engine says that the container does not run.
+    /// Creates the exec. No process runs before [`Self::start`]. The request's first environment variable, if
+    /// any, must be unique: [`Self::kill`] uses it to find processes that cannot be found otherwise. Fails if
+    /// the engine says that the container does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -135,7 +135,7 @@ impl Exec {
     }
 
     /// Kills the process and all its descendants. Returns once none is left and the engine, if reachable,
-    /// agrees.
+    /// reports the end.
     ///
     /// # Errors
     /// [`ExecError::HiddenProcess`] if dockbridge cannot see the process, [`ExecError::Unkillable`] if a
@@ -178,8 +178,8 @@ impl Exec {
         timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
-    /// Ends the process as a terminal does when its user disconnects: sends SIGHUP to its session, and
-    /// SIGKILL to the main process if that does not end.
+    /// Ends the process as a terminal does when its user disconnects: sends SIGHUP to its session, and then
+    /// SIGKILL to the main process if the main process still runs.
     pub async fn hang_up(&self) {
         let Ok(Lookup::Found(found)) = self.lookup().await else { return };
         signal(&self.shared.finder, Some(Arc::clone(&found)), ProcessSignal::HangUp).await;
@@ -233,7 +233,7 @@ impl Exec {
         }
     }
 
-    /// Inspects the exec. If the engine does not know it, the engine was restarted: the error is `Forgotten`.
+    /// Inspects the exec. An engine that was restarted does not know the exec: the error is `Forgotten`.
     async fn inspect(&self) -> Result<ExecState, ExecError> {
         self.shared.engine.inspect_exec(&self.shared.id).await.map_err(|error| {
             if error.is_not_found() {
@@ -378,7 +378,7 @@ const USUAL_DURATION: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many scans in a row must find no process before all count as ended.
+/// How many scans in a row must find no process before all processes count as ended.
 const EMPTY_SCANS: u32 = 2;
 
 /// How many scans in a row must find no process if some process's environment reads as empty, as during an

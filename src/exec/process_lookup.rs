@@ -117,7 +117,7 @@ impl ProcessFinder {
         Ok(if all.iter().any(is_ours) { Lookup::Ended } else { Lookup::Hidden })
     }
 
-    /// Sends `message` to every process that it concerns and that has not ended, even if a signal fails.
+    /// Signals every process that has to get this signal and has not ended. Continues if a signal fails.
     pub(super) fn signal(
         &self,
         main: Option<&Main>,

@@ -1,7 +1,7 @@
 //! Which images belong to kubelet: images that were pulled for kubelet and that nobody has tagged since.
 //!
-//! The list of these images is in a file, so it survives restarts. dockbridge removes no other image for
-//! kubelet, because an operator could not get a foreign image back, but can still remove the image.
+//! The list of these images is in a file, so it survives restarts. With `--collect-images pulled`, kubelet
+//! can remove only these images, because an operator might have no copy of an image that was built here.
 
 use std::sync::Arc;
 

@@ -42,7 +42,7 @@ pub(super) struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layer {
     phase: Phase,
-    /// The last status of the layer that the engine has reported.
+    /// The layer's last status, in the words of the engine.
     status: String,
     current: u64,
     /// How many bytes the layer's current step has in total; 0 if unknown.

@@ -33,7 +33,7 @@ impl UsageMonitor {
         tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
 
-    /// Changes within a short time cause one measurement. Measuring takes only a small part of the time.
+    /// Measures the images' size after changes, with pauses of at least [`INTERVAL`] between measurements.
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;

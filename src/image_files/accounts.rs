@@ -12,7 +12,7 @@ impl ImageFiles {
     /// The users and groups of an image. Callers that ask at the same time share one inspection.
     ///
     /// # Errors
-    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large or no file, or a call fails.
+    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large or not a file, or a call fails.
     pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, UnreadableFile> {
         let known = self.accounts.lock().get(image).cloned();
         if let Some(known) = known {

@@ -84,7 +84,7 @@ impl ImageFiles {
         self.release_locked(image, alone).await
     }
 
-    /// Removes the pin before the directory: if removing the directory fails, a sweep still finds it.
+    /// Removes the pin before the directory: if the second removal fails, a sweep still finds the directory.
     async fn release_locked(
         &self,
         image: &ImageId,
@@ -240,5 +240,5 @@ fn pin_name(image: &ImageId) -> String {
     format!("{NAME_START}{}", image.as_str().replace(':', "-"))
 }
 
-/// The start of a pin's name, unlike the name of a pod's container, so that the store treats it as foreign.
+/// How the names of pins begin: unlike those of pods' containers, so that the store treats pins as foreign.
 const NAME_START: &str = "dockbridge-image-pin-";

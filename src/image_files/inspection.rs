@@ -32,7 +32,7 @@ pub struct ImageInspection {
 }
 
 impl ImageFiles {
-    /// Opens an inspection, during which the engine counts the image as used. Fails if it does not exist.
+    /// Opens an inspection, during which the engine counts the image as used. Fails if there is no image.
     pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, Failure> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
@@ -60,7 +60,7 @@ impl ImageFiles {
     pub async fn sweep_inspections(&self) -> Result<(), Failure> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
-        // `mine` is newer than the first list, so it has all containers of this process in the first list.
+        // `mine` is a newer list than `all`, so every container of this process in `all` is also in `mine`.
         let mine =
             self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
@@ -145,7 +145,7 @@ impl Drop for ImageInspection {
     }
 }
 
-/// Removes a container. Retries in the background until this process ends; then the next process retries.
+/// Removes a container. Retries in the background. If dockbridge ends first, the next process removes it.
 async fn remove(engine: &Engine, container: &str) {
     let Err(error) = engine.remove_container(container).await else { return };
     let error = chain(&error);

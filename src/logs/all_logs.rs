@@ -124,7 +124,7 @@ impl AllLogs {
         known.logs.keys().chain(known.saved.keys()).cloned().collect()
     }
 
-    /// Starts no more polls, waits for running polls, and saves the positions of logs with a container.
+    /// Starts no more polls, waits for running polls, and saves the positions of existing containers' logs.
     pub(super) async fn close(&self) {
         self.shared.permits.close();
         let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known.lock());

@@ -13,7 +13,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Returns room for `length` bytes of the engine's log file.
+    /// Returns a buffer for `length` bytes of the engine's log file.
     pub fn input(&mut self, length: usize) -> &mut [u8] {
         self.input.resize(length, 0);
         &mut self.input

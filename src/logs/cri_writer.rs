@@ -1,7 +1,7 @@
 //! Writes the CRI file of one log, and skips output that the file already has.
 //!
-//! The caller passes CRI lines from some place in the engine's files on. After a restart, or after a write
-//! that a full disk cut short, that place is before the end of the CRI file, so the writer skips the first
+//! The caller passes all CRI lines after some place in the engine's files. After a restart, or after a write
+//! that a full disk cut short, the CRI file already has the first of these lines, so the writer skips their
 //! bytes. The writer recognises a renamed CRI file by its identity.
 
 use std::{fs::File, io, io::Write};
@@ -41,7 +41,7 @@ pub struct CriWriter {
     total: u64,
     /// How many bytes the caller will pass again, which must be skipped.
     repeated: u64,
-    /// The free space on the disk, in tests.
+    /// In tests, how many bytes fit on the simulated disk.
     #[cfg(test)]
     pub(super) room: Option<u64>,
 }

@@ -36,7 +36,7 @@ pub struct Losses {
 pub struct JsonFileTailer {
     chain: RotatedFiles,
     place: Place,
-    /// Set while the tailer searches the place at which to continue.
+    /// Set while the tailer searches for the place at which to continue.
     search: Option<Search>,
     writer: CriWriter,
     window: usize,
@@ -229,7 +229,7 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
-    /// Searches the place to continue after the current file was truncated. The next entries may be in
+    /// Searches for the place to continue after the current file was truncated. The next entries may be in
     /// another file, because logrotate's `copytruncate` leaves a copy in the same directory.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current.identity);
@@ -291,7 +291,7 @@ impl JsonFileTailer {
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
 /// The longest line that is read, in bytes. The engine does not write longer lines.
 const WIDEST: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
-/// How many bytes at the end of a log are written that existed before dockbridge.
+/// If the log path was a link to the engine's file, how many bytes at the end of that file are converted.
 const ADOPTED: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(super) struct NextPoll {
 }
 
 impl LogState {
-    /// A log to which this process has not written yet. An earlier one wrote all of the run `complete`.
+    /// A log to which this process has not written yet. `complete` is the start of a run with a whole log.
     pub(super) fn new(container: LoggedContainer, complete: Option<Nanos>) -> Self {
         let progress =
             Progress { ended: complete, complete: complete.is_some(), ..Progress::default() };

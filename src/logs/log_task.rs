@@ -47,7 +47,7 @@ pub(super) struct LogTask {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// The log has more output: it is polled again after all waiting logs.
+    /// No pause, because the log has more output. Other logs that wait for a poll come first.
     None,
     Until(Instant),
     UntilWoken,
@@ -231,8 +231,8 @@ const fn is_transient(error: &LogError) -> bool {
     matches!(error, LogError::SourceAbsent { .. })
 }
 
-/// A log is busy if the container has written to it within [`BUSY_WITHIN`], or [`BUSY_BYTES`] since the last
-/// poll. A busy log is polled without events, because an event for each line would cost more.
+/// A log is busy if the container wrote to it in the last [`BUSY_WITHIN`], or wrote [`BUSY_BYTES`] since the
+/// last poll. A busy log is polled without events, because an event for each line would cost more.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
 const POLL: Duration = Duration::from_millis(10);

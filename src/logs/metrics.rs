@@ -10,7 +10,7 @@ use crate::telemetry::{
 pub struct LogMetrics {
     pub(super) converted: Counter,
     pub(super) errors: Counter,
-    /// How many bytes of the engine's logs are known that are not converted yet.
+    /// How many bytes of the engine's logs dockbridge has seen but not converted yet.
     pub(super) behind: Gauge,
     pub(super) followed: Gauge,
     /// How many lines or files of the engine's logs were lost.

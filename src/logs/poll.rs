@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) positions: PositionStore,
     pub(super) watches: Watches,
     pub(super) metrics: LogMetrics,
-    /// Limits the polls at the same time, except hanging ones. It is closed when no poll may start.
+    /// Limits how many polls, except hanging ones, run at the same time. Closed once no more polls may start.
     pub(super) permits: Semaphore,
     /// After this time, a poll counts as hanging.
     pub(super) poll_limit: Duration,
@@ -237,7 +237,7 @@ fn record(step: ReadProgress, outcome: &mut PollOutcome) {
     outcome.bytes = outcome.bytes.saturating_add(step.bytes);
 }
 
-/// How often the position is saved. After a crash, only the output of this time is read again.
+/// How often the position is saved. After a crash, at most the output of this time is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
 /// How many polls may run at the same time. Each poll occupies a thread that reads, converts and writes. More
 /// polls at the same time would take processor time from the containers.

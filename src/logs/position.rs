@@ -38,7 +38,7 @@ impl Identity {
 /// The position from which a later dockbridge process resumes a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The place in the engine's files at which to continue. None while that place is being searched.
+    /// The place in the engine's files at which to continue. None while dockbridge searches for that place.
     pub source: Option<SourcePosition>,
     /// How far the CRI file contains the output of the entries before `source`.
     pub output: OutputPosition,

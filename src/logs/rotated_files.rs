@@ -130,12 +130,12 @@ struct FoundFiles {
     files: VecDeque<JsonFile>,
     /// The number in the name of the newest file.
     newest: Option<u32>,
-    /// Whether the first file is the one that was searched.
+    /// Whether the first file is the one for which `find_files` searched.
     met: bool,
 }
 
-/// Opens the files from the newest to the oldest until it finds `known`, and keeps only the oldest of them
-/// open. If the engine rotates in the meantime, starts again, because a file could be missing.
+/// Opens the files from the newest to the oldest until it finds `known`, and keeps only the [`HELD`] oldest
+/// of them open. If the engine rotates in the meantime, starts again, because a file could be missing.
 fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     for _ in 0..MOST_SCANS {
         let mut found = scan(source, known)?;

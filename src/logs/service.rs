@@ -196,7 +196,7 @@ fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
 
 /// How long a poll of at most a megabyte may take before its file system counts as hanging.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// How long creating a new file may take. Polls of all other logs may have to run before.
+/// How long creating a new file may take, including polls of all other logs that may come first.
 const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long the last read of a log may delay the caller that closes the log.
 const LAST_LOOK: Duration = Duration::from_secs(3);

@@ -113,7 +113,7 @@ impl Network {
         self.selected().await.map(|_| ())
     }
 
-    /// Sets the pod CIDRs of later pods, the primary IP family first, in place of those of the settings.
+    /// Sets the pod CIDRs of later pods, the primary IP family first. They replace the CIDRs in the settings.
     pub fn set_pod_cidrs(&self, cidrs: Vec<String>) {
         self.pod_cidrs.store(Some(Arc::new(cidrs)));
     }
@@ -207,9 +207,9 @@ impl Network {
         Ok(())
     }
 
-    /// Whether DEL failed, all failures are final, and the namespace is gone. The text of an error does not
-    /// show whether the namespace is missing: a plugin's message is the same if the socket of its agent is
-    /// missing. Fails if the failures must be reported.
+    /// Whether DEL failed, but only with final failures and after the namespace was gone. Fails with any
+    /// other failures. Does not rely on a plugin's message about a missing namespace: the message may look
+    /// the same if the socket of the plugin's agent is missing.
     pub(super) async fn forgive(
         &self,
         (sandbox, network): (&SandboxId, &str),

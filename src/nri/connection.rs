@@ -98,7 +98,7 @@ impl Connection {
         (connection, incoming)
     }
 
-    /// Calls a plugin's method. Disconnects a late plugin: its answer could be mistaken for another answer.
+    /// Calls a plugin's method. Closes the connection if the plugin does not answer within `limit`.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,

@@ -61,7 +61,7 @@ impl Shared {
             }
         }
         let mut merged = Updates::default();
-        // `add` fails only if two plugins set the same field, and here one plugin makes all updates.
+        // `add` fails only if two plugins set the same field, but all these updates count as one plugin's.
         let _ = merged.add(&mut Owners::default(), &plugin, &updates);
         let (mut failed, mut error) = (Vec::new(), None);
         for update in merged.all() {

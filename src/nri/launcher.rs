@@ -121,5 +121,5 @@ pub(crate) fn is_executable(path: &Path) -> bool {
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// In bytes: much longer than a plugin needs.
+/// Longest configuration of a plugin in bytes, much longer than a plugin needs.
 const LONGEST_CONFIGURATION: u64 = 1 << 20;

@@ -107,7 +107,7 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
 
 const USED: &str = "another runtime, such as containerd, serves NRI plugins at this socket";
 const BIND_RETRY: Duration = Duration::from_secs(10);
-/// containerd removes the socket at this path when it starts, even if another runtime created it.
+/// How often dockbridge checks its socket. When containerd starts, it removes any socket at this path.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// Maximum number of connections, including those whose plugin has not registered yet.

@@ -90,6 +90,6 @@ impl RegisterMetrics for NriMetrics {
     }
 }
 
-/// More than the plugins of a node need. A plugin that keeps changing its name cannot exceed this number.
+/// Maximum number of metric rows, more than a node's plugins need: a plugin may keep changing its name.
 const MOST_ROWS: usize = 512;
 const OTHERS: &str = "others";

@@ -48,7 +48,7 @@ pub(super) struct Shared {
     pub(super) synchronizing: Mutex<()>,
 }
 
-/// What plugins may do to containers and see of limits. The higher module `container` implements this trait.
+/// Lets plugins change and kill containers, and read limits. The higher module `container` implements this.
 pub trait NriHooks: fmt::Debug + Send + Sync {
     /// Changes the limits of a container. Returns the reason if the change fails.
     fn update(&self, id: String, limits: Resources) -> BoxFuture<'_, Result<(), String>>;

@@ -42,7 +42,7 @@ impl Shared {
         };
         let reason = connection.close(ended);
         self.metrics.disconnected(label(&reason));
-        // The drop of a turn removes disconnected plugins, such as this one.
+        // Dropping a `Turn` removes disconnected plugins, such as this plugin.
         drop(self.turn().await);
     }
 
@@ -310,7 +310,7 @@ fn stage(process: &Process) -> Stage {
     }
 }
 
-/// Whether a pod or container fits into a message. One that does not would prevent every connection.
+/// Whether a pod or container fits into a message. If it does not, plugins connect without learning of it.
 fn fits(id: &str, length: usize) -> bool {
     let fits = length <= PORTION;
     if !fits {

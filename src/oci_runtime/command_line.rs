@@ -23,7 +23,7 @@ pub struct CommandLine {
     pub id: String,
     /// `--log`: the file from which the engine reads errors of the runtime.
     pub log: Option<PathBuf>,
-    /// `--log-format json`.
+    /// Whether `--log-format` is `json`.
     pub is_log_json: bool,
     /// `--bundle` of `create` and `run`; the current directory is the default.
     pub bundle: PathBuf,
@@ -99,5 +99,5 @@ fn flag(word: &OsStr) -> (String, Option<OsString>) {
 /// The flag of dockbridge-runtime, which names the lower runtime. All other flags are those of runc.
 const OUR_RUNTIME: &str = "dockbridge-runtime";
 const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
-/// The value of any other flag counts as the id only until the real id follows, which is the last word.
+/// Flags whose next word is a value. A value after any other flag counts as the id until the real id follows.
 const COMMAND_VALUES: &[&str] = &["bundle", "b", "process", "p"];

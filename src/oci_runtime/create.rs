@@ -200,5 +200,5 @@ impl EditsDirectory {
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// In bytes. The engine's file is below 100 KiB, and no request can exceed this limit.
+/// Largest `config.json` in bytes. The engine's are below 100 KiB, and no request can exceed this limit.
 const MAX_CONFIG: u64 = 256 << 20;

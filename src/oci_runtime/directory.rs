@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! /run/dockbridge-runtime/<container id>/edits.json    what to change
-//!                                        root, mounts  what the runtime mounted for it
-//!                                        restored      it was restored, and not started yet
-//!                                        begun         it was restored before
-//!                                        filter        bundle of the container that has its seccomp filter
+//!                                        root, mounts  mounts that dockbridge-runtime has made
+//!                                        restored      says: restored, not started yet
+//!                                        begun         says: restored and started
+//!                                        filter        bundle from which its seccomp filter is read
 //! ```
 //!
 //! Only root can write in this directory, so dockbridge-runtime trusts the files. Only root and the group of
@@ -252,5 +252,5 @@ const FILTER: &str = "filter";
 pub(super) const ROOT: &str = "root";
 /// Name of the directory of all other mount points, in a container's directory.
 pub(super) const MOUNTS: &str = "mounts";
-/// In bytes. A container cannot need so much, because dockbridge allows less for a pod's labels.
+/// Largest file of edits in bytes. No container needs so much: dockbridge allows less for a pod's labels.
 const MAX_FILE: u64 = 4 << 20;

@@ -333,5 +333,5 @@ const CGROUP_V2: &str = "/sys/fs/cgroup/cgroup.controllers";
 const USUAL_PATH: &str = "/bin:/usr/bin";
 const DEFAULT: &str = "runc";
 const LARGEST_LOG: u64 = 64 << 20;
-/// In bytes.
+/// Largest file of `--process` in bytes.
 const MAX_PROCESS: u64 = 16 << 20;

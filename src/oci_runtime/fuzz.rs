@@ -75,7 +75,7 @@ pub(crate) fn archive(bytes: &[u8]) {
     fs::remove_dir_all(place).expect("the directory is removed");
 }
 
-/// Applies changed files as a restore does. Files that pass the check need no more space than it allows.
+/// Applies changed files as a restore does. Checked files need no more space than the check allows.
 fn apply(archive: &[u8], root: &Path) -> io::Result<()> {
     let mut plain = Vec::new();
     decompressed(archive)?.take(SPACE).read_to_end(&mut plain)?;

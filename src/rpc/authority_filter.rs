@@ -14,7 +14,7 @@
 //! The filter does not look up names in the dynamic table, because encoders use the index of `:authority` in
 //! the static table.
 
-/// Overwrites authorities in a connection's bytes, and stores its position (RFC 9113, 3.4, 4.1 and 6.2).
+/// Overwrites authorities in a connection's bytes, which arrive in pieces (RFC 9113, 3.4, 4.1 and 6.2).
 #[derive(Debug, Default)]
 pub(super) struct AuthorityFilter {
     preface: usize,
@@ -244,7 +244,7 @@ const CODED: u8 = 0x80;
 const LONGEST: usize = 0x7f;
 /// Bit in a byte of a long number. If set, another byte follows.
 const MORE: u8 = 0x80;
-/// Overwrites an authority, plain and Huffman-coded. The letter's Huffman code has eight bits.
+/// Replaces each byte of an authority, also in Huffman code: this letter's code has eight bits.
 const LETTER: u8 = b'Z';
 const CODED_LETTER: u8 = 0xfd;
 

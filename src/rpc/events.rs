@@ -171,7 +171,7 @@ impl Events {
         }
     }
 
-    /// Whether no listener is left. If so, removes the queue: the next listener starts with the state then.
+    /// Whether no listener is left. If so, removes the queue: a later listener gets only later changes.
     fn end_unheard(&self) -> bool {
         let mut listeners = self.listeners.lock();
         let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
@@ -259,7 +259,7 @@ pub async fn view<'a>(
 /// Limits batches that wait for rendering or for a listener. A batch can have any number of events.
 const QUEUED_BATCHES: usize = 1024;
 
-/// Encoded size in bytes of waiting events: several times the events of all pods on a full node.
+/// Most bytes of encoded events that wait: several times the events of all pods on a full node.
 const MOST_QUEUED: usize = 16 << 20;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The items of each list, so that a list in one message and a streamed list return the same items.
 //!
-//! Items of pods and containers come from [`super::encoded_lists`]. dockbridge renders other items singly.
+//! Items of pods and containers come from [`super::encoded_lists`]. All other items are rendered each time.
 
 use std::sync::Arc;
 

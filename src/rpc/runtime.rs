@@ -49,7 +49,7 @@ pub struct RuntimeRpc {
     pub stats: Stats,
     pub store: Store,
     pub network: Network,
-    /// As JSON, for verbose Status.
+    /// The fixed settings as JSON, which a verbose Status shows.
     pub config: Arc<serde_json::Value>,
     pub live: LiveSettings,
     pub sandbox_image: Arc<str>,
@@ -450,7 +450,7 @@ impl RuntimeService for RuntimeRpc {
         let text = config.map(|network| network.pod_cidr).unwrap_or_default();
         let cidrs = parse::sandbox::pod_cidrs(&text)?;
         if !cidrs.is_empty() {
-            // The save starts without an `await` in between, so a cancelled call cannot stop here.
+            // No `await` precedes the save, so a cancelled call cannot set pod CIDRs without saving them.
             self.network.set_pod_cidrs(cidrs.clone());
             let saved = PodCidrs { pod_cidrs: cidrs };
             self.checkpoints.save_file(&saved).await.map_err(Failure::from)?;

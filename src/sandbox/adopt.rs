@@ -153,5 +153,5 @@ impl Adopter {
     }
 }
 
-/// dockbridge lists no pod until all inspects of pods have ended.
+/// How long an inspect may take. dockbridge lists no pod until all inspects of pods have ended.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);

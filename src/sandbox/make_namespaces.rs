@@ -39,7 +39,7 @@ impl Sandboxes {
         let engine = snapshot.described()?;
         let refused = |reason| Failure::unsupported(HANDLER, reason);
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
-        // This precedes the pins: after a crash in between, the file tells the clean-up which pins exist.
+        // Precedes the pins: after a crash in between, the file tells the clean-up which pins may exist.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {

@@ -27,9 +27,9 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores the pins and lost checkpoints of all sandboxes, each after its inspect. `tracker` does not
-    /// count the wait for the inspect. Must be called after the engine's first list. CRI calls may run at the
-    /// same time.
+    /// Restores the pins and lost checkpoints of all sandboxes, each after its inspect. The shutdown, which
+    /// waits for `tracker`, does not wait for inspects. Must be called after the engine's first list. CRI
+    /// calls may run at the same time.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.deps.node.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
@@ -52,8 +52,8 @@ impl Sandboxes {
     }
 
     /// Repeats [`Self::release_stale`] until it succeeds, with increasing pauses. Starts again after a pod
-    /// was removed although its DEL had failed. Runs in the background, because plugins may hang. `tracker`
-    /// counts each attempt.
+    /// was removed although its DEL had failed. Runs in the background, because plugins may hang. The
+    /// shutdown, which waits for `tracker`, waits for a running attempt.
     pub async fn repeat_releases(&self, tracker: &TaskTracker, every: Duration) -> Infallible {
         let mut pauses = Backoff::new(every, LONGEST_PAUSE);
         let mut is_released = false;

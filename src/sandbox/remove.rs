@@ -25,7 +25,7 @@ impl Sandboxes {
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
         }
-        // A stop before the removal normally releases the network. If that stop did not finish, this does.
+        // The stop before a removal usually disconnects the pod, but might not have finished.
         let disconnect = async {
             match &sandbox {
                 Some(sandbox) => self.disconnect(sandbox).await,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Records the limits on disk. Fails for an unknown sandbox, if an NRI plugin refuses, or without a save.
+    /// Records the limits on disk. Fails if the sandbox is unknown, an NRI plugin refuses or the write fails.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let missing = || Failure::missing(format_args!("sandbox {id}"));

@@ -233,7 +233,7 @@ impl Sandboxes {
             }
         };
         if let Err(error) = joined {
-            // If the pause process has ended since its inspect, `pid_of` returns the reason hereafter.
+            // If the pause process has ended since its inspect, `pid_of` fails, and its error says so.
             self.deps.node.store.refresh_container(id.as_str()).await?;
             self.pid_of(id)?;
             return Err(error);

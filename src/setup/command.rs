@@ -59,7 +59,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
         {
-            // Docker refuses runtimes in both its command line and its file.
+            // dockerd does not start if both its command line and its file have runtimes.
             return Err(SetupError::Refused(format!(
                 "dockerd (process {pid}) has --add-runtime in its command line, and does not start if \
                  daemon.json also has \"runtimes\": move the runtimes of the command line into {}, or add \
@@ -238,7 +238,7 @@ const PROGRAMS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 /// The pid of systemd, which listens on the sockets of services that a connection starts.
 const SYSTEMD: u32 = 1;
-/// In bytes: much larger than its settings need.
+/// Largest `daemon.json` in bytes, much larger than its settings need.
 const MAX_FILE: u64 = 4 << 20;
 const LEFT_BEHIND: &str =
     "containers that use dockbridge-runtime cannot start again: remove their pods";

@@ -55,7 +55,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl DaemonFlags {
-    /// Parses dockerd's command line, whose first word is the program. The last value of a flag counts.
+    /// Parses dockerd's command line, whose first word is the program. The last value of a flag applies.
     pub fn read(words: &[String]) -> Self {
         let values = |name| flag_values(words, name).into_iter().map(str::to_owned);
         Self {

@@ -31,7 +31,7 @@ pub(super) struct EventStream {
     hooks: Arc<dyn StoreHooks>,
     settings: StoreSettings,
     signals: mpsc::Sender<Signal>,
-    /// Another task sends this notification if an inspect failed, so that the engine is listed.
+    /// Another task sends this notification if an inspect failed, so that this task lists all containers.
     relist: Arc<Notify>,
     containers_listed: bool,
     images_listed: bool,

@@ -195,7 +195,7 @@ impl Store {
     pub async fn when<T>(&self, mut find: impl FnMut(&Arc<Snapshot>) -> Option<T>) -> Option<T> {
         let mut published = self.published.clone();
         loop {
-            // `changed` also reports a snapshot that arrives during the search, because of this mark.
+            // Marks only `now` as seen, so `changed` also reports a snapshot that arrives during `find`.
             let now = Arc::clone(&published.borrow_and_update());
             if let Some(found) = find(&now) {
                 return Some(found);

@@ -35,7 +35,7 @@ impl HiddenContainers {
         self.0.values().filter_map(|hidden| hidden.image.clone()).collect()
     }
 
-    /// Foreign containers in the network namespace of a container, each after the id of that owner.
+    /// Pairs of a sandbox and a foreign container that has joined the sandbox's network namespace.
     pub(super) fn joined(&self) -> BTreeSet<(SandboxId, String)> {
         let foreign = self.0.iter().filter(|(_, hidden)| hidden.foreign);
         foreign.filter_map(|(id, hidden)| Some((hidden.joined.clone()?, id.clone()))).collect()
@@ -80,7 +80,7 @@ impl HiddenContainers {
         self.0.retain(|id, hidden| hidden.at > since || present.contains(id.as_str()));
         for one in listed {
             match one.ownership {
-                // The container may have the name of its pod's container again. An inspect will follow.
+                // The container may have been renamed back to its name in the pod. An inspect will follow.
                 Ownership::Workload => self.set_owned(&one.id),
                 Ownership::None | Ownership::Other => {
                     let foreign = one.ownership == Ownership::None;

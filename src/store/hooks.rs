@@ -18,7 +18,7 @@ use crate::{
 
 /// The hooks of a store, which do nothing by default. The store sets no deadline, so each future must end.
 pub trait StoreHooks: fmt::Debug + Send + Sync {
-    /// The store shows the container's new state after this future, and until then the last known state.
+    /// The store shows the container's last known state until this future resolves, and then the new state.
     fn before_shown(&self, _record: &ContainerRecord) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }

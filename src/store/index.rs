@@ -39,7 +39,7 @@ impl<T: Dated> Index<T> {
         &self.newest
     }
 
-    /// The record with this id, or the only record whose id starts with it.
+    /// The record with the id `id`, or the only record whose id starts with `id`.
     pub(super) fn find(&self, id: &str) -> Option<&Arc<T>> {
         let from = self.by_id.partition_point(|record| record.id() < id);
         match self.by_id.get(from..)? {

@@ -37,7 +37,7 @@ pub(super) struct Inspector {
 }
 
 impl Inspector {
-    /// Inspects `target` and runs the hook. Tells the writer if this takes long, to free other inspects.
+    /// Inspects `target` and runs the hook. If this takes long, tells the writer, which then starts others.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
@@ -91,7 +91,7 @@ impl Inspector {
     }
 
     /// Determines the cause of a container's end, once. The engine may learn the cause a little later than
-    /// the end, so this waits for it if the end is recent.
+    /// the end, so this function waits for the cause if the end is recent.
     async fn container_with_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         self.oom.observe_container(&record).await;
         if let Some(cause) = self.oom.exit_cause(&record).await {
@@ -182,7 +182,7 @@ pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
 }
 
 /// How long the hook may take before the store shows the container as running. A hook for a container with a
-/// complete log takes less. The first reader of the store waits longer than this.
+/// complete log takes less time. The first reader of the store waits longer than this.
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
 /// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of
 /// this and of the end in separate ways. On an idle machine the first pause is long enough. All pauses

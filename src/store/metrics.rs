@@ -21,7 +21,7 @@ pub struct StoreMetrics {
     pub(super) lists: Counter,
     pub(super) disconnects: Counter,
     pub(super) inspects: Family<Counter, 2>,
-    /// In nanoseconds since the epoch; 0 if never.
+    /// When the engine last sent anything, in nanoseconds since the epoch; 0 if never.
     last_contact: Arc<AtomicI64>,
 }
 

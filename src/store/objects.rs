@@ -52,7 +52,7 @@ pub(super) struct ObjectCache {
     /// began, by id. The listed state replaces the record if the inspect fails.
     contradictions: HashMap<String, (ListedState, Generation)>,
     listed_at: Generation,
-    /// When the list that is running began. An earlier list that has not arrived will be ignored.
+    /// When the request for the current list began. Answers to earlier requests will be ignored.
     pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
@@ -148,8 +148,8 @@ impl ObjectCache {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// Forgets which objects were gone before `oldest`: only a list request that is still in
-    /// progress can return these.
+    /// Forgets objects that were gone before `oldest`, the start of the oldest running inspect, and before
+    /// the running list. No inspect or list that began later can return these objects.
     pub(super) fn expire(&mut self, oldest: Generation) {
         let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
         self.gone.retain(|_, at| *at >= oldest);
@@ -266,7 +266,7 @@ impl ObjectCache {
             None => {
                 self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
                 self.changed.images = true;
-                // The list after this inspect might not have the image: another inspect by the id follows.
+                // The latest list began later and might lack the image, so the image is inspected by its id.
                 let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
                 further.extend(unproven);
             }
@@ -356,7 +356,7 @@ impl ObjectCache {
 
 impl Pod {
     /// The sandbox that clients see: Docker's pause container with the network attachment of the checkpoint.
-    /// If Docker does not have it, the checkpoint alone, as long as the sandbox has a network to release. The
+    /// Without a pause container, the checkpoint alone, as long as the sandbox has a network to release. The
     /// creation time is from the checkpoint if Docker's is from a list, which has only whole seconds.
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());

@@ -83,6 +83,6 @@ fn log_health(now: &Snapshot) {
     }
 }
 
-/// As a multiple of the time for a snapshot. So snapshots take at most a fifth of the writer's time.
+/// Pause after a snapshot, in multiples of the time that it took, so that snapshots take at most a fifth.
 const REST_PER_WORK: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_millis(100);

@@ -192,7 +192,7 @@ pub(super) struct Images {
     by_name: HashMap<String, Arc<ImageRecord>>,
     /// Images of containers that dockbridge does not list.
     used_by_hidden: HashSet<ImageId>,
-    /// Foreign containers in the network namespace of another container, each after the owner.
+    /// Pairs of a sandbox and a foreign container that has joined the sandbox's network namespace.
     joined: BTreeSet<(SandboxId, String)>,
 }
 

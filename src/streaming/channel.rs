@@ -49,7 +49,7 @@ impl Writer {
             Self::WebSocket(_) => Ok(()),
         }
     }
-    /// Resolves once the client has reset the stream or disconnected, even if dockbridge sends nothing to it.
+    /// Resolves once the client has reset the stream or disconnected, even while dockbridge sends nothing.
     pub async fn closed(&self) {
         match self {
             Self::Spdy(sender) => sender.closed().await,

@@ -1,7 +1,7 @@
 //! Buffers data that a client has sent over SPDY or WebSocket, until dockbridge passes the data on.
 //!
-//! While the window of a connection is full, dockbridge does not read from this connection. Others are not
-//! affected.
+//! While the window of a connection is full, dockbridge does not read from this connection. Other connections
+//! are not affected.
 
 use std::{io, sync::Arc, time::Duration};
 

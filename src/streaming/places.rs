@@ -11,7 +11,7 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Number of streams that are not commands. Such streams must leave places for commands.
+    /// Number of open streams that are not commands. Their limit is lower than the limit of all streams.
     idlers: usize,
     by_target: HashMap<String, usize>,
 }
@@ -59,7 +59,7 @@ impl Drop for Place {
 /// Maximum number of concurrent streams: enough for all pods of a node, each with several users.
 const MOST_STREAMS: usize = 1_000;
 const MOST_OF_A_TARGET: usize = 250;
-/// Number of places for exec only, because port-forwards and attach sessions may be open for hours.
+/// Number of streams for exec only, because port-forwards and attach sessions may be open for hours.
 const RESERVED_FOR_COMMANDS: usize = 200;
 
 #[cfg(test)]

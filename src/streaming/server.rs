@@ -41,7 +41,7 @@ impl Endpoint {
         Ok(Self { listener, address: bound })
     }
 
-    /// Serves clients until `stop`, and then gives streams a short time to end. `tracker` counts all tasks.
+    /// Serves clients until `stop`, and then gives streams a short time to end. `tracker` has all tasks.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let handler = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
@@ -111,5 +111,5 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const MOST_HEADERS: usize = 100;
-/// In bytes. kubelet passes on the requests of the API server's clients, so the head may be large.
+/// Largest request head in bytes. kubelet passes on the API server's requests, whose head may be large.
 const LARGEST_HEAD: usize = 64 << 10;

@@ -206,11 +206,11 @@ const SPDY: &str = "SPDY/3.1";
 const STREAM_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED_VERSIONS: HeaderName =
     HeaderName::from_static("x-accepted-stream-protocol-versions");
-/// RFC 6455.
+/// The version of the protocol in RFC 6455.
 const WEBSOCKET_VERSION: &str = "13";
 /// Constant of RFC 6455, 1.3, with which the answer proves that dockbridge has read the request.
 const WEBSOCKET_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// RFC 6455, 4.1.
+/// Length of the client's decoded key (RFC 6455, 4.1).
 const KEY_BYTES: usize = 16;
 
 const COMMAND_VERSIONS: [(&str, Version); 4] = [

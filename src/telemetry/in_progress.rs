@@ -41,7 +41,7 @@ pub struct RunningOperation {
     pub elapsed: Duration,
 }
 
-/// Keeps an operation in the list until it is dropped.
+/// Keeps an operation in the list until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "the operation is listed only until this guard is dropped"]
 pub struct InProgressGuard {

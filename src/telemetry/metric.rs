@@ -18,7 +18,7 @@ use prometheus_client::{
     metrics::{MetricType, histogram},
 };
 
-/// A [`Gauge`] counts this guard until it is dropped.
+/// Raises a [`Gauge`] by one until this guard is dropped.
 #[derive(Debug)]
 #[must_use = "the gauge is one higher only until this guard is dropped"]
 pub struct GaugeGuard(Gauge);
@@ -89,7 +89,7 @@ impl<const N: usize> Family<Histogram, N> {
     }
 }
 
-/// Measures the time until it is finished or dropped.
+/// Measures the time until this timer is finished or dropped.
 #[derive(Debug)]
 #[must_use = "the measured time ends when this timer is dropped"]
 pub struct Timer<const N: usize> {

@@ -24,7 +24,7 @@ pub struct Registry {
     in_progress: Vec<InProgress>,
 }
 
-/// The metrics of a module. The constructor of the module makes this value with `Default`.
+/// The metrics of a module, which the module's constructor creates with `Default`.
 pub trait RegisterMetrics {
     /// Registers all metrics of the module.
     fn register(&self, registry: &mut Registry);

@@ -204,7 +204,7 @@ pub fn set_parent(span: &Span, traceparent: &str) {
     });
 }
 
-/// Ends the record of a span. Without [`Self::finish`], the span counts as cancelled. It may still be used.
+/// Ends the record of a span, which may still be used. Records it as cancelled without [`Self::finish`].
 #[derive(Debug)]
 #[must_use = "the record of the span ends when this guard is dropped"]
 pub struct SpanGuard(Option<Span>);
@@ -302,5 +302,5 @@ const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
 /// Most spans in the queue: those of a few seconds on a busy node. A full queue needs less than a megabyte.
 const QUEUE: usize = 2048;
-/// In bytes.
+/// Longest recorded text in bytes.
 const LONGEST: usize = 256;

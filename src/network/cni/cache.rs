@@ -1,6 +1,6 @@
 //! Results of ADD in libcni's cache: `<directory>/results/<network>-<container>-<interface>`.
 //!
-//! cri-dockerd uses the same cache, so each of the two can release the network of the other's pods.
+//! cri-dockerd uses the same cache, so each can release the networks of pods that the other has created.
 
 use std::{
     io,

@@ -13,7 +13,7 @@ use crate::wire::nullable::nullable;
 /// A network configuration that dockbridge can parse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkConfigList {
-    /// Only characters that are allowed in a file name.
+    /// The network's name, which has only characters that are allowed in a file name.
     pub name: String,
     /// The version of the CNI specification that dockbridge uses in calls of the plugins.
     pub version: Version,
@@ -264,7 +264,7 @@ pub(super) fn negotiate_version(
 
 /// Keys that move from a single plugin's configuration to the list that dockbridge makes from it.
 const SHARED: [&str; 5] = ["name", "cniVersion", "cniVersions", "disableCheck", "disableGC"];
-/// In bytes. A cache file's name (at most 255 bytes) has the network, a 64-digit id and an interface.
+/// Longest network name in bytes: a cache file's name (at most 255) also has a 64-digit id and an interface.
 const NAME_LIMIT: usize = 160;
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<NetworkConfigList, String> {
     }
 }
 
-/// Contents of the plugin files in a network's folder, ordered by name. As in libcni, only `*.conf` counts.
+/// Contents of the plugin files in a network's folder, ordered by name. As in libcni, only `*.conf` is read.
 fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
     let name = folder.file_name().unwrap_or_default();
     let refused = |file: &Path, reason: String| {

@@ -261,9 +261,9 @@ fn excerpt(text: &str) -> String {
 
 const VERSION: &str = "VERSION";
 const OUTPUT_LIMIT: usize = 4 << 20;
-/// A search that hangs blocks its thread.
+/// How many searches for plugins may run at once. A search that hangs blocks its thread.
 const MAX_SEARCHES: usize = 8;
-/// In addition to the timeout of the plugin's call. A working disk needs much less time.
+/// How long a search may take beyond the timeout of the plugin's call. A working disk needs much less.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 const EXCERPT: usize = 1024;
 

@@ -64,7 +64,7 @@ impl PluginError {
     }
 
     /// Whether the plugin ran, exited without being killed, and did not ask the runtime to try again later.
-    /// If the pod's namespace is gone, repeating a DEL with such a failure is useless.
+    /// If the pod's namespace is gone, such a failure of DEL does not prevent the removal of the pod.
     pub fn is_final(&self) -> bool {
         match &*self.failure {
             Failure::Reported { code, .. } => !TRY_LATER.contains(code),

@@ -13,9 +13,9 @@ pub struct Version(usize);
 impl Version {
     /// The version of a configuration without `cniVersion`.
     pub const OLDEST: Self = Self(0);
-    /// `prevResult` on DEL.
+    /// The first version in which DEL gets `prevResult`.
     pub const HAS_PREVIOUS_ON_DEL: Self = Self(4);
-    /// STATUS.
+    /// The first version with the command STATUS.
     pub const HAS_STATUS: Self = Self(6);
 }
 

@@ -30,13 +30,13 @@ impl Contents {
     /// Finds the files in an archive.
     ///
     /// # Errors
-    /// Fails if the archive is damaged or truncated, has a file twice, has paths that leave it, or has links
-    /// or devices in place of files.
+    /// Fails if the archive is damaged or truncated, has a file twice, has paths that lead out of it, or has
+    /// links or devices in place of files.
     pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
         let (mut found, mut paths) = (Vec::new(), HashSet::new());
-        // All names are short.
+        // Long names are separate entries, which are skipped: names of files that a restore uses are short.
         visit(Archive::new(archive).entries_with_seek()?, &mut |entry| {
             let (path, kind) = (entry.path()?, entry.header().entry_type());
             let refused = |what: &str| Err(refused(format!("{} {what}", path.display())));
@@ -93,7 +93,7 @@ impl Contents {
     }
 
     /// Writes the images and the changed files into a directory that has only the directory of the images.
-    /// Decompresses the changed files. All files may have `space` bytes.
+    /// Decompresses the changed files. All files together may take `space` bytes.
     ///
     /// # Errors
     /// Fails if a write fails, if there is not enough space, if the archive has become shorter, or if
@@ -182,7 +182,7 @@ impl Described {
 /// The archive of changed files, which containerd compresses.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the archive cannot be read.
 pub(in crate::oci_runtime) fn decompressed<'a>(
     archive: impl Read + 'a,
 ) -> io::Result<Box<dyn Read + 'a>> {
@@ -233,7 +233,7 @@ fn visit<R: Read>(
         if is_pax {
             (&mut entry).take(LARGEST_EXTENSION).read_to_end(&mut text)?;
         }
-        // It replaces the size of the next header, which this reader uses.
+        // Other readers use this size instead of the one in the next header, which this reader uses.
         if PaxExtensions::new(&text).any(|it| it.is_ok_and(|it| it.key_bytes() == b"size")) {
             return Err(refused("the archive has a size in a pax header".to_owned()));
         }
@@ -261,7 +261,7 @@ pub const SPEC: &str = "spec.dump";
 const USED: [&str; 4] = [CONFIG, SPEC, ROOTFS_DIFF, DELETED_FILES];
 /// Maximum size of a JSON document in bytes.
 pub const LARGEST_DOCUMENT: u64 = 4 << 20;
-/// In bytes. The kernel's limit for an extended attribute is 64 KiB.
+/// Largest extension header in bytes. The kernel's limit for an extended attribute is 64 KiB.
 const LARGEST_EXTENSION: u64 = 1 << 20;
 const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
 const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };

@@ -22,7 +22,7 @@ use super::{
 /// The new container to which the images are fitted.
 pub(in crate::oci_runtime) struct Target<'a> {
     pub(in crate::oci_runtime) config: &'a Config,
-    /// In the order of the kernel's numbers.
+    /// The hard resource limits of a new process, in the order of the kernel's numbers.
     pub(in crate::oci_runtime) limits: &'a [u64],
     /// The seccomp filter of the new container, if it has one.
     pub(in crate::oci_runtime) filter: Option<&'a [u8]>,
@@ -108,7 +108,7 @@ impl Images {
         Ok(located)
     }
 
-    /// Checks the standard files: runc gives CRIU an open file for each entry.
+    /// Checks the list of standard input and outputs: runc gives CRIU an open file for each entry.
     fn check_standard_files(&self) -> Result<(), String> {
         let bytes = self.0.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
         let named: Vec<String> = serde_json::from_slice(bytes)
@@ -374,7 +374,7 @@ const NO_CGROUPS: u32 = 1;
 const OWN_CGROUPS: u32 = 2;
 /// The path that stands for the container's cgroup in the images.
 const PLACE: &str = "container";
-/// In the order of the kernel's numbers.
+/// Names of the resource limits, in the order of the kernel's numbers.
 const LIMITS: [&str; 16] = [
     "CPU",
     "FSIZE",

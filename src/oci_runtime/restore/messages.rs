@@ -3,7 +3,7 @@
 
 use prost::Message;
 
-/// `inventory.img`.
+/// The content of `inventory.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Inventory {
     #[prost(uint32, optional, tag = "1")]
@@ -146,7 +146,7 @@ pub(super) struct Credentials {
     pub(super) ambient: Vec<u32>,
 }
 
-/// `seccomp.img`.
+/// The content of `seccomp.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Seccomp {
     #[prost(message, repeated, tag = "1")]
@@ -370,7 +370,7 @@ pub(super) struct FileSystem {
     pub(super) options: String,
 }
 
-/// `netns-N.img`.
+/// The content of `netns-N.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Network {
     /// The lower runtime's name for the network namespace of the pod.
@@ -378,14 +378,14 @@ pub(super) struct Network {
     pub(super) outside: Option<String>,
 }
 
-/// `utsns-N.img`.
+/// The content of `utsns-N.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct HostNames {
     #[prost(string, required, tag = "1")]
     pub(super) host: String,
 }
 
-/// `cgroup.img`.
+/// The content of `cgroup.img`.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Cgroups {
     #[prost(message, repeated, tag = "1")]

@@ -50,7 +50,7 @@ pub(super) fn check(
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
             return Err(format!("the checkpoint has a mount of an unknown kind at {}", mount.path));
         }
-        // Otherwise CRIU would use most flags of the mount, such as read-only, as flags of the file system.
+        // Without this field, CRIU would use most flags of the mount, such as read-only, for the file system.
         if mount.file_system_flags.is_none() {
             return Err(format!("the mount at {} has no file system flags", mount.path));
         }
@@ -259,7 +259,7 @@ const MOST_MOUNTS: usize = 1_000;
 pub(super) const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
 const TERMINALS: u32 = 6;
-/// Version 2.
+/// CRIU's number for the file system of cgroup v2.
 const CGROUPS: u32 = 23;
 const CGROUP_OPTIONS: [&str; 6] = [
     "nsdelegate",

@@ -21,9 +21,9 @@ use crate::model::path::parts;
 /// A path that must exist and contain no links, once the checkpoint's files are in the root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Located {
-    /// `None` for the root file system.
+    /// The source of the volume on the node. `None` for the root file system.
     pub(in crate::oci_runtime) volume: Option<String>,
-    /// Below the volume's source or the root file system.
+    /// The path relative to the volume's source or the root file system.
     pub(in crate::oci_runtime) path: String,
 }
 

@@ -89,9 +89,9 @@ pub(in crate::oci_runtime) fn prepare(
     Ok(restore_command(line, &config, checkpoint))
 }
 
-/// Refuses a lower runtime that restores a container into another cgroup than its own, which has no limits:
-/// with cgroup v2, runc before 1.2 does not tell CRIU the cgroup. `features` is the answer of the lower
-/// runtime's command `features`.
+/// Refuses a lower runtime that restores a container into a cgroup without the container's limits: with
+/// cgroup v2, runc before 1.2 does not tell CRIU the cgroup. `features` is the answer of the lower runtime's
+/// command `features`.
 ///
 /// # Errors
 /// Fails with the version of such a runtime.
@@ -314,9 +314,9 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
 const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
 /// Bytes that a slow disk reads in a second. The time limit grows with the size of the checkpoint.
 const SLOWEST: u64 = 16 << 20;
-/// Images with the memory of processes are not read.
+/// Largest image in bytes that is read. Images with the memory of processes are larger, but are not read.
 const LARGEST_IMAGE: u64 = 64 << 20;
-/// All images are in memory at the same time.
+/// Largest size of all images together, in bytes, because all are in memory at the same time.
 const LARGEST_SUM: u64 = 128 << 20;
 const LIMITS: &str = "/proc/self/limits";
 /// Annotation with runc's version in the answer to `features`. Other runtimes do not have this annotation.

@@ -104,7 +104,7 @@ fn check_device(header: &Header, path: &Path, config: &Config) -> Result<(), Str
 #[derive(Debug, Default)]
 struct Names {
     path: Option<Vec<u8>>,
-    /// Whether a link's target has a name. dockbridge-runtime does not follow links, so needs no more.
+    /// Whether there is a name for a link's target. The name is not needed, because links are not followed.
     has_target: bool,
     has_pax: bool,
 }

@@ -130,7 +130,7 @@ fn a_pod_that_is_gone_is_remembered_for_its_containers() {
     assert!(tracker.pods.is_empty());
 }
 
-/// A container can be removed without a snapshot of its end if the event stream breaks between the two.
+/// No snapshot shows a container's end if the container was also removed while the event stream was broken.
 #[test]
 fn what_is_removed_before_its_end_was_seen_has_stopped() {
     let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));

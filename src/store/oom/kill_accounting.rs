@@ -7,9 +7,9 @@ use crate::host::cgroup::kills::kills;
 /// The OOM kills in the cgroup of a pod.
 #[derive(Debug, Default)]
 pub(super) struct KillAccounting {
-    /// `None` while the number of kills is unknown.
+    /// How many kills were attributed. `None` while the kernel's count of kills is unknown.
     attributed: Option<u64>,
-    /// Containers that have ended. While the cgroup of one still exists, its kills count as attributed.
+    /// Containers that have ended. While the cgroup of such a container exists, its kills are attributed.
     pub(super) ended: HashSet<String>,
 }
 

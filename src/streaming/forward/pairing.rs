@@ -24,7 +24,7 @@ pub(in crate::streaming) struct PairStream {
 enum Key {
     /// The number that the client gives to the connection (header `requestid`).
     Request(String),
-    /// The id of the error stream. Clients without numbers open the data stream directly after that.
+    /// The id of the error stream. Clients that send no number open the data stream directly afterwards.
     Stream(u32),
 }
 

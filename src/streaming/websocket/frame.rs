@@ -170,7 +170,7 @@ const BINARY: u8 = Opcode::Binary as u8;
 const CLOSE: u8 = Opcode::Close as u8;
 const PING: u8 = 9;
 const PONG: u8 = Opcode::Pong as u8;
-/// A length of at least this number follows the head, in two bytes or, with the next number, in eight bytes.
+/// Stands in place of a length below 126: the length follows in two bytes, or for [`LENGTH_64`] in eight.
 const LENGTH_16: u8 = 126;
 const LENGTH_64: u8 = 127;
 const MASK: usize = 4;

@@ -19,7 +19,7 @@ pub struct Format {
 pub enum ClientMessage {
     /// Data for a channel; it may be empty.
     Data(u8, Bytes),
-    /// The client closes a channel: it sends nothing more on it.
+    /// The client closes a channel, on which it sends nothing more.
     End(u8),
     Nothing,
 }

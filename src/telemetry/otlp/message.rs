@@ -4,7 +4,7 @@ use std::time::UNIX_EPOCH;
 
 use crate::telemetry::trace::FinishedSpan;
 
-/// A batch.
+/// A batch of spans, the message of one export.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceRequest {
     #[prost(message, repeated, tag = "1")]
@@ -20,7 +20,7 @@ pub struct ResourceSpans {
     pub scope_spans: Vec<ScopeSpans>,
 }
 
-/// A program.
+/// The program that recorded the spans.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Resource {
     #[prost(message, repeated, tag = "1")]

@@ -6,7 +6,7 @@ pub struct Parent {
     /// The trace to which the caller's span and dockbridge's span belong.
     pub trace: [u8; 16],
     pub span: [u8; 8],
-    /// Whether the caller's tracing keeps its span. dockbridge keeps the spans of this call only if it does.
+    /// Whether the caller's tracing keeps the caller's span. If not, dockbridge keeps no spans of this call.
     pub sampled: bool,
 }
 

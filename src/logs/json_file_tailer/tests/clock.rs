@@ -138,7 +138,7 @@ fn a_full_disk_and_a_truncated_file_lose_no_later_line() {
     fs::write(&source, set_back(10..40)).unwrap();
     tailer.writer.room = None;
     drain(&mut tailer);
-    // The full disk cut entry 6 short, so it is missing.
+    // The full disk cut entry 6 short. The truncation then removed the entries 6 to 9 from the engine's file.
     assert_eq!(numbers(&log), (0..6).chain(10..40).collect::<Vec<_>>());
     assert_eq!(tailer.take_losses().gaps, 1);
 }

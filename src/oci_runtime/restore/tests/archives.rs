@@ -64,7 +64,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     contents.unpack(&mut cut, (place.path(), 10), &|| false).unwrap_err();
 }
 
-/// containerd compresses the changed files. A few bytes must not fill the disk.
+/// containerd compresses the changed files. A few compressed bytes must not fill the disk.
 #[test]
 fn changed_files_are_decompressed_and_bounded() {
     let size = 20 << 20;
