@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxPlan {
     pub name: String,
-    /// The document for the pause container's label and for the checkpoint.
+    /// The document for the pause container's label and for the checkpoint file in the state directory.
     pub document: SandboxDocument,
     pub body: ContainerCreateBody,
     /// Who creates the pod's network namespace, and when CNI plugins connect it.
