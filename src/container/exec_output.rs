@@ -13,7 +13,7 @@ use crate::{exec::follow::Sink, model::stream::Source};
 /// The memory for the output of all commands, shared by all clones of this value.
 ///
 /// If no memory is free, dockbridge does not read a command's output, which blocks the command's process. A
-/// command that has one of the `places` never waits again, so commands cannot block each other in a cycle.
+/// command with a permit of `places` never waits for memory, so commands cannot block each other in a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct OutputMemory {
     /// The free bytes for commands with up to [`LARGE`] bytes of output.
@@ -117,7 +117,7 @@ const LEAST_OUTPUT: usize = 1024 * 1024;
 
 const PLACES: usize = 2;
 
-/// How many bytes all other commands may keep together.
+/// How many bytes all commands without one of the [`PLACES`] may keep together.
 const SHARED: usize = 16 * 1024 * 1024;
 
 /// A command with more than this many bytes of output needs one of the [`PLACES`].

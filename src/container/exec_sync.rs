@@ -161,7 +161,7 @@ impl Deadline {
             let frozen = self.freezes.frozen_time(&self.container);
             until.checked_add(frozen.saturating_sub(self.frozen_before)).unwrap_or(until)
         };
-        // While the container is frozen, the time that `latest` returns moves.
+        // While the container is frozen, `latest` returns later and later times.
         while Instant::now() < latest() {
             sleep_until(latest()).await;
         }
@@ -369,7 +369,7 @@ fn late(id: &str, limit: Duration) -> Failure {
     Failure::new(Kind::Unavailable, text)
 }
 
-/// Replaces an engine's `DeadlineExceeded`, which kubelet would take for a timeout of the command.
+/// Replaces a `DeadlineExceeded` of the engine, which kubelet would mistake for a timeout of the command.
 fn not_the_commands(error: impl Into<Failure>) -> Failure {
     let failure = error.into();
     match failure.kind() {
@@ -380,7 +380,7 @@ fn not_the_commands(error: impl Into<Failure>) -> Failure {
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the error after a timeout waits until dockbridge has killed the command.
+/// After a command's timeout: how long the answer is delayed until dockbridge has killed the command.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// How long the engine may take to report the end of a command that ended in time.

@@ -26,8 +26,8 @@ pub enum Resolution {
     Refuse(String),
 }
 
-/// Creates a container with `name` by calling `create`, and returns its id. `resolve` handles a container
-/// that has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`].
+/// Creates a container with `name` by calling `create`, and returns its id. `resolve` says what to do if a
+/// container already has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`].
 pub async fn create_named<F>(
     (engine, store): (&Engine, &Store),
     name: &str,

@@ -40,7 +40,7 @@ pub struct Node {
     /// The locks of pods (by sandbox id) and containers (by id). Creating a container read-locks its pod;
     /// changing a pod or a container write-locks it. Creating a pod locks the pod's name.
     pub locks: KeyedLocks,
-    /// Tokens by sandbox id. A stop cancels the token, to end the operation that holds the pod's lock.
+    /// Tokens by the id of a pod or container. A stop cancels the token, to end the operation with the lock.
     pub cancellations: Named<CancellationToken>,
     /// The files `hostname`, `hosts` and `resolv.conf` of pods, if the engine does not create them.
     pub pod_files: PodFilesRoot,

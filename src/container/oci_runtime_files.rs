@@ -36,7 +36,7 @@ impl OciRuntimeFiles {
         Self { directory, user_pins, restores }
     }
 
-    /// The directory of a container's checkpoint. The directory exists once it is complete.
+    /// The directory of a container's unpacked checkpoint, which exists only after all files are unpacked.
     pub(super) fn restore(&self, id: &str) -> PathBuf {
         self.restores.join(id).join("complete")
     }

@@ -49,7 +49,7 @@ impl PodFilesRoot {
             None => None,
         };
         let hosts = has_cni.then(|| hosts(spec, sandbox.addresses()));
-        // Docker before 28 creates `hostname` itself for any network.
+        // Needed with Docker 28 and newer: older engines create `hostname` themselves for any network.
         let hostname = has_cni.then(|| hostname(spec, &sandbox.id));
         let (resolv_conf, hosts, hostname) = tokio::try_join!(
             self.write(&sandbox.id, RESOLV_CONF, resolv_conf),

@@ -80,7 +80,7 @@ async fn relabel_source(
     })
 }
 
-/// Ends the wait soon after it was cancelled. A thread that hangs on a file system is abandoned.
+/// Returns [`BETWEEN_FILES`] after the cancellation: the caller then abandons a thread that hangs on a disk.
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;
@@ -100,13 +100,13 @@ fn is_the_hosts(path: &Path) -> bool {
 }
 
 const BETWEEN_FILES: Duration = Duration::from_secs(5);
-/// Directories that dockbridge does not relabel, and neither anything below them.
+/// Directories that dockbridge does not relabel, including everything below them.
 const OF_THE_HOST: [&str; 12] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",
     "/usr",
 ];
-/// Directories that dockbridge does not relabel, as also every directory directly below `/`. Directories
-/// below them may be relabelled, because they may belong to a pod.
+/// Directories that dockbridge does not relabel, like every directory directly below `/`. It may relabel
+/// directories below them, which may belong to a pod.
 const ROOTS: [&str; 5] = ["/var/lib", "/var/log", "/var/run", "/var/tmp", "/var/cache"];
 
 #[cfg(test)]

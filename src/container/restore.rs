@@ -164,7 +164,7 @@ pub(super) fn digest([config, spec]: &[Vec<u8>; 2]) -> String {
     hex::encode(Sha256::new().chain_update(config).chain_update([0]).chain_update(spec).finalize())
 }
 
-/// The property of the process (such as its command) in which the request differs from the checkpoint.
+/// The property of the process (such as its command) in which request and checkpoint differ, if there is one.
 fn mismatch(spec: &ContainerSpec, checkpoint: &Described) -> Option<&'static str> {
     let words = [&spec.command[..], &spec.args].concat();
     let is_command = match spec.command.is_empty() {

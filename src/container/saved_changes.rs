@@ -45,7 +45,7 @@ impl SavedChanges {
         let (engine, spec) = (&record.limits, &record.document.spec.resources);
         match self.limits(&record.id) {
             Some(changed) => changed.with_observed(engine),
-            // Takes the OOM score from the engine, because the engine may have raised it.
+            // Uses the engine's `oom_score_adj`, which dockbridge may have raised in the create request.
             None => Resources { oom_score_adj: engine.oom_score_adj, ..spec.with_observed(engine) },
         }
     }

@@ -1,5 +1,5 @@
-//! Images that are mounted into a container as volumes. dockbridge locks them until the store shows the
-//! container. From then on, the document in the container's label says that the images are in use.
+//! Images that are mounted into a container as volumes. dockbridge locks these images until the store shows
+//! the container. From then on, the document in the container's label says that the images are in use.
 
 use std::collections::BTreeSet;
 

@@ -19,7 +19,7 @@ impl Node {
         let engine = snapshot.described()?;
         let document = &record.document;
         let pod = snapshot.sandbox(document.sandbox.as_str());
-        // dockbridge's OCI runtime refuses a container that was created with it but has no file of edits.
+        // Without a file of edits, dockbridge's OCI runtime refuses a container that was created with it.
         let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
             return Ok(());
         };
@@ -33,8 +33,8 @@ impl Node {
         let restore = edits.restore.map(|_| self.oci_runtime_files.restore(record.id.as_str()));
         let mut edits = OciEdits { runtime, restore, ..edits };
         if has_host_network && edits.users.is_some() {
-            // The engine adds the path of the pause container's network namespace to `config.json`. With host
-            // network that is the host's, which root of the pod's user namespace cannot join.
+            // The engine adds the path of the pause container's network namespace to `config.json`. Here it
+            // is the host's network namespace, which root of the pod's user namespace cannot join.
             edits.edits.push(SpecEdit::remove(&["linux", "namespaces", "network"]));
         }
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
@@ -52,8 +52,8 @@ impl Node {
         }
     }
 
-    /// Removes the files of containers that no longer exist, except the pods' in `keep`. Removes no files
-    /// before Docker has answered all inspects.
+    /// Removes the files of containers that no longer exist, except those of the pods in `keep`. Removes no
+    /// files before Docker has answered all inspects.
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
         for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {

@@ -1,7 +1,7 @@
 //! Paths and queries of calls to the engine. An object's name cannot turn a call into another call.
 //!
-//! The engine's router decodes a path and then resolves `..`, so an image named `../../containers/x` would
-//! become another call. This module refuses names with `..`, and percent-encodes special characters.
+//! The engine's router decodes a path and then resolves `..`, so the image name `../../containers/x` would
+//! make another call. This module refuses names with `..`, and percent-encodes special characters.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 

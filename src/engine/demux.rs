@@ -2,7 +2,7 @@
 //!
 //! The engine sends the output of a terminal unchanged. It sends other output in frames with a header of 8
 //! bytes (stream, three zeros, length in network order). The caller must say which form to expect, because a
-//! terminal's output may look like a frame. Frames may have any length: long ones are returned in pieces.
+//! terminal's output may look like a frame. Frames may have any length: long frames are returned in pieces.
 
 use bytes::{Buf, Bytes, BytesMut};
 

@@ -133,7 +133,7 @@ pub enum EngineError {
     NoContainerd { call: Call, message: String },
     #[error("{call}: {message}")]
     Failed { call: Call, status: u16, message: String },
-    /// The registry, or the connection to it, failed a pull.
+    /// The pull failed because of the registry or the connection to it.
     #[error("{}{message}", fault.prefix())]
     Pull { reference: String, fault: PullFault, message: String },
 }

@@ -116,8 +116,8 @@ fn cannot_join(id: &str, message: &str) -> bool {
     message.contains("No such container:") && !message.contains(id)
 }
 
-/// Whether the engine cannot reach containerd. The gRPC code is the last word of the text, since Docker 28
-/// the first word, or begins a gRPC status in Go's format. The rest of the text may quote a pod's
+/// Whether the engine cannot reach containerd. The gRPC code is the last word of the text, or since Docker 28
+/// the first word, or is at the start of a gRPC status in Go's format. The rest of the text may quote a pod's
 /// configuration.
 fn is_without_containerd(message: &str) -> bool {
     let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
@@ -126,16 +126,16 @@ fn is_without_containerd(message: &str) -> bool {
 }
 
 /// Whether a task of an earlier start is left in containerd. The path of the task's directory ends with the
-/// container's id. dockerd says that the id is in use if the task kept it from deleting containerd's
-/// container.
+/// container's id. dockerd says that the id is in use if it could not delete containerd's container because
+/// of the task.
 fn is_task_left(id: &str, message: &str) -> bool {
     message.contains(&format!("/{id}: file exists"))
         || message.contains(&format!("task {id}: already exists"))
         || message == "id already in use"
 }
 
-/// Whether an inspect found the image but not its layers, because the engine deletes names first and layers
-/// last. An engine that has lost layers reports the same until the image is pulled again.
+/// Whether an inspect found the image but not its layers, because the image was being removed at that moment.
+/// An engine that has lost layers reports the same until the image is pulled again.
 fn is_half_removed(call: &Call, message: &str) -> bool {
     call.verb == Call::INSPECT
         && matches!(call.subject, Subject::Image(_))
@@ -202,7 +202,7 @@ const GATEWAY_WORDS: &[&str] = &[
     "HTTP status: 504",
 ];
 
-/// Texts of programs that verify images, such as cosign. TLS errors also contain the word "signature".
+/// Texts of programs that verify images, such as cosign. The word "signature" alone is also in TLS errors.
 const SIGNATURE_WORDS: &[&str] = &[
     "SignatureValidationFailed",
     "signature verification failed",

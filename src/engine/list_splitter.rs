@@ -131,7 +131,7 @@ impl ListSplitter {
     }
 }
 
-/// How many bytes of a too large entry the error shows: enough for its id.
+/// How many bytes of an entry that is too large the error shows: enough for the entry's id.
 const SHOWN: usize = 200;
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn name(id: &str, root: &Path) -> Option<String> {
     Some(format!("{name}.lock"))
 }
 
-/// After a boot, `/run` contains no old locks.
+/// The directory of the locks is in `/run`, so that no old locks exist after a boot.
 const DIRECTORY: &str = "/run/dockbridge-engines";
 /// All users may list the directory, but must not be able to open a lock file, because they could lock it.
 const DIRECTORY_MODE: u32 = 0o755;

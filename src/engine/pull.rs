@@ -76,7 +76,7 @@ impl Pull {
     }
 }
 
-/// The path and query of the call that starts a pull. Without a tag, the engine would pull all.
+/// The path and query of the call that starts a pull. Without a tag, the engine would pull all tags.
 fn pull_target(request: &PullRequest) -> String {
     let reference = request.reference.clone().with_default_tag();
     let repository = reference.repository();
@@ -102,7 +102,7 @@ fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Treats an error before the pull begins as the registry's, unless the engine itself has a problem.
+/// Treats an error before the pull begins as an error of the registry, unless the engine has a problem.
 fn of_registry(reference: &str, error: EngineError) -> EngineError {
     match error {
         EngineError::NotFound { message, .. }

@@ -31,8 +31,8 @@ pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// The possible layer directories of containerd's snapshotter, the most certain first: the directory of
-/// mounted layers in the host's mount table, below containerd's configured root, then below default roots. So
+/// The possible layer directories of containerd's snapshotter, the most certain first: that of mounted layers
+/// in the host's mount table, that below containerd's configured root, then those below default roots. So
 /// directories that an earlier configuration has left come last.
 fn containerds_layers(
     engine: &EngineInfo,

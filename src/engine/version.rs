@@ -1,7 +1,7 @@
 //! The API version that dockbridge has negotiated with the engine.
 //!
-//! The first ping negotiates the version. If another engine may have replaced this one, dockbridge negotiates
-//! again before the next call.
+//! The first ping negotiates the version. If the engine may have been replaced by another engine, dockbridge
+//! negotiates again before the next call.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 

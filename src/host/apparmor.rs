@@ -5,12 +5,12 @@ use std::{fs, io, path::Path};
 /// Whether the kernel has loaded an AppArmor profile with this name.
 ///
 /// # Errors
-/// The kernel has no AppArmor, securityfs is not mounted, or reading its list is not permitted.
+/// The kernel has no AppArmor, securityfs is not mounted, or reading the list of profiles is not permitted.
 pub fn is_loaded(name: &str) -> io::Result<bool> {
     listed(Path::new(PROFILES), name)
 }
 
-/// Each line of `list` has the form `name (mode)`. A name may contain spaces and parentheses.
+/// Each line of the file `list` has the form `name (mode)`. A name may contain spaces and parentheses.
 fn listed(list: &Path, name: &str) -> io::Result<bool> {
     let text = fs::read_to_string(list)?;
     Ok(names(&text).any(|loaded| loaded == name))

@@ -1,8 +1,8 @@
 //! Creates, opens and removes files below a directory, without following symbolic links.
 //!
-//! If dockbridge followed links, a pod that can write below the directory, or next to it, could redirect
-//! dockbridge to another place. The path of the directory itself belongs to the operator and may contain
-//! links.
+//! If dockbridge followed links, a pod that can write below the directory, or next to it, could make
+//! dockbridge change files elsewhere. The parents of the directory belong to the operator and may be links.
+//! The directory itself must not be a link.
 
 use std::{
     collections::BTreeSet,
@@ -25,10 +25,10 @@ use super::{
     file::{self, if_there, not_regular, regular},
 };
 
-/// Creates the parents (0755) of a file or link `below` the directory `root`, which might not exist yet.
+/// Creates `root`, if missing, and the missing parents (mode 0755) of a file or link `below` it.
 ///
 /// # Errors
-/// A part of the path is not a directory, the name is neither a file nor a link, or access is denied.
+/// A parent is not a directory, something other than a file or link exists at `below`, or access is denied.
 pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
     in_parent(("use", Missing::Made), root, below, |directory, name| {
         match kind_of(directory, name)? {
@@ -41,7 +41,7 @@ pub fn prepare(root: &Path, below: &Path) -> Result<(), HostError> {
 /// Creates the symbolic link `below` the directory `root`, and missing parents. Replaces an existing link.
 ///
 /// # Errors
-/// A part of the path is not a directory, the name is not a link, or access is denied.
+/// A part of the path is not a directory, something other than a link exists at `below`, or access is denied.
 pub fn link(root: &Path, below: &Path, target: &Path) -> Result<(), HostError> {
     in_parent(("link", Missing::Made), root, below, |directory, name| {
         if readlinkat(directory, name).is_ok_and(|now| now == *target) {
@@ -66,7 +66,7 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
 }
 
 /// Opens a file `below` the directory `root` for reading and appending. Creates the file with `mode` if it
-/// does not exist, or if the path is a link, which it replaces. Creates missing parent directories.
+/// does not exist. Replaces a link with a new file. Creates missing parent directories.
 pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     in_parent(("open", Missing::Made), root, below, |directory, name| {
         unlink_in(directory, name)?;
@@ -99,8 +99,8 @@ pub fn open_to_read(root: &Path, below: &Path) -> Result<File, HostError> {
 }
 
 /// The entries of the directory `below` in `root`, without following links. Empty if the directory does not
-/// exist. Reads the directory again until its names did not change, to find files that are renamed during the
-/// call.
+/// exist. Reads the directory until two readings have the same names, because one reading can miss a file
+/// that is renamed at the same time.
 ///
 /// # Errors
 /// A part of the path is not a directory, access is denied, or the names change too fast.
@@ -136,7 +136,7 @@ enum Missing {
 
 /// Opens the directory `below` the directory `root`, part by part. Neither `root` nor a part may be a link.
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
-    // Removes a trailing slash: with it, `open` would follow a link.
+    // Removes a trailing slash, with which `open` would follow a link at `root`.
     let root: PathBuf = root.components().collect();
     let mut directory = open_directory(&root, DIRECTORY, Mode::empty())
         .map_err(|e| if root.is_symlink() { is_a_link() } else { e.into() })?;
@@ -194,7 +194,7 @@ fn is_a_link() -> io::Error {
     io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link")
 }
 
-/// All users may read the directories, as kubelet's log directories.
+/// The mode of new directories: all users may read them, like kubelet's own log directories.
 const MODE: u32 = 0o755;
 
 const DIRECTORY: OFlag =
@@ -205,7 +205,7 @@ const READING: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 const APPENDING: OFlag = READING.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
 
-/// How often a directory is read again while its names change. kubelet renames far fewer files at a time.
+/// How many times [`list`] reads a directory whose names change. kubelet renames far fewer files at once.
 const MOST_READINGS: usize = 100;
 
 #[cfg(test)]

@@ -48,8 +48,8 @@ fn floor_of(process: Option<Pid>) -> Option<i64> {
     Some(floor(effective(process)?, &map, &own.unwrap_or_default()))
 }
 
-/// For a negative score, the kernel requires the capability in the initial user namespace. In another user
-/// namespace, root has all capabilities, but this one has no effect there.
+/// A negative score requires `CAP_SYS_RESOURCE` in the initial user namespace. Root of another user namespace
+/// also has this capability, but there it has no effect on scores.
 pub(super) fn floor(effective: CapabilitySet, uid_map: &str, own: &str) -> i64 {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     if initial && effective.contains(CapabilitySet::SYS_RESOURCE) {

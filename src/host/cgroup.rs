@@ -49,7 +49,7 @@ struct CachedGroup {
 pub struct Cgroup {
     proc: PathBuf,
     v2: Option<PathBuf>,
-    /// The directory in the hierarchy of each v1 controller, also of `name=systemd`.
+    /// The cgroup's directory in the hierarchy of each v1 controller, also of `name=systemd`.
     v1: BTreeMap<String, PathBuf>,
     open_files: OpenFiles,
 }
@@ -148,7 +148,7 @@ impl Cgroups {
         self.found.lock().retain(|owner, _| is_owner(owner));
     }
 
-    /// Whether a hierarchy of this version has the controller; None if dockbridge cannot see that.
+    /// Whether a hierarchy of this version has the controller; None if dockbridge cannot find out.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.mount_table().ok()?.mounts;
         if mounts.is_empty() {
@@ -241,7 +241,7 @@ impl Cgroup {
         }
     }
 
-    /// One of the cgroup's directories. Each lists the cgroup's processes, except those in cgroups below.
+    /// One of the cgroup's directories. Each lists the cgroup's processes, without those in cgroups below it.
     pub fn any(&self) -> Option<&Path> {
         self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
     }
@@ -259,7 +259,7 @@ impl Cgroup {
 }
 
 impl Table {
-    /// Whether reading the mount table again costs too much: a host may have tens of thousands of mounts.
+    /// Whether the table was read too recently to read it again: a host may have tens of thousands of mounts.
     fn is_fresh(&self) -> bool {
         self.read.elapsed() < self.took.saturating_mul(REREAD_FACTOR)
     }
@@ -299,7 +299,7 @@ impl Mount {
 pub fn read(directory: &Path, file: &str) -> io::Result<String> {
     let opened = File::open(directory.join(file_name(file)?))?;
     let mut text = String::with_capacity(USUAL);
-    // Cgroup files report no size, so the buffer is not sized by metadata.
+    // With `take`, `read_to_string` does not ask for the file's size, which the kernel does not know.
     opened.take(u64::MAX).read_to_string(&mut text)?;
     text.truncate(text.trim_end().len());
     Ok(text)
@@ -328,7 +328,7 @@ fn file_name(file: &str) -> io::Result<&str> {
 }
 
 /// The controllers (empty for v2) and the path of a line of `/proc/<pid>/cgroup`, shortened to the directory
-/// whose name contains `owner`; None if no directory in the path does.
+/// whose name contains `owner`; None if the path has no such directory.
 pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, PathBuf)> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;
@@ -345,7 +345,7 @@ pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, Pat
 /// The mount table is read again at the earliest after this many times the duration of the last read.
 const REREAD_FACTOR: u32 = 20;
 
-/// How many bytes a read has room for at first. Most cgroup files are smaller.
+/// The initial size of the buffer for a cgroup file, in bytes. Most cgroup files are smaller.
 const USUAL: usize = 128;
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Enough descriptors for a few hundred pods with their logs and streams. Not more, because child programs
-/// may close all possible descriptors one by one.
+/// Enough descriptors for a few hundred pods with their logs and streams. A higher limit would slow down
+/// child programs that close all possible descriptors one by one.
 const ENOUGH: u64 = 16_384;
-/// The usual soft limit of open files.
+/// The usual soft limit of open files of a Linux process.
 pub const USUAL: usize = 1024;

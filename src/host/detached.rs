@@ -1,9 +1,9 @@
 //! Runs a program that continues to run even if dockbridge is killed.
 //!
 //! Nobody may kill CRIU while its code runs inside the processes of a container, because they would also die.
-//! So a detached program runs in its own session, ignores signals that ask it to end, and writes to a file.
-//! With systemd, the program also runs in its own unit: dockbridge's unit kills its processes with the
-//! service, and has a system call filter with which CRIU fails.
+//! So a detached program runs in its own session, ignores signals that ask it to end, and prints to a file.
+//! With systemd, the program also runs in its own unit: in dockbridge's unit, systemd would kill the program
+//! together with dockbridge, and the unit's system call filter would make CRIU fail.
 //!
 //! dockbridge recognises the program and its processes by their current directory.
 
@@ -34,7 +34,7 @@ use super::{
 };
 
 /// Starts a program in a separate directory, and appends its output to [`OUTPUT`] there. Dropping the child
-/// does not end the program. With systemd, the child is a client that waits for the unit `name`.
+/// does not end the program. With systemd, the child is a `systemd-run` that waits for the unit `name`.
 pub fn start(
     program: &Path,
     arguments: &[&OsStr],
@@ -46,7 +46,7 @@ pub fn start(
         let mut command = Command::new("systemd-run");
         let place = directory.to_string_lossy();
         command.args(["--quiet", "--collect", "--wait", "--unit", name]);
-        // Stopping the unit does not end the program, which systemd kills last at a shutdown.
+        // So stopping the unit does not end the program. At a shutdown, systemd kills the program last.
         for property in ["KillSignal=SIGCONT", "SendSIGKILL=no", "OOMScoreAdjust=-999"] {
             command.args(["--property", property]);
         }
@@ -81,7 +81,7 @@ pub fn start(
     command.spawn()
 }
 
-/// Waits until no process of a program that was started in this directory runs.
+/// Waits until all processes of the program that was started in this directory have ended.
 pub async fn ended(directory: &Path) {
     loop {
         let place = directory.to_owned();
@@ -93,7 +93,7 @@ pub async fn ended(directory: &Path) {
     }
 }
 
-/// Whether a process of a program that was started in this directory runs.
+/// Whether a process of the program that was started in this directory still runs.
 pub fn is_used(directory: &Path) -> bool {
     let Ok(directory) = fs::canonicalize(directory) else { return false };
     Processes::new("/proc").has_in(&directory)
@@ -108,7 +108,7 @@ pub fn run(command: &[String]) -> Result<bool, HostError> {
     Ok(ended.or_cannot("run", Path::new(program))?.success())
 }
 
-/// Makes this process, and all programs that it starts later, ignore signals that ask to end.
+/// Makes this process, and all programs that it starts later, ignore signals that ask a process to end.
 pub fn ignore_requests_to_end() {
     for request in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
         // Ignoring SIGHUP, SIGINT, SIGQUIT or SIGTERM cannot fail.
@@ -116,7 +116,7 @@ pub fn ignore_requests_to_end() {
     }
 }
 
-/// Makes writes to closed pipes fail instead of ending the process. A failed `exec` has reset SIGPIPE.
+/// Makes writes to closed pipes fail instead of ending the process: a failed `exec` has reset SIGPIPE.
 pub fn ignore_broken_pipes() {
     // Ignoring SIGPIPE cannot fail.
     let _ = ignore(Signal::SIGPIPE);
@@ -134,7 +134,7 @@ fn lead_session(command: &mut Command) {
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
-/// The path with which another process can run `program`: after an upgrade, without ` (deleted)`.
+/// The target of a link such as `/proc/self/exe`. After an upgrade, removes the kernel's suffix ` (deleted)`.
 fn resolved(program: &Path) -> PathBuf {
     let Ok(target) = fs::read_link(program) else { return program.to_owned() };
     let text = target.to_string_lossy();

@@ -1,9 +1,9 @@
 //! Replaces files atomically: a reader sees either the old or the new text.
 //!
 //! The replaced file is a new inode, so a bind mount of the old file still shows the old text. The new text
-//! is first written to a draft in the target's directory, whose name starts with a dot and ends in `.tmp`;
-//! code that lists the directory skips names with a leading dot. A process that is killed leaves its drafts:
-//! the owner of the directory removes them at its next start, see [`is_draft`].
+//! is first written to a draft: a file in the same directory whose name starts with a dot and ends in `.tmp`.
+//! Code that lists the directory skips names with a leading dot. A process that is killed leaves its drafts.
+//! The program that uses the directory removes them at its next start, see [`is_draft`].
 
 use std::{
     ffi::OsString,
@@ -81,8 +81,8 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     })
 }
 
-/// Gives a file the second name `to`. Fails if `to` exists. On a file system without hard links, such as
-/// vfat, the file loses the name `from`.
+/// Gives the file `from` the additional name `to`, as a hard link. Fails if `to` exists. On a file system
+/// without hard links, such as vfat, renames the file.
 pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let linked = match fs::hard_link(from, to) {
         Err(e) if has_no_links(&e) => {
@@ -93,18 +93,18 @@ pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     linked.or_cannot("rename to", to)
 }
 
-/// Whether this error of a hard link means that the file system has none.
+/// Whether this error means that the file system does not support hard links.
 pub fn has_no_links(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
-/// Whether both are names of one file. Links are not followed.
+/// Whether both paths are names (hard links) of the same file. Symbolic links are not followed.
 pub fn is_linked(one: &Path, other: &Path) -> Result<bool, HostError> {
     let file = if_there(fs::symlink_metadata(one)).or_cannot("read", one)?;
     file.map_or(Ok(false), |file| has_name(&file, other))
 }
 
-/// Whether the file has this name. Links are not followed.
+/// Whether the path `name` is a name (hard link) of this file. Symbolic links are not followed.
 pub fn has_name(file: &Metadata, name: &Path) -> Result<bool, HostError> {
     let named = if_there(fs::symlink_metadata(name)).or_cannot("read", name)?;
     Ok(named.is_some_and(|named| (named.dev(), named.ino()) == (file.dev(), file.ino())))

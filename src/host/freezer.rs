@@ -14,7 +14,7 @@ use super::{
     error::{HostError, OrCannot as _},
 };
 
-/// The freezer of one cgroup. The next dockbridge process may read its serde form from a file.
+/// The freezer of one cgroup. Serializable, because another dockbridge process may have to thaw the cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freezer {
     directory: PathBuf,

@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: tables of the kernel, and the content of lock files.
+//! Entry points for `make fuzz`: the parsers of the kernel's tables and of lock files.
 
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use nix::libc;
 /// Makes the threads of this process share a few heaps of the C library and return free memory early. Does
 /// nothing if the process has several threads, because only a single thread may change these settings.
 ///
-/// By default the C library creates up to eight heaps for each CPU, which keep the memory of their peaks.
+/// By default the C library creates up to eight heaps for each CPU. Each heap keeps the memory of its peak.
 pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
@@ -33,7 +33,7 @@ fn set_up() {
 }
 
 /// Returns free memory inside the heaps to the kernel: by default the C library returns only the end of a
-/// heap. Blocks for a millisecond or two, in which other threads may wait for memory.
+/// heap. Blocks for a millisecond or two, during which other threads may wait for memory.
 #[allow(unsafe_code, reason = "no crate has a safe malloc_trim")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]

@@ -36,7 +36,7 @@ use super::{
 };
 
 /// Mounts `source` at `target`; the user namespace `ids` maps the owners of files. Mounts below `source`,
-/// also later ones, appear below `target`, but not the other way round. Creates the mount point.
+/// including later ones, appear below `target`, but not the other way round. Creates the mount point.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), or access is denied.
@@ -148,7 +148,7 @@ impl Overlay {
     }
 
     /// Creates `target` and mounts the overlay again there, without usable device nodes. `ids` maps the
-    /// owners of files. Files that the user and group `root` create belong to 0 on disk.
+    /// owners of files. Files that the container's root (uid and gid `root`) creates belong to root on disk.
     ///
     /// # Errors
     /// The kernel cannot map the layers (before Linux 5.19), or mounting is not permitted.
@@ -217,7 +217,7 @@ impl Overlay {
             options.push(format!("upperdir={}", text(upper)?));
             options.push(format!("workdir={}", text(&work_of(upper))?));
         }
-        // The kernel refuses the upper directory of the engine's own mount only with the option `index=on`.
+        // With `index=on`, the kernel would refuse an upper directory that the engine's mount already uses.
         options.push("index=off".to_owned());
         options.extend(self.options.iter().cloned());
         Ok(options.join(","))
@@ -316,14 +316,14 @@ fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::R
     Errno::result(done).map(drop).map_err(Into::into)
 }
 
-/// The work directory, beside the upper directory, as the kernel requires. The kernel empties the engine's
-/// own work directory at each mount. The engine removes `dockbridge-work` with the layer.
+/// The overlay's work directory, in the same mount as the upper directory, as the kernel requires. The kernel
+/// would empty the engine's work directory. The engine removes `dockbridge-work` with the layer.
 fn work_of(upper: &Path) -> PathBuf {
     upper.with_file_name("dockbridge-work")
 }
 
 const NO_CHANGE: mount_attr = mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
-/// The mount options that the new overlay also gets. `index` is always set; others have the kernel's default.
+/// Options that dockbridge's mount copies from the engine's mount. All others but `index` keep their default.
 const KEPT: &str =
     "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
 

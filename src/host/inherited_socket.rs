@@ -43,7 +43,7 @@ pub enum InheritedSocketError {
 
 /// Takes the sockets that were passed to this process. Only the first call in a process returns the sockets.
 pub fn take() -> Result<Vec<InheritedSocket>, InheritedSocketError> {
-    // If the variables are for a parent process, no sockets are for this one.
+    // If LISTEN_PID names another process, systemd has passed no sockets to this process.
     // `sd_notify::listen_fds_with_names` would treat these variables as an error.
     if sd_notify::listen_fds().map_err(InheritedSocketError::Variables)?.len() == 0 {
         return Ok(Vec::new());

@@ -39,8 +39,8 @@ impl ListeningSocket {
     /// Binds `path`, in an existing directory, with a mode. Replaces a socket on which no server listens.
     pub async fn bind(path: &Path, mode: u32) -> Result<(Self, UnixListener), BindError> {
         clear_stale(path).await?;
-        // Before the mode is set, no other user can connect: whatever the umask is, the file never has more
-        // permissions than `mode`, and it gets its final name last.
+        // No other user can connect too early: whatever the umask is, the socket's file never has more
+        // permissions than `mode`, and it gets its final name only after its mode.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         remove_socket(&hidden)?;
         let socket = UnixSocket::new_stream()?;

@@ -1,4 +1,4 @@
-//! A lock for one process, which ends with the process. The lock file has the holder's pid and socket.
+//! A lock that one process can hold, at most until it ends. The lock file has the holder's pid and socket.
 
 use std::{
     fmt,
@@ -17,8 +17,8 @@ use super::{
     file,
 };
 
-/// A held lock, until the value is dropped. The lock file stays: otherwise two processes could lock two files
-/// with the same name.
+/// A held lock. Dropping the value releases the lock but does not remove the lock file: otherwise two
+/// processes could lock two different files with the same name.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -79,7 +79,7 @@ impl Lock {
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
         let opened = file::if_there(options().open(path)).or_cannot("open", path)?;
         let Some(file) = opened else { return Ok(None) };
-        // This check takes a shared lock for a moment. A process that wants the lock at that moment retries.
+        // This check takes a shared lock for a moment, so `Lock::take` may fail. Callers of `take` retry.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),

@@ -86,8 +86,8 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The upper directories of the overlays below the engine's `root_dir`, by the name of their mount point. For
-/// a container's root file system, the engine gives the mount point the container's id as name.
+/// The upper directories of the overlays below the engine's `root_dir`. The key is the last component of the
+/// mount point: for a container's root file system, the container's id.
 ///
 /// `table` must be the host's mount table, because a container can mount anything in its own mount namespace.
 pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBuf> {
@@ -160,7 +160,7 @@ impl<'a> MountInfo<'a> {
     }
 }
 
-/// The kernel writes spaces, tabs, newlines, backslashes and commas as three octal digits after a backslash.
+/// Decodes the kernel's escapes: `\040` is a space. Tabs, newlines, backslashes and commas are also escaped.
 pub fn unescaped(field: &str) -> PathBuf {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -86,7 +86,8 @@ impl Drop for NamespaceHolder {
     }
 }
 
-/// Starts a child in new namespaces, which waits until killed. A pipe would stay open in other children.
+/// Starts a child in new namespaces. The child waits to be killed, and not for the end of a pipe, because
+/// other children could keep the pipe open.
 fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
     let (told, tell) = pipe2(OFlag::O_CLOEXEC)?;
     let parent = getpid();

@@ -2,7 +2,7 @@
 //!
 //! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. A pin keeps the namespace alive after
 //! its last process has ended, so that CNI plugins can still clean up inside it. Plugins are child processes,
-//! which inherit dockbridge's mount namespace and see the pin, so its directory needs no shared mount.
+//! which inherit dockbridge's mount namespace and see the pin, so the pin needs no shared mount.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -148,7 +148,7 @@ pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     })
 }
 
-/// Runs `work` in a new thread inside the network namespace at `at`. Sockets of `work` can be used outside.
+/// Runs `work` in a new thread inside the network namespace at `at`. Other threads can use sockets of `work`.
 ///
 /// # Errors
 /// No namespace is pinned at `at`, access is denied, or `work` fails.

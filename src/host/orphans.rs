@@ -27,7 +27,7 @@ use super::processes::{Identity, Process, Processes};
 /// The environment variable of a program that identifies the dockbridge process that runs it.
 pub(super) const VARIABLE: &str = "DOCKBRIDGE_PARENT";
 
-/// The value of the variable for programs of this dockbridge process.
+/// The value of [`VARIABLE`] for programs of this dockbridge process.
 pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
     let own = Processes::new(PROCESS_TABLE).get(std::process::id());
     own.map_or_else(String::new, |own| mark(own.who))
@@ -43,7 +43,7 @@ fn end(processes: &Processes, wait: Duration) {
     let killed_from = Instant::now() + wait;
     let until = killed_from + TIME_LIMIT;
     let mut killed = Vec::new();
-    // The environment of a program that is just being started may be unreadable for a moment.
+    // Looks several times, because the environment of a program that is just starting may be unreadable.
     let mut looks = 0;
     loop {
         looks += 1;

@@ -1,8 +1,8 @@
 //! Mounts the layers of an image as a read-only overlay.
 //!
-//! The kernel receives the paths of the layers, so that they appear in the mount table, where pods with user
-//! namespaces find them to mount them again. If the paths are too long or contain option separators, the
-//! kernel receives file descriptors, and the layers cannot be found in the mount table.
+//! The kernel receives the paths of the layers, so that the mount table shows them: for a pod with a user
+//! namespace, dockbridge reads them there and mounts the layers again. If the paths are too long or contain
+//! option separators, the kernel receives file descriptors, and the mount table does not show the layers.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -98,7 +98,7 @@ fn directory(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
-/// In bytes: less than a page, because the kernel adds options.
+/// The size limit of the mount options in bytes: less than a page, because the kernel adds options.
 const LONGEST_OPTIONS: usize = 4000;
 
 #[cfg(test)]

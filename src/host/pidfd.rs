@@ -67,7 +67,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Resolves when the process has ended, even as a zombie. Must be called inside a tokio runtime.
+    /// Resolves when the process has ended, even if it is a zombie. Must be called inside a tokio runtime.
     pub async fn ended(&self) {
         let copy = self.descriptor.as_ref().and_then(|descriptor| descriptor.try_clone().ok());
         if let Some(copy) = copy
@@ -91,7 +91,7 @@ impl ProcessHandle {
     }
 }
 
-/// Every pid of the process table fits into a `Pid`, because the kernel's limit is far lower.
+/// Every pid of the process table fits into a `Pid`, because the kernel's largest pid is far smaller.
 fn pid(number: u32) -> Result<Pid, Errno> {
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }

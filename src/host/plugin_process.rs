@@ -1,5 +1,5 @@
 //! A plugin that runs in parallel with dockbridge, and inherits one end of a socket pair as descriptor 3. The
-//! plugin is killed when its value is dropped, and when dockbridge is killed.
+//! plugin is killed when its [`PluginProcess`] is dropped, and when dockbridge is killed.
 
 use std::{
     io,

@@ -1,8 +1,8 @@
 //! Runs another program to its end, with input, output, a deadline and an output limit.
 //!
 //! The program has its own process group, which is killed at a deadline, after too much output, or when the
-//! future is dropped. If the program exits, [`run`] leaves its background processes. If another process kills
-//! the program, [`run`] waits for its children.
+//! future is dropped. If the program exits, its background processes continue to run. If another process
+//! kills the program, [`run`] waits until the program's children have ended.
 
 use std::{
     fmt, io,

@@ -45,7 +45,7 @@ impl Processes {
         Self { root: root.into() }
     }
 
-    /// The pids of root's processes with this name (15 bytes) in dockbridge's mount namespace.
+    /// The pids of processes of root with this name (at most 15 bytes) in dockbridge's mount namespace.
     pub fn find_services(&self, name: &str) -> Vec<u32> {
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
@@ -170,7 +170,7 @@ pub fn flag_values<'a>(words: &'a [String], name: &str) -> Vec<&'a str> {
     values.collect()
 }
 
-/// Parses `/proc/<pid>/stat`: the pid, the name in parentheses (with any parentheses), then fields.
+/// Parses `/proc/<pid>/stat`: the pid, the name in parentheses (a name may have parentheses), then fields.
 pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -186,7 +186,7 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
 /// How many fields are between the session and the start time.
 const FIELDS_TO_START: usize = 15;
 
-/// The size limit for an environment, in bytes. A larger environment is truncated.
+/// The size limit for a file of a process, in bytes. A larger file, such as an environment, is truncated.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ impl RootFiles {
         lchown(place.path(), Some(properties.uid), Some(properties.gid))
     }
 
-    /// Gives the file `first` the second name `path`, and replaces an existing file at `path`.
+    /// Gives the file `first` the additional name `path` (a hard link), and replaces an existing file there.
     ///
     /// # Errors
     /// The errors of [`Self::remove`]; also, the file `first` does not exist.
@@ -165,7 +165,7 @@ impl RootFiles {
                 found.pop();
                 continue;
             }
-            // If `name` is the root `/`, it replaces the whole path.
+            // If `name` is the root `/`, `join` replaces the whole path.
             let next = found.join(name);
             match self.place(&next).and_then(|place| fs::read_link(place.path())) {
                 Ok(_) if links == MOST_LINKS => return Err(io::ErrorKind::InvalidInput.into()),

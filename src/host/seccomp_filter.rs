@@ -9,8 +9,8 @@ use nix::{
     unistd::Pid,
 };
 
-/// The filter that the process has installed last, as an array of `struct sock_filter`. None if the process
-/// has no filter. Stops the process for a moment.
+/// The filter that the process installed last, as an array of `struct sock_filter`. None if the process has
+/// no filter. Stops the process for a moment.
 ///
 /// # Errors
 /// The process does not exist, another process traces it, or dockbridge itself has a seccomp filter.

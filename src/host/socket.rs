@@ -1,4 +1,4 @@
-//! Reads how many bytes of a connection are not sent yet.
+//! Reads how many bytes of a connection the peer has not received yet.
 
 use std::{
     io,
@@ -7,7 +7,7 @@ use std::{
 
 use nix::{errno::Errno, libc};
 
-/// How many bytes were written to a connection but not yet acknowledged by the peer's kernel.
+/// How many written bytes the peer has not yet acknowledged (TCP) or not yet read (unix socket).
 ///
 /// # Errors
 /// The descriptor is not a connected socket.

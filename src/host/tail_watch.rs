@@ -1,8 +1,8 @@
 //! Watches log files for growth and rotation, many files with one inotify descriptor.
 //!
-//! A file that is written a thousand times a second must not wake dockbridge as often. So a watch reports one
-//! event, and the caller sets the watch again after a read to the end, and then reads the file once more,
-//! because no event reports a change between the read and the new watch.
+//! A file that is written a thousand times a second must not wake dockbridge as often. So a watch ends with
+//! its first event. The caller reads the file to its end, sets a new watch, and then reads the file again,
+//! because no event reports a change between the first read and the new watch.
 
 use std::{path::Path, sync::Arc};
 
@@ -77,8 +77,7 @@ impl TailEvents {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     return Ok(TailEvent::Anything);
                 }
-                // After the event of a watch, the kernel sends another event that says that the watch was
-                // removed. The event IN_IGNORED, which says that a watch was removed, is ignored.
+                // After the event of a watch, IN_IGNORED only reports that the watch has ended.
                 if !event.mask.contains(AddWatchFlags::IN_IGNORED) {
                     changed.push(WatchedFile(event.wd));
                 }
@@ -96,7 +95,7 @@ pub fn is_exhausted(error: &HostError) -> bool {
     matches!(errno, Some(Errno::ENOSPC | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
 }
 
-/// If a file is still open, the kernel reports its removal only as a change of the link count.
+/// If a file is still open, the kernel reports its removal only as a change of the link count (IN_ATTRIB).
 fn mask() -> AddWatchFlags {
     AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CLOSE_WRITE

@@ -82,7 +82,7 @@ impl Walk {
         };
         level.position = entry.offset();
         let Some(directory) = level.directory.as_ref().and_then(|it| it.fd().ok()) else { return };
-        // For a symbolic link, this is the size of the link itself.
+        // The facts of a symbolic link are those of the link itself.
         let Ok(facts) = facts(directory, name) else { return };
         if device(&facts) != self.device {
             return;
@@ -175,8 +175,8 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 const BELOW: OFlags = DIRECTORY.union(OFlags::NOFOLLOW);
 /// The unit of `stx_blocks`, which is the same on all file systems.
 const BLOCK: u64 = 512;
-/// On how many levels from the root directories stay open while the walk reads directories below them. The
-/// walk opens deeper directories again through `..`, so the depth of a tree is not limited.
+/// On how many levels, counted from the root, directories stay open while the walk is further below. The walk
+/// opens deeper directories again through `..`, so the depth of a tree is not limited.
 const KEPT_OPEN: usize = 16;
 /// How many files with several names the walk remembers. Further files count once for each name.
 const MOST_LINKED: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! Reads the upper directory of an overlay: the files that a container has added, changed and deleted.
 //!
-//! Follows no symbolic link, because a container that shares its process namespace with this one may change
-//! the directory at the same time. Fails on files that a restore could not create again.
+//! Follows no symbolic link, because another container in the same pid namespace may change the directory at
+//! the same time. Fails on files that a restore could not create again.
 
 use std::{
     ffi::OsStr,
@@ -23,7 +23,7 @@ use rustix::{
     io::Errno,
 };
 
-/// An entry of the layer.
+/// A file, directory or other entry of the upper directory.
 #[derive(Debug)]
 pub struct LayerEntry<'a> {
     /// The path relative to the layer's root.

@@ -42,7 +42,7 @@ pub struct ProcessUser {
 }
 
 impl ProcessUser {
-    /// Adds groups.
+    /// Adds groups, and keeps the list sorted and without duplicates.
     pub fn with_groups(mut self, more: &[u32]) -> Self {
         self.groups.extend(more);
         self.groups.sort_unstable();

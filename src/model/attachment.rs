@@ -1,4 +1,4 @@
-//! How a pod is connected to its network, and what a DEL has to release. The pod's checkpoint stores this.
+//! How a pod is connected to its network, and what a DEL has to release. Stored in the state directory.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -37,7 +37,7 @@ pub enum Attachment {
     Adding(CniAttachment),
     /// The plugins' ADD succeeded, and the pod has addresses.
     Ready {
-        /// The name in checkpoints of dockbridge 0.1.
+        /// dockbridge 0.1 wrote this field with the name `intent`.
         #[serde(rename = "intent")]
         cni: CniAttachment,
         addresses: Vec<IpAddr>,

@@ -22,8 +22,8 @@ pub struct SandboxDocument {
     pub version: u32,
     pub spec: SandboxSpec,
     pub network: NetworkMode,
-    /// The OCI annotation that makes the pod's containers share one containerd shim. None if the engine
-    /// cannot pass annotations.
+    /// The value of the OCI annotation that makes the pod's containers share one containerd shim. None if the
+    /// engine cannot pass annotations.
     pub shim_group: Option<String>,
     /// Whether this document was rebuilt from other labels and an inspect. In such a document, empty DNS
     /// settings, ports and id mappings are unknown, not unset.
@@ -31,7 +31,7 @@ pub struct SandboxDocument {
     pub is_adopted: bool,
 }
 
-/// The label [`crate::model::label::CONTAINER_DOCUMENT`].
+/// The content of the label [`crate::model::label::CONTAINER_DOCUMENT`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerDocument {
     pub version: u32,
@@ -63,8 +63,8 @@ pub struct ContainerDocument {
     pub unread: Option<Unread>,
 }
 
-/// The parts of a [`ContainerSpec`] that are not in its label, which has only the number of arguments and
-/// variables, and mounts without paths: events repeat labels, and variables are often secret.
+/// The parts of a [`ContainerSpec`] that its label lacks. The label has only the numbers of arguments and
+/// variables, and mounts without paths, because events repeat labels, and variables are often secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
     pub command: usize,

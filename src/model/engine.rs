@@ -270,7 +270,7 @@ impl EngineInfo {
             && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
     }
 
-    /// Whether dockbridge's OCI runtime makes mounts recursively read-only for an old engine.
+    /// Whether dockbridge's OCI runtime makes mounts recursively read-only, because the engine is too old.
     pub fn edits_read_only(&self, handler: &str) -> bool {
         self.api < ApiVersion::RECURSIVE_READ_ONLY
             && self.edits_runtime(handler).is_ok()
@@ -324,18 +324,18 @@ pub struct ListedContainer {
     pub observed: Option<Box<Observed>>,
 }
 
-/// To what a container belongs according to its labels. A container's labels may come from its image, so only
-/// an inspect shows whether the container belongs to a pod.
+/// Whether a container is part of a pod, according to its labels. A container's labels may come from its
+/// image, so only an inspect shows whether the container really belongs to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// The container certainly belongs to no pod, because dockbridge's own containers have labels.
+    /// The container certainly belongs to no pod, because every container of a pod has labels that say so.
     None,
     Workload,
     /// The container is part of a pod, but not a workload container.
     Other,
 }
 
-/// A change that a caller of dockbridge has requested, so that the engine's event contains no news.
+/// A change that dockbridge itself may have requested. The engine's event then contains no news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
     /// The container was created. It does not change any more before the event arrives.

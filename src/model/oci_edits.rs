@@ -21,7 +21,7 @@ pub struct OciEdits {
     pub runtime: Vec<String>,
     /// The id mappings of the container's user namespace, with which its root file system is mounted.
     pub users: Option<IdMappings>,
-    /// The engine's mounts whose files get mapped owners.
+    /// Mounts in the engine's `config.json` whose files need mapped owners.
     pub mapped_mounts: Vec<MappedMount>,
     /// Devices that have another path in the container than on the host: container path and host path. The
     /// runtime bind-mounts them, because devices cannot be created in a user namespace.
@@ -61,9 +61,9 @@ impl OciEdits {
 
 /// The format version of a file of edits. dockbridge's OCI runtime refuses versions that it does not know.
 pub const VERSION: u32 = 2;
-/// The version of a file with another runtime: an older OCI runtime, which knows version 2, would call runc.
+/// The version of a file with the field `runtime`: with version 2, an older OCI runtime would call runc.
 pub const VERSION_WITH_RUNTIME: u32 = 3;
-/// The version of a file with a checkpoint: an older OCI runtime would start the container without it.
+/// The version of a file with the field `restore`, which an older OCI runtime would otherwise ignore.
 pub const VERSION_WITH_RESTORE: u32 = 4;
 /// The OCI annotation of a container that must not start without its edits (since Engine API 1.43).
 pub const REQUIRED: &str = "io.dockbridge.edits";

@@ -28,7 +28,7 @@ pub enum CollectImages {
     /// kubelet may remove every image that no pod uses.
     #[default]
     All,
-    /// Only images that were pulled for kubelet: others cannot be pulled again.
+    /// kubelet may remove only images that were pulled for it: other images might not be in a registry.
     Pulled,
 }
 
@@ -87,7 +87,7 @@ impl LabelPattern {
     }
 }
 
-/// Whether a text matches the pattern. Each part's first occurrence is enough, because `*` matches anything.
+/// Whether a text matches the pattern. Tries only a part's first occurrence, because `*` matches anything.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

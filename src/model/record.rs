@@ -13,7 +13,7 @@ use super::{
     user_namespace::IdMappings,
 };
 
-/// The facts about a sandbox, from Docker and from its checkpoint.
+/// The facts about a sandbox, from Docker and from its checkpoint file in the state directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxRecord {
     pub id: SandboxId,
@@ -22,19 +22,19 @@ pub struct SandboxRecord {
     pub document: Arc<SandboxDocument>,
     pub created_at: Nanos,
     /// The pause container's process according to Docker. None if Docker no longer has the pause container,
-    /// and only the checkpoint shows that the pod's network must be released.
+    /// and only the checkpoint file shows that the pod's network must be released.
     pub process: Option<Process>,
     /// The pod's addresses on Docker's own bridge ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None before the checkpoint records that
-    /// plugins will run.
+    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None before the checkpoint file records
+    /// that plugins will run.
     pub attachment: Option<Attachment>,
 }
 
 /// Whether a sandbox can hold containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SandboxState {
-    /// The pause container runs, and the network is connected, the last step of RunPodSandbox.
+    /// The pause container runs, and the network is connected, which is the last step of RunPodSandbox.
     Ready,
     NotReady,
 }
@@ -126,7 +126,7 @@ pub struct ContainerRecord {
     reason = "a value is matched right after its creation and never stored"
 )]
 pub enum Observed {
-    /// A pod's pause container. The record has no attachment yet, because only the checkpoint has that.
+    /// A pod's pause container. The record has no attachment yet, which only the checkpoint file has.
     Sandbox(SandboxRecord),
     Container(ContainerRecord),
     Foreign(ForeignContainer),
@@ -136,7 +136,7 @@ pub enum Observed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignContainer {
     pub image: Option<ImageId>,
-    /// The container, perhaps a pod's pause container, whose network namespace this one has joined.
+    /// The container, perhaps a pod's pause container, whose network namespace this container has joined.
     pub joined: Option<SandboxId>,
 }
 

@@ -154,7 +154,7 @@ pub fn can_move(name: &str) -> bool {
     !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
 }
 
-/// Whether the text is a digest of a known algorithm and length. Other `word:hex` is a repository with a tag.
+/// Whether the text is a digest of a known algorithm and length. Any other `word:hex` is a name with a tag.
 pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }

@@ -130,7 +130,7 @@ fn first_set(newer: &str, older: &str) -> String {
     if newer.is_empty() { older.to_owned() } else { newer.to_owned() }
 }
 
-/// No limit.
+/// A limit with this value means that there is no limit.
 pub const UNLIMITED: i64 = -1;
 /// The largest memory limit that the kernel counts. dockbridge sends this limit to the engine for
 /// "unlimited", because the engine refuses -1 as too small.

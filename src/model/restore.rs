@@ -10,7 +10,7 @@ use super::{
     sandbox::SandboxSpec,
 };
 
-/// The dump from which a container starts for the first time.
+/// The checkpoint from which a container starts for the first time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restore {
     /// An archive in the directory of the setting `restore-dir`.
@@ -23,12 +23,12 @@ pub enum Restore {
     Image(ImageId),
 }
 
-/// Content of the file [`POD_INDEX`] of a dumped pod, which dockbridge writes after the containers' archives.
+/// Content of the file [`POD_INDEX`] of a checkpointed pod, which dockbridge writes after the archives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodIndex {
     pub version: u32,
     pub sandbox: SandboxSpec,
-    /// Names of the dumped containers; [`archive_name`] turns each into the name of its archive.
+    /// Names of the checkpointed containers; [`archive_name`] turns each into the name of its archive.
     pub containers: Vec<String>,
 }
 
@@ -48,16 +48,16 @@ pub struct RestoredPod {
     pub containers: Vec<(String, ContainerId)>,
 }
 
-/// The name of a container's archive in the directory of a dumped pod.
+/// The name of a container's archive in the directory of a pod's checkpoint.
 pub fn archive_name(container: &str) -> String {
     format!("{container}.tar")
 }
 
-/// Name of the file that describes a dumped pod, in the directory of the dump.
+/// Name of the file that describes a checkpointed pod, in the directory of the checkpoint.
 pub const POD_INDEX: &str = "pod.json";
 /// The version of [`POD_INDEX`] that dockbridge writes. dockbridge reads no other version.
 pub const POD_VERSION: u32 = 1;
-/// Name of the directory with CRIU's images, in an archive and where dockbridge makes an archive.
+/// Name of the directory with CRIU's images, in an archive and in the directory where dockbridge makes it.
 pub const IMAGES: &str = "checkpoint";
 /// Name of the tar file with the files that the container added or changed.
 pub const ROOTFS_DIFF: &str = "rootfs-diff.tar";

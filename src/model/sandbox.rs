@@ -22,7 +22,7 @@ pub struct PodMetadata {
 }
 
 /// The request of RunPodSandbox. The whole request is stored in a label of the pause container and in the
-/// checkpoint. The JSON of this type is a durable format: a new field must have a default.
+/// pod's checkpoint file. The JSON of this type is a durable format: a new field must have a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSpec {

@@ -267,7 +267,7 @@ pub struct LayerReading {
 /// The disks of this machine. cgroups name a disk by its device number, and metrics by its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// By device number, e.g. `/dev/sda`.
+    /// Paths such as `/dev/sda`, by device number.
     pub names: BTreeMap<(u32, u32), String>,
     /// The file system with the containers' writable layers; `None` while dockbridge cannot read its size.
     pub layers: Option<DiskReading>,

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) cgroups: Cgroups,
-    /// In bytes.
+    /// The memory of this machine in bytes.
     machine_memory: u64,
     pub(super) rates: Rates,
     pub(super) layers: Layers,
@@ -104,7 +104,7 @@ impl Collector {
         }
     }
 
-    /// Resource usage of a cgroup, with its processor rate. `None` if the cgroup is gone.
+    /// Resource usage of a cgroup, with its CPU rate. `None` if the cgroup is gone.
     pub(super) fn group(
         &self,
         id: &str,

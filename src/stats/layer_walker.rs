@@ -161,7 +161,7 @@ impl Schedule {
 }
 
 impl Collector {
-    /// The directory of a layer from the engine's report, otherwise as found last.
+    /// The directory of a writable layer, as the engine reports it, or otherwise as dockbridge last found it.
     fn upper(&self, record: &ContainerRecord) -> Option<PathBuf> {
         record.writable_layer.clone().or_else(|| self.layers.upper(record.id.as_str()))
     }
@@ -212,7 +212,7 @@ impl LayerJob {
 const STORAGE_REFRESH: Duration = Duration::from_secs(60);
 /// How often dockbridge searches for layers to measure. A search costs time.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// How often dockbridge searches for such layers if the store has changed while it measures other layers.
+/// How often dockbridge searches for layers to measure if the store changes while it measures other layers.
 const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
 /// dockbridge handles all changes of the store within this time together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);

@@ -67,7 +67,7 @@ impl Layers {
     }
 }
 
-/// dockbridge waits this many times the duration of the last measurement, within the limits below.
+/// The pause after a measurement, as a multiple of its duration. The pause has the two limits below.
 const SHARE: u32 = 20;
 /// The shortest time between two measurements. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);

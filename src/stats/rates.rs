@@ -1,8 +1,8 @@
 //! Rates of processor usage, computed from earlier readings.
 //!
-//! Several callers ask at different intervals. A rate is computed between a new reading and an earlier
-//! reading, the base. The new reading replaces the base only if the base is older than [`SHORTEST`]. While
-//! the base is newer, the result is the last rate.
+//! Several callers request rates at different intervals. A rate is computed between a new reading and an
+//! earlier reading, the base. The new reading replaces the base only if the base is older than [`SHORTEST`].
+//! While the base is newer, the result is the last rate.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -369,7 +369,7 @@ fn a_figure_is_absent_until_the_inspect() {
         assert_eq!((shown.cpu.is_some(), shown.memory.is_some()), (is_known, is_known));
         assert_eq!(shown.containers.len(), 1);
     }
-    // dockbridge does not read a cgroup parent that two pods have as the cgroup of one of them.
+    // If two pods have the same cgroup parent, it counts as the cgroup of neither.
     let (pod, mut other) = (sandbox("6f2a", "/p"), sandbox("77", "/p"));
     Arc::make_mut(&mut other).process = Some(Process::Listed(ListedState::Running));
     assert!(!parents(&[Arc::clone(&pod), other]).is_own(&pod.document));

@@ -1,5 +1,5 @@
-//! Targets of `make fuzz`: parse and plan get random CRI requests, and observe and render get random answers
-//! of the engine.
+//! Targets of `make fuzz`: `parse` and `plan` get random CRI requests, and `observe` and `render` get random
+//! answers of the engine.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a target fails by panicking")]
 
@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Parses the bytes as each of the CRI's requests. Each request is refused with a short message, or plan
-/// makes a request to the engine from it. Observe must then read the same document that plan has written.
+/// Parses the bytes as each of the CRI's requests. `parse` refuses a request with a short message, or `plan`
+/// makes a request to the engine from it. `observe` must then read the same document that `plan` has written.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
         let spec = parse::sandbox::sandbox_spec(request.config.as_ref(), &request.runtime_handler);
@@ -97,8 +97,8 @@ fn streams(bytes: &[u8]) {
     }
 }
 
-/// Returns the parsed value, if parse accepts it. A refusal must name the field, and must not repeat the
-/// whole value.
+/// Returns the parsed value, if `parse` accepts it. The message of a refusal must be short, so it must not
+/// repeat the whole value.
 fn accepted<T>(outcome: Result<T, ParseError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
@@ -123,13 +123,13 @@ fn planned_sandbox(spec: &SandboxSpec) {
     }
 }
 
-/// Checks that a value is the same after it was stored and read.
+/// Checks that a value is the same after it was stored as JSON and read again.
 fn kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(spec: &T) {
     let text = serde_json::to_string(spec).unwrap_or_default();
     assert_eq!(serde_json::from_str::<T>(&text).ok().as_ref(), Some(spec));
 }
 
-/// Checks that no value contains a NUL. Only annotations may have one.
+/// Checks that no text contains a NUL character. Only annotations may contain one.
 fn without_nul(others: &impl Serialize) {
     let text = serde_json::to_string(others).unwrap_or_default();
     assert!(!text.contains("\\u0000"), "a NUL was let through");
@@ -199,7 +199,7 @@ fn planned_update(requested: &Resources) {
     }
 }
 
-/// The result of observe for a container that was created with this body.
+/// The result of `observe` for a container that was created with this body.
 fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     let host = body.host_config.clone().unwrap_or_default();
     let inspect = json!({
@@ -220,7 +220,7 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     observe::container::observe(&inspect)
 }
 
-/// Observes any inspect, which must become a record whose document can be stored.
+/// Parses the bytes as an inspect of a container. Its record must have a document that can be stored.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
         check(&observe::container::observe(&inspect));

@@ -106,7 +106,7 @@ pub struct InspectConfig {
     /// Arguments, from the create request or the image.
     #[serde(deserialize_with = "lenient")]
     pub cmd: Vec<String>,
-    /// `NAME=value`: the variables of the create request, then those of the image that it does not replace.
+    /// `NAME=value`: the variables of the create request, then further variables of the image.
     #[serde(deserialize_with = "lenient")]
     pub env: Vec<String>,
 }

@@ -38,8 +38,8 @@ pub(super) struct Written {
     location: PathBuf,
 }
 
-/// Removes the final names, that of the index first, except those that other files have. Tries all of them, and
-/// returns the first error.
+/// Removes the files at their final paths, the index first. Keeps files that another process has put there.
+/// Tries all paths, and returns the first error.
 pub(super) fn take_back(written: &[Written]) -> Result<(), HostError> {
     let remove = |Written { file, location }: &Written| {
         let facts = file.metadata().or_cannot("read", location)?;
@@ -68,7 +68,7 @@ pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     remove_drafts(places)
 }
 
-/// Whether several files can be recognized by the next dockbridge: by hard links, which vfat does not have.
+/// Whether the next dockbridge could recognize the files: several files need hard links, which vfat lacks.
 pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     let [first, .., last] = places else { return Ok(true) };
     create(&last.draft).or_cannot("write", &last.draft)?;
@@ -80,7 +80,7 @@ pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     }
 }
 
-/// In this order, so that the last file shows until the end whether all are complete.
+/// Removes the drafts in order: until the end, the last draft shows whether the checkpoint is complete.
 fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
     let mut drafts = places.iter().map(|place| &place.draft);
     drafts.try_for_each(|draft| file::remove_if_present(draft, Durability::Written).map(drop))
@@ -90,8 +90,8 @@ fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
 /// size of the archives, and all files.
 ///
 /// # Errors
-/// A file cannot be written, one of the names is taken, or the caller no longer waits. After an error no file
-/// of the checkpoint is left.
+/// A file cannot be written, a path is in use, or the caller no longer waits. After an error no file of the
+/// checkpoint is left.
 pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,
@@ -124,7 +124,7 @@ pub(super) fn write(
     };
     let written = write();
     if written.is_err() {
-        // The first error is reported.
+        // Ignores further errors, because the first error is returned.
         let _ = take_back(&all);
         let _ = remove_drafts(&places);
     }

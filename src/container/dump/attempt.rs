@@ -41,7 +41,7 @@ use crate::{
 /// One checkpoint that is being made.
 pub(super) struct Attempt {
     pub(super) node: Arc<Node>,
-    /// See `Dumps`.
+    /// The directory for all unfinished checkpoints, see `Dumps`.
     pub(super) place: PathBuf,
     pub(super) program: PathBuf,
     /// The pod, if the checkpoint is one of a whole pod.
@@ -82,8 +82,8 @@ impl Attempt {
         self.archives().into_iter().chain(self.index()).collect()
     }
 
-    /// The names of what no other checkpoint may use at the same time. The files of a pod are in a directory with its
-    /// id, whichever containers are saved.
+    /// The ids and paths that no other checkpoint may use at the same time. A pod's id is one of them: the
+    /// directory of its checkpoint has this name, whichever containers are saved.
     pub(super) fn in_use(&self) -> BTreeSet<String> {
         let ids = self.containers.iter().map(|container| container.id.to_string());
         let files = self.places().into_iter().map(|place| place.location);
@@ -92,7 +92,7 @@ impl Attempt {
         ids.chain([self.id().to_owned()]).chain(paths).collect()
     }
 
-    /// The caller left at the last moment.
+    /// Removes the files of a checkpoint whose caller has stopped waiting at the last moment.
     pub(super) async fn discard(&self, unheard: Result<Vec<Written>, DumpError>) {
         let error = match unheard {
             Ok(written) => {
@@ -105,7 +105,7 @@ impl Attempt {
         info!(id, error, "discarded a checkpoint whose caller no longer waits");
     }
 
-    /// Returns the files, which are complete and have their final names.
+    /// Makes the checkpoint. Returns its files, which are complete and have their final names.
     pub(super) async fn make(&self) -> Result<Vec<Written>, DumpError> {
         let facts = self.facts().await?;
         let parts = self.parts(&facts);
@@ -401,8 +401,8 @@ fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
     images.try_for_each(|images| file::ensure_directory(&images, MODE))
 }
 
-/// Whether the disk has enough space. The files of the detached program and the archive exist at the same
-/// time, perhaps on the same file system.
+/// Fails if a disk does not have enough space. The files of the detached program and the archive exist at the
+/// same time, perhaps on the same file system.
 fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), DumpError> {
     use std::os::unix::fs::MetadataExt as _;
     let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());

@@ -122,7 +122,7 @@ fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
 const PROC: &str = "/proc";
 const HIDDEN: &str = "dockbridge cannot see the container's process";
 const RUNC: &str = "runc";
-/// The shim's default.
+/// The shim's default for the runtime's state directory.
 const RUNC_ROOT: &str = "/run/containerd/runc";
 /// Space for CRIU's small images and the logs, in bytes.
 const MARGIN: u64 = 16 << 20;

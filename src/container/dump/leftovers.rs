@@ -76,7 +76,7 @@ fn find(place: &Path) -> Vec<Leftovers> {
 }
 
 /// Waits until the detached programs of all directories have ended, then thaws the containers. Returns the
-/// order in each directory.
+/// [`Order`] in each directory.
 async fn let_all_continue(
     node: &Node,
     directories: Vec<PathBuf>,
@@ -86,7 +86,7 @@ async fn let_all_continue(
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
-        // A program that was started just before may have read its order before the order was renamed.
+        // A program that was started just before may have read its order file before it was renamed.
         detached::ended(&directory).await;
         parts.extend(order.iter().flat_map(|order| order.parts.clone()));
         orders.push((order, directory));
@@ -95,8 +95,8 @@ async fn let_all_continue(
     orders
 }
 
-/// Removes the files of the checkpoints. The containers already run again, because removing a file can hang
-/// if its disk does not answer.
+/// Removes the files of the checkpoints. Must be called after the containers run again, because removing a
+/// file can hang if its disk does not answer.
 async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
     for (order, directory) in orders {
         let place = directory.clone();
@@ -121,7 +121,7 @@ fn remove(order: &Order, directory: &Path) -> Result<(), HostError> {
 }
 
 impl Leftovers {
-    /// Without an order in the directory, no container was frozen.
+    /// Without an order file in the directory, no container was frozen.
     fn of(directory: PathBuf) -> Self {
         let read = |name| order::read::<Order>(&directory, name).ok().flatten();
         let order = read(ORDER).or_else(|| read(TAKEN)).unwrap_or_default();
@@ -134,8 +134,8 @@ impl Leftovers {
     }
 }
 
-/// Reads the order. Renames the order first, so that a detached program that starts now finds no order and
-/// does nothing.
+/// Reads the order file. Renames the file first, so that a detached program that starts now finds no order
+/// and does nothing.
 fn take_order(directory: &Path) -> Result<Order, HostError> {
     let (from, to) = (directory.join(ORDER), directory.join(TAKEN));
     match fs::rename(&from, &to) {

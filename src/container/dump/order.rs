@@ -17,7 +17,7 @@ use crate::{
     model::restore::IMAGES,
 };
 
-/// The order to the detached program.
+/// What the detached program has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
     /// The containers, which the program freezes at the same time.
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// One container.
+/// A container to save.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part {
     pub(super) container: String,
@@ -126,7 +126,7 @@ pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) ->
         shown(root),
         "checkpoint".to_owned(),
         "--leave-running".to_owned(),
-        // Files may be locked: a database does.
+        // Also saves locks on files, which databases use.
         "--file-locks".to_owned(),
         "--image-path".to_owned(),
         shown(&directory.join(IMAGES)),
@@ -138,7 +138,7 @@ pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) ->
 }
 
 pub(super) const ORDER: &str = "order.json";
-/// The name of the order after the next dockbridge process has renamed it.
+/// The name of the order file after the next dockbridge process has renamed it.
 pub(super) const TAKEN: &str = "order.taken.json";
 /// This file exists if no caller waits for the checkpoint any more.
 pub(super) const UNWANTED: &str = "unwanted";

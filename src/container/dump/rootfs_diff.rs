@@ -86,7 +86,7 @@ impl<W: Write> Diff<W> {
         }
     }
 
-    /// A marker of image layers: an empty file.
+    /// Adds a marker of image layers (whiteout), which is an empty file.
     fn mark(&mut self, path: &Path) -> io::Result<()> {
         let mut header = Header::new_gnu();
         header.set_mode(0o600);

@@ -34,7 +34,7 @@ pub struct Dumps {
     /// The path of the dockbridge program, which is also the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
-    /// See [`Attempt::in_use`].
+    /// The locks of the ids and paths in [`Attempt::in_use`].
     pub(super) running: KeyedLocks,
 }
 

@@ -32,8 +32,8 @@ pub(super) fn check(
     })
 }
 
-/// Links inside a directory are not followed, because the engine does not follow them. Checks only the first
-/// entries of a directory. A directory with more entries is accepted.
+/// Whether a device is in the directory or below it. Follows no links, like the engine. Checks only the first
+/// entries: returns true for a directory with more entries.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;

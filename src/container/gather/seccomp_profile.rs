@@ -39,7 +39,7 @@ pub async fn seccomp_profile(
     .await
 }
 
-/// In bytes, much larger than any profile. The engine has no limit of its size.
+/// The size limit of a profile in bytes, far above any real profile. The engine itself has no limit.
 const LONGEST_PROFILE: u64 = 1 << 20;
 /// kubelet passes only the name of the profile's file, but authors of pods often assume that the file exists
 /// on every node.

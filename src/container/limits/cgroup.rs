@@ -142,7 +142,7 @@ impl ContainerCgroup {
         Ok(())
     }
 
-    /// Sets the OOM score of the main process, unless the kernel does not permit the score.
+    /// Sets the OOM score adjustment of the main process, unless the kernel does not permit the value.
     pub(super) fn set_score(&self, score: i64) -> Result<(), Failure> {
         if self.group.oom_score_adj(self.pid) == Some(score) || !self.is_alive() {
             return Ok(());

@@ -71,7 +71,7 @@ fn period(requested: &Resources, kernel: &Limits) -> i64 {
     }
 }
 
-/// The list of CPUs or memory nodes; empty if none was requested, because all CPUs are not a limit.
+/// The list of CPUs or memory nodes; empty if none was requested, because a list of all CPUs is not a limit.
 fn list(requested: &str, kernel: Option<&str>) -> String {
     match kernel {
         Some(kernel) if !requested.is_empty() && members(kernel) != members(requested) => {

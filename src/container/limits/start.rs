@@ -1,4 +1,4 @@
-//! Limits that the engine cannot set. dockbridge sets them after a start, or after a crash at its own start.
+//! Limits that the engine cannot set: dockbridge sets them after a start, or after a crash at its next start.
 //!
 //! For a few milliseconds the process runs without these limits. If a limit cannot be set, the start fails
 //! and the container is ended. A limit that kubelet always sends, even if the kernel does not have it, only

@@ -1,4 +1,4 @@
-//! The capabilities of the process that listens on a socket determine the lowest score.
+//! The capabilities of the process that listens on a socket determine the lowest `oom_score_adj`.
 
 use std::{os::unix::net::UnixListener, process};
 

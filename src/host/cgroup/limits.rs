@@ -32,7 +32,7 @@ impl Limits {
 pub const UNLIMITED: i64 = -1;
 
 impl Cgroup {
-    /// The limits of the cgroup, and the OOM score of process `pid`. Reads a dozen small files.
+    /// The limits of the cgroup, and the OOM score adjustment of process `pid`. Reads a dozen small files.
     pub fn limits(&self, pid: u32) -> Limits {
         Limits {
             cpus: self.text("cpuset", "cpuset.cpus"),
@@ -43,8 +43,8 @@ impl Cgroup {
 
     /// Like [`Self::limits`], but without the sets of CPUs and memory nodes.
     pub fn numbers(&self, pid: u32) -> Limits {
-        // The OOM score is read first: if the cgroup still exists afterwards, `pid` belonged to a process in
-        // it.
+        // Reads `oom_score_adj` first: if the cgroup still exists afterwards, `pid` belonged to a process in
+        // the cgroup.
         let score = self.oom_score_adj(pid);
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
@@ -60,12 +60,12 @@ impl Cgroup {
         }
     }
 
-    /// The OOM score of a process in the cgroup. None if the process has ended.
+    /// The OOM score adjustment of a process in the cgroup. None if the process has ended.
     pub fn oom_score_adj(&self, pid: u32) -> Option<i64> {
         read(&self.proc.join(pid.to_string()), "oom_score_adj").ok()?.parse().ok()
     }
 
-    /// Sets the OOM score of a process in the cgroup.
+    /// Sets the OOM score adjustment of a process in the cgroup.
     ///
     /// # Errors
     /// The process has ended, or the score is so low that setting it needs `CAP_SYS_RESOURCE`.

@@ -37,7 +37,7 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// A part of the descriptors beyond the usual limit. With a low limit, none: logs and streams need them.
+    /// Allows a part of the descriptors beyond [`descriptors::USUAL`], which logs and streams need.
     pub(super) fn usual() -> Self {
         let spare = descriptors::limit().saturating_sub(descriptors::USUAL);
         Self::of((MOST_BYTES / page()).min(spare / PART))
@@ -81,7 +81,7 @@ impl OpenFiles {
     }
 }
 
-/// Reads the file from the beginning to the end. The kernel generates the content only once.
+/// Reads the whole file. The kernel generates the content only once, at the first read.
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;
     loop {

@@ -77,7 +77,7 @@ fn what_changes_meanwhile_does_no_harm() {
     }
     let mut walk = Walk::begin(&root).unwrap();
     assert_eq!(walk.step(1), None, "it is in the first directory now");
-    // A directory that is moved out of the tree during the walk.
+    // Moves a directory out of the tree during the walk.
     fs::rename(root.join("deep"), dir.path().join("moved")).unwrap();
     symlink(&outside, root.join("deep")).unwrap();
     let size = (0..100).find_map(|_| walk.step(1)).unwrap();

@@ -81,9 +81,9 @@ impl Files {
     }
 }
 
-/// Larger than nearly all files, so that two reads are enough for a file.
+/// Free bytes of the buffer before a read: more than nearly any file has, so that two reads are enough.
 const USUAL: usize = 8192;
 /// Longest text that [`Files::word`] reads: longer than any number.
 const LONGEST_WORD: usize = 64;
-/// A container can make some files grow without limit.
+/// Size limit of a file in bytes, because a container can make some files grow without limit.
 const LARGEST: u64 = 4 << 20;

@@ -51,7 +51,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
     Some((reading, swap.map(|swap| SwapReading { at, ..swap })))
 }
 
-/// `memory.stat`.
+/// The figures in `memory.stat`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) reading: MemoryReading,

@@ -90,7 +90,7 @@ fn stall(pairs: &str) -> Stall {
     stall
 }
 
-/// `major:minor`.
+/// Parses a device number in the form `major:minor`.
 fn device_number(device: &str) -> Option<(u32, u32)> {
     let (major, minor) = device.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

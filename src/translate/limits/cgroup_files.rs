@@ -31,7 +31,7 @@ pub struct CgroupFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupLimit {
     Hugepages(String),
-    /// The limit for reserved huge pages of this size, which is the same as the limit for used ones.
+    /// The limit for reserved huge pages of this size, with the same value as the limit for used huge pages.
     HugepageReservations(String),
     Unified(String),
 }
@@ -43,7 +43,7 @@ pub enum IfMissing {
     Fail,
     /// Log a warning. kubelet always sends this limit, even if the kernel does not have it.
     Warn,
-    /// Do nothing, because the kernel has nothing to limit.
+    /// Do nothing, because the container may run without this limit.
     Ignore,
 }
 
@@ -92,8 +92,8 @@ impl CgroupFile {
 /// The cgroup files for all limits that the engine does not set.
 ///
 /// # Errors
-/// Fails if a key needs cgroup v2 and the host has v1. A swap limit together with a memory limit works on
-/// both, because the Engine API has a field for it.
+/// Fails if a key of `unified` needs cgroup v2 and the host has v1. A swap limit together with a memory limit
+/// works on both, because the Engine API has a field for it.
 pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, Failure> {
     let is_v2 = engine.cgroup_version == 2;
     let suffix = if is_v2 { "max" } else { "limit_in_bytes" };
@@ -130,8 +130,8 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
     Ok(files)
 }
 
-/// Edits for the limits without which the container must not run. dockbridge sets the other limits after the
-/// start, because kubelet always sends them, even if the kernel does not have them.
+/// Edits of `config.json` for limits without which the container must not run. dockbridge sets other limits
+/// after the start, because kubelet always sends them, even if the kernel does not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     // The plan has already refused limits that this host cannot set.
     let files = cgroup_files(limits, engine).unwrap_or_default();

@@ -21,7 +21,7 @@ pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, Pars
 /// Reads an UpdateContainerResourcesRequest. An empty request changes nothing.
 ///
 /// # Errors
-/// Fails as [`resources`] does, but accepts -1, which removes the memory limit. Refuses limits for Windows.
+/// Fails as [`resources`] does, but accepts the memory limit -1 (no limit). Refuses limits for Windows.
 pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resources, ParseError> {
     ParseError::unless(request.windows.is_none(), "is not supported on Linux").at("windows")?;
     request.linux.as_ref().map(changed).transpose().at("linux").map(Option::unwrap_or_default)
@@ -88,7 +88,7 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     in_range(value, value >= least)
 }
 
-/// Limits the number and length of keys, because a label stores them. No kernel has so many files.
+/// Limits the number and length of the entries, because a label stores them. No kernel has so many files.
 fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
     ParseError::unless(pairs.len() <= MAX_KEYS, format!("has more than {MAX_KEYS} keys"))?;
     let are_short = pairs.iter().all(|(key, value)| key.len() + value.len() <= MAX_PAIR);
@@ -172,5 +172,5 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
 
 const MAX_KEYS: usize = 256;
 const MAX_PAIR: usize = 1024;
-/// In microseconds.
+/// The largest CPU quota that the kernel accepts, in microseconds.
 const MAX_QUOTA: i64 = (1 << 44) - 1;

@@ -82,14 +82,14 @@ pub fn update(
 }
 
 /// The limit of memory and swap together, as the engine accepts it. "Unlimited" is a large number on cgroup
-/// v1 and -1 on cgroup v2. On v1 the OCI runtime would write -1 before it has removed the memory limit, which
-/// the kernel refuses, but writes a number in the right order. On v2 the engine would subtract memory from a
+/// v1 and -1 on cgroup v2. On v1 the OCI runtime would write -1 before it removes the memory limit, which the
+/// kernel refuses, but it writes a number afterwards. On v2 the engine would subtract the memory limit from a
 /// number.
 const fn together(swap: i64, engine: &EngineInfo) -> i64 {
     if engine.cgroup_version == 2 { swap } else { as_number(swap) }
 }
 
-/// A memory limit as the engine accepts it.
+/// A memory limit as the engine accepts it: a large number means "unlimited".
 const fn as_number(memory: i64) -> i64 {
     if memory == UNLIMITED { ALL_MEMORY } else { memory }
 }
@@ -136,7 +136,7 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
 
 /// The limit of memory and swap together, for limits that passed [`check_swap`]. Without this limit the
 /// engine would allow as much swap as memory, but in Kubernetes a container without this limit has no swap.
-/// kubelet limits swap with this field on cgroup v1, and with `memory.swap.max` (swap alone) on v2.
+/// kubelet limits swap with this limit on cgroup v1, and with `memory.swap.max` (swap alone) on v2.
 fn memory_swap(limits: &Resources) -> Option<i64> {
     let (memory, together) = (limits.memory_limit, limits.memory_swap_limit);
     if memory <= 0 {

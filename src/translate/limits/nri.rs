@@ -1,5 +1,5 @@
 //! Limits in NRI: reads limits of plugins, renders limits for plugins, and merges limits of several plugins.
-//! In CRI a limit of zero is "not set", in NRI an absent limit is.
+//! In CRI the limit 0 means "not set". In NRI a limit that is not set is absent.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::{
 
 /// Records which plugin sets which field. Two plugins must not set the same field.
 pub trait Claim {
-    /// Records that the plugin sets a field, or the entry `key` of a field. Fails if another plugin did.
+    /// Records that the plugin sets a field, or the entry `key` of a field. Fails if another plugin set it.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
-    /// Takes over the plugin's value of a field, if the plugin sets the field.
+    /// Replaces `over` with `asked`, the plugin's value of a field, if the plugin sets the field.
     fn merge<T: Clone + Default + PartialEq>(
         &mut self,
         over: &mut T,

@@ -115,7 +115,7 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
     for (name, limit) in each() {
         let in_files = !cgroup_files(&limit, &engine()).unwrap().is_empty();
         let update = docker::update(&limit, &all(), &engine()).unwrap();
-        // The OOM score is in no update, because dockbridge itself writes the OOM score of a running process.
+        // `oom_score_adj` is in no update, because dockbridge itself writes that of a running process.
         assert!(in_files || update.body.is_some() || name == OOM_SCORE, "{name} is not updated");
         // A swap limit without a memory limit is refused, so the test adds one.
         let with_memory = Resources { memory_limit: 1 << 20, ..limit };
@@ -150,5 +150,5 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
     }
 }
 
-/// In NRI the OOM score is a field of the container and not one of its limits.
+/// In NRI the OOM score adjustment is a field of the container and not one of its limits.
 const OOM_SCORE: &str = "oom_score_adj";

@@ -81,7 +81,7 @@ impl Merge {
         shown
     }
 
-    /// The adjustment that merges those of all plugins.
+    /// The merged adjustment of all plugins.
     pub fn adjustment(&self) -> nri::ContainerAdjustment {
         let mut all = self.whole.clone();
         all.annotations = marked_map(&self.annotations);
@@ -130,7 +130,7 @@ impl Merge {
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
 
-    /// Merges a plugin's arguments. With an empty first word, they replace those of another plugin.
+    /// Merges the arguments that a plugin sets. If the first word is empty, they replace another plugin's.
     fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Failure> {
         let Some((first, rest)) = asked.split_first() else { return Ok(()) };
         if first.is_empty() {
@@ -175,7 +175,7 @@ impl Merge {
         apply_map(&mut shown.net_devices, &self.net_devices);
         let Some(whole) = &self.whole.linux else { return };
         if let Some(resources) = &whole.resources {
-            // `add` has already checked for conflicts, so this uses no owners.
+            // `add` has already checked for conflicts, so this merge needs no record of owners.
             let mut nobody = Owners::default();
             let over = shown.resources.get_or_insert_default();
             let _ = merge_limits(over, resources, &mut nobody.claims("", ""));

@@ -18,7 +18,7 @@ impl Owners {
         &self.0
     }
 
-    /// The owned fields of a container, as NRI spells them, and their owners.
+    /// The fields of a container that plugins own, as NRI spells them, each with its plugin.
     pub fn of(&self, container: &str) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         let Some(fields) = self.0.owners.get(container) else { return all };

@@ -11,7 +11,7 @@ pub struct Updates(IndexMap<String, nri::ContainerUpdate>);
 
 impl Updates {
     /// Merges a plugin's updates. Fails if another plugin has set the same limit of the same container. If
-    /// the update has `ignore_failure`, leaves it out instead.
+    /// the update has `ignore_failure`, leaves the update out instead.
     pub fn add(
         &mut self,
         owners: &mut Owners,

@@ -101,7 +101,7 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     Some(ContainerMetadata { name, attempt })
 }
 
-/// The value of a label, or otherwise the part of the name; never empty.
+/// The value of a label, or otherwise `named`, a part of the container's name; never empty.
 fn label_or(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
     let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
@@ -137,7 +137,7 @@ fn annotations(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     )
 }
 
-/// Drops pairs beyond [`LARGEST_METADATA`]: the image's labels must not make a list too large for a message.
+/// Drops pairs beyond [`LARGEST_METADATA`]: an image's labels must not make a list too large for gRPC.
 fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<String, String> {
     let mut room = LARGEST_METADATA;
     let fitting = pairs.filter(|(key, value)| {

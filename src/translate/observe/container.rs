@@ -48,7 +48,7 @@ pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     })
 }
 
-/// Whether the container's name agrees with its document. In a list, this is the only possible check.
+/// Whether the container's name agrees with its document. For an entry of a list, no other check is possible.
 pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
@@ -80,7 +80,7 @@ fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     last == Some(&attempt) || before == Some(&attempt)
 }
 
-/// The container whose network namespace this mode joins, if it joins one.
+/// The container whose network namespace this network mode joins, if it joins one.
 fn joined(mode: &str) -> Option<&str> {
     mode.strip_prefix("container:")
 }

@@ -48,7 +48,7 @@ fn cgroup_driver(word: &str) -> CgroupDriver {
     }
 }
 
-/// Whether containerd stores the images: only then do the details name a snapshotter plugin.
+/// Whether containerd stores the images: only then does the driver's status name a snapshotter plugin.
 fn has_containerd_store(details: &[Vec<String>]) -> bool {
     details.iter().any(|detail| {
         matches!(detail.as_slice(), [key, value]

@@ -1,4 +1,4 @@
-//! Images.
+//! Makes the record of an image from its inspect.
 
 use crate::{
     model::{id::ImageId, record::ImageRecord},

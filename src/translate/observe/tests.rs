@@ -1,4 +1,4 @@
-//! Tests of observe with answers recorded from real engines, and with malformed ones.
+//! Tests of `observe` with answers recorded from real engines, and with malformed ones.
 //!
 //! A fixture has the answers of one release of the engine: version, info, an image, containers in every
 //! state, and events.
@@ -262,8 +262,8 @@ fn a_label_that_is_not_a_string_is_ignored() {
     }
 }
 
-/// A list that is too large reaches observe as `false`. dockbridge can still inspect and remove the
-/// container.
+/// A value that is not a list, here `false`, counts as an empty list, so that dockbridge can still inspect
+/// and remove the container.
 #[test]
 fn a_list_that_was_too_large_counts_as_empty() {
     for list in ["/Mounts", "/HostConfig/Mounts", "/Config/Env", "/Config/Cmd"] {

@@ -17,7 +17,7 @@ use crate::{
     wire::nri::{self, REMOVED},
 };
 
-/// Reads the merged answer. `owners` has the plugin of each field. Fails if the answer is impossible.
+/// Reads the merged answer. `owners` has the plugin of each field. Fails if a change is impossible.
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
@@ -66,7 +66,7 @@ pub fn impossible(error: ParseError) -> Failure {
     Failure::from(error).within("NRI plugins set limits that no container can have")
 }
 
-/// Fails for more than `MOST_CHANGES` changes of a plugin: the time grows with the square of the number.
+/// Fails for more than `MOST_CHANGES` changes of a plugin, because making them takes quadratic time.
 pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), Failure> {
     let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {
@@ -88,7 +88,7 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
     }
 }
 
-/// Refuses classes (RDT, block I/O), because their names are defined in the configuration of other runtimes.
+/// Refuses block I/O classes, because their names are defined in the configuration of other CRI servers.
 fn check_classes(
     given: &nri::LinuxResources,
     owners: &BTreeMap<String, String>,
@@ -190,7 +190,7 @@ fn mount(given: &nri::Mount) -> SpecEdit {
     entry(&["mounts"], destination, mount)
 }
 
-/// The edit for a device. Plugins expect that the container may read and write it, and create a block device.
+/// The edit for a device. As plugins expect, the container may read, write and (block device) `mknod` it.
 fn device(given: &nri::LinuxDevice) -> SpecEdit {
     let device = without_empty(json!({
         "type": given.r#type,
@@ -262,7 +262,7 @@ fn syscall(given: &nri::LinuxSyscall) -> Value {
     }))
 }
 
-/// Edits for Intel RDT. A class is a group of the kernel. An empty class means no group.
+/// Edits for Intel RDT. A class is a resctrl group of the kernel. An empty class means no group.
 fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
     let at = ["linux", "intelRdt"];
     if class == Some("") {

@@ -98,7 +98,7 @@ fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata,
     Ok(ContainerMetadata { name: text::name(&given.name).at("name")?, attempt: given.attempt })
 }
 
-/// Refuses a relative working directory, as the engine does. In an image, `..` cannot lead outside.
+/// Refuses a relative working directory, as the engine does. Allows `..`, which cannot leave the container.
 fn working_dir(path: &str) -> Result<String, ParseError> {
     if path.is_empty() { Ok(String::new()) } else { text::absolute(path) }
 }
@@ -114,7 +114,7 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     Ok((key, value))
 }
 
-/// The path of the log, always below the pod's log directory. `None`, for no log, if one of them is missing.
+/// The path of the log, always below the pod's log directory. `None` (no log) without a path or directory.
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;
@@ -126,7 +126,7 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     })
 }
 
-/// Name of the stop signal, such as `SIGTERM`. `None` means the default. Refuses unknown numbers.
+/// Name of the stop signal, such as `SIGTERM`. `None` means the image's signal. Refuses unknown numbers.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
@@ -188,7 +188,7 @@ fn device(given: &cri::Device) -> Result<Device, ParseError> {
     })
 }
 
-/// Path of a device in the container. OCI runtimes resolve a relative path from the root, and so does this.
+/// Path of a device in the container. A relative path starts at the root, as in OCI runtimes.
 fn node(path: &str) -> Result<String, ParseError> {
     if path.is_empty() || path.starts_with('/') {
         return text::path(path);
@@ -248,7 +248,7 @@ fn target(path: &str) -> Result<String, ParseError> {
     text::absolute(path)
 }
 
-/// Most bytes of command and environment: three quarters of the usual stack of 8 MiB, as in Linux.
+/// Most bytes of command and environment together: as in Linux, three quarters of the usual stack of 8 MiB.
 const LARGEST_EXECUTION: usize = 6 << 20;
 /// Prefix of annotations with CDI devices. kubelet before 1.28 does not use the field for CDI devices.
 const ANNOTATION: &str = "cdi.k8s.io/";

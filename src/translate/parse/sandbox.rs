@@ -86,7 +86,7 @@ fn metadata(given: Option<&cri::PodSandboxMetadata>) -> Result<PodMetadata, Pars
     })
 }
 
-/// The pod's cgroup parent: a cgroup path or a systemd slice. `plan` checks that the form is right.
+/// The pod's cgroup parent: a cgroup path or a systemd slice. `plan` checks that it fits the cgroup driver.
 fn cgroup_parent(parent: &str) -> Result<String, ParseError> {
     text::no_parent(parent)?;
     text::line(parent)
@@ -182,5 +182,5 @@ fn host_ip(address: &str) -> Result<String, ParseError> {
 
 /// Maximum length of a host name in bytes: the kernel's `__NEW_UTS_LEN`.
 const MAX_HOSTNAME: usize = 64;
-/// A node has at most two, one for each IP family.
+/// Maximum number of pod CIDRs. A node has at most two, one for each IP family.
 const MAX_CIDRS: usize = 16;

@@ -53,7 +53,7 @@ pub(super) fn path(text: &str) -> Result<String, ParseError> {
     absolute(text).and_then(|path| no_parent(&path))
 }
 
-/// Refuses a path that is not absolute. Inside a container, `..` cannot lead outside.
+/// Refuses a path that is not absolute. Allows `..`, which cannot leave the container.
 pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -66,7 +66,7 @@ pub(super) fn no_parent(text: &str) -> Result<String, ParseError> {
     checked(!text.split('/').any(|component| component == ".."), "must not contain '..'", text)
 }
 
-/// Returns annotations unchanged. Their values may contain any character: only JSON and answers have them.
+/// Returns annotations unchanged. Values may contain any character: they appear only in JSON and CRI answers.
 pub(super) fn annotations(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {

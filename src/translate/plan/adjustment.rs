@@ -25,7 +25,7 @@ pub fn check(
     if has_oci_runtime { Ok(()) } else { Err(refused(WITHOUT_OCI_RUNTIME)) }
 }
 
-/// The first field that no update can change, with its plugin. The removal of a field may have no plugin.
+/// The first field that no update can change, with its plugin. For a removal, the plugin may be unknown.
 fn fixed_field(wanted: &Wanted) -> String {
     let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
         Some(limit) => !FIXED.split(' ').any(|fixed| fixed == limit),

@@ -84,7 +84,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         }
     };
     body.labels = Some(labels::container(&document, pod, input.image)?);
-    // The document gets the environment that observe will read, with the variables of CDI devices.
+    // The document gets the environment that `observe` will read, with the variables of CDI devices.
     document.spec.envs = body
         .env
         .iter()
@@ -93,7 +93,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         .take(document.spec.envs.len())
         .collect();
     let limits = &document.spec.resources;
-    // These edits only show whether the container needs any. Namespace path and plugins' changes are unknown.
+    // Only shows whether the container needs edits. The namespace's path and plugins' changes come later.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
     // dockbridge sets some limits after the start. Such limits do not need dockbridge-runtime.
     let needs_oci_runtime = document.is_adjustable || !edits.is_empty();
@@ -125,7 +125,7 @@ fn name_cdi_devices(
 }
 
 /// Refuses privileges that the sandbox's request did not declare: a privileged container, and the host's pid
-/// namespace. containerd refuses the first, and never grants the second.
+/// namespace. containerd also refuses such a privileged container, and never grants the host's pid namespace.
 fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
     let refused = |field: &str, sandbox: &str| {
         let at = "config.linux.security_context";

@@ -141,8 +141,8 @@ fn add_groups(groups: &mut Vec<String>, added: &[Value]) {
 }
 
 /// Sets a variable. Replaces an existing variable in its place, because programs would use the first of two.
-/// The number of requested variables must not change: observe uses it to separate them from the image's
-/// variables.
+/// The number of requested variables must not change: `observe` uses the number to separate them from the
+/// image's variables.
 fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     let text = format!("{name}={value}");
     let mut is_set = false;
@@ -203,7 +203,7 @@ fn conflict(what: &str, target: &str, [first, second]: [String; 2]) -> Failure {
     ))
 }
 
-/// The mount for comparisons, which ignores how the path is spelled, and who creates a missing source.
+/// The mount in a form for comparisons: without its path, and without the option to create a missing source.
 fn normalized(mount: &docker::Mount) -> docker::Mount {
     let mut plain = docker::Mount { target: None, ..mount.clone() };
     if let Some(options) = &mut plain.bind_options {

@@ -136,7 +136,7 @@ impl<'a> ResolvedUser<'a> {
         }
         for gid in groups.iter().copied() {
             if accounts.group_named(&gid.to_string()).is_some_and(|other| other != gid) {
-                // The group's number is another group's name, as which runc before 1.2 would read the number.
+                // Another group has this number as its name. runc before 1.2 would choose that group.
                 return Err(Failure::invalid(format!(
                     "group {gid} is ambiguous: the image's /etc/group has another group with this number as its name"
                 )));

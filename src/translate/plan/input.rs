@@ -47,7 +47,7 @@ pub struct ContainerInput<'a> {
     pub cdi: Option<&'a [SpecEdit]>,
     /// Whether NRI plugins may change the container before its start.
     pub is_adjustable: bool,
-    /// The dump from which the container starts.
+    /// The CRIU checkpoint from which the container starts.
     pub restore: Option<&'a Restore>,
     /// The prepared image volumes, in the order of the container's mounts.
     pub image_volumes: &'a [ImageVolume],

@@ -97,5 +97,5 @@ fn log_path(spec: &ContainerSpec) -> String {
 
 /// Maximum size in bytes of all labels of a container. The engine repeats the labels in every event and list.
 /// The 256 KiB of annotations that Kubernetes allows need at most 1.75 MiB, because the labels contain them
-/// twice.
+/// twice: unchanged, and in the document as escaped JSON.
 const LARGEST_LABELS: usize = 4 << 20;

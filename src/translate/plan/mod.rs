@@ -1,7 +1,7 @@
 //! Plan: makes the body of a Docker API request from a specification and its [`input`].
 //!
 //! This module does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments.
-//! Plan also sets values that the CRI does not define, so that no configuration of the engine or an image
+//! A plan also sets values that the CRI does not define, so that no configuration of the engine or an image
 //! determines them. Start with [`container::plan`] and [`sandbox::plan`]. Each other file makes one part of
 //! the body.
 

@@ -106,8 +106,8 @@ fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
     source.starts_with(root.as_ref()) || root.starts_with(source)
 }
 
-/// The mount of one of the pod's files, which is writable, as the engine's own files are. A missing source
-/// must make the create fail, because the engine would create a directory in its place.
+/// The mount of one of the pod's files, which is writable, as the engine's own files are. Without the option
+/// to create a missing source as a directory, so that the create fails if the file is missing.
 pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> docker::Mount {
     let source = source.display().to_string();
     let propagation = private(&source, engine);
@@ -184,8 +184,8 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// A read-only bind mount of the directory with the unpacked image. The directory must exist, because the
-/// engine would create a missing one, as an empty image.
+/// A read-only bind mount of the directory with the unpacked image. Without the option to create a missing
+/// directory, with which the container would see an empty image.
 fn directory(source: &str, mount: &Mount) -> docker::Mount {
     let propagation = Some(MountBindOptionsPropagationEnum::RPRIVATE);
     let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };

@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 
-/// Returns the name if the engine accepts it. The labels of an adopted pod are in names and unchecked.
+/// Returns the name if the engine accepts it. Names contain labels, which are unchecked for an adopted pod.
 pub(super) fn checked(name: String) -> Result<String, Failure> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {

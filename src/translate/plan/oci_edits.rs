@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The edits for a pause container. `has_own_image` says whether its image is dockbridge's. Keeps a seccomp
-/// profile that the request names. `network_pin` (`None` with the host's network) and `user_pin` are the
+/// profile that the request names. `network_pin` (unused with the host's network) and `user_pin` are the
 /// paths of the pod's pinned namespaces.
 pub fn sandbox(
     spec: &SandboxSpec,
@@ -63,7 +63,7 @@ pub fn container(
     adjusted: &[SpecEdit],
 ) -> OciEdits {
     let spec = &document.spec;
-    // The caller replaces the empty path by the directory of the dump.
+    // The caller replaces the empty path with the directory of the CRIU checkpoint.
     let restore = document.restore.as_ref().map(|_| PathBuf::new());
     let mut made = OciEdits { restore, ..OciEdits::default() };
     if let Some(mappings) = spec.users {

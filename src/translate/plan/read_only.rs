@@ -44,8 +44,8 @@ pub(super) fn check<'a>(
     })
 }
 
-/// The options of a read-only bind mount. From API 1.44 on, the engine makes it recursive by default if the
-/// kernel supports this, but CRI's `readonly` alone means a mount that is not recursive.
+/// The options of a read-only bind mount. From API 1.44 on, the engine by default makes the mount recursively
+/// read-only if the kernel supports this, but CRI's `readonly` alone excludes the mounts below it.
 pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
     let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
     MountBindOptions {

@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxPlan {
     pub name: String,
-    /// The document for the pause container's label and for the checkpoint.
+    /// The document for the pause container's label and for the checkpoint file in the state directory.
     pub document: SandboxDocument,
     pub body: ContainerCreateBody,
     /// Who creates the pod's network namespace, and when CNI plugins connect it.
@@ -195,7 +195,7 @@ fn bindings(ports: &[PortMapping]) -> HashMap<String, Option<Vec<PortBinding>>> 
     bindings
 }
 
-/// If memory is short, the kernel must not kill the pause container before the others.
+/// If memory is short, the kernel must not kill the pause container before the pod's other containers.
 const PAUSE_OOM_SCORE: i64 = -998;
 /// The kernel's smallest weight, because the pause container only sleeps.
 const PAUSE_CPU_SHARES: i64 = 2;

@@ -19,7 +19,7 @@ use crate::{
 
 /// The engine's security option with a container's seccomp profile. `text` is a localhost profile's text.
 ///
-/// Privileged containers are always unconfined, because the engine would apply a requested profile to them.
+/// Privileged containers are always unconfined: the engine would apply a requested profile even to them.
 pub(super) fn container(
     profile: Option<&Profile>,
     privileged: bool,

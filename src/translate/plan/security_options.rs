@@ -50,7 +50,7 @@ fn confine(
     engine: &EngineInfo,
     seccomp: Option<String>,
 ) -> Result<(), Failure> {
-    // The request always has this option, because Docker can be configured to enable it for all containers.
+    // The request always has `no-new-privileges`, because Docker's configuration can enable it by default.
     let mut options = vec![format!("no-new-privileges={}", security.no_new_privs)];
     options.extend(selinux(security.selinux.as_ref()));
     options.extend(seccomp);
@@ -68,7 +68,7 @@ fn confine(
     host.cap_add = listed(&capabilities::added(&security.capabilities));
     host.cap_drop = listed(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
-        // CRI sends all of these paths. To the engine, a missing list means the engine's defaults.
+        // CRI sends all masked and read-only paths. For the engine, a missing list means its default paths.
         host.masked_paths = Some(security.masked_paths.clone());
         host.readonly_paths = Some(security.readonly_paths.clone());
     }

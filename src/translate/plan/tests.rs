@@ -1,4 +1,4 @@
-//! Tests of plan with fixtures (spec, input and the expected body), and of its properties.
+//! Tests of `plan` with fixtures (spec, input and the expected body), and of its properties.
 //!
 //! A fixture has the input and the spec of a sandbox. A fixture for the plan of a container also has the
 //! container's spec.

@@ -7,7 +7,7 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType},
 };
 
-/// A foreign container of `image` with the label `marker`. `volumes` is the image's known `Config.Volumes`.
+/// A container of `image` with the label `marker` and without a pod. `volumes` has the image's volumes.
 pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> ContainerCreateBody {
     let labels = [(label::TYPE, ""), (marker, "1")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));

@@ -50,7 +50,7 @@ fn spec(dumped: &DumpedContainer, image: &str) -> Value {
     let Some(fields) = spec.as_object_mut() else { return spec };
     let annotations = fields.entry("annotations").or_insert_with(|| json!({}));
     let Some(annotations) = annotations.as_object_mut() else { return spec };
-    // It only says how the processes of this node are started.
+    // This annotation only says how containers share containerd shims on this node.
     annotations.remove(OCI_SHIM_GROUP);
     let name = dumped.record.document.spec.metadata.name.as_str();
     let mut names =

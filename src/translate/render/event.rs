@@ -16,7 +16,7 @@ pub struct Pod<'a> {
     pub containers: Vec<ContainerView<'a>>,
 }
 
-/// Renders an event with encoded statuses of the time `now`, which kubelet stores in its cache.
+/// Renders an event of the time `now` with encoded statuses, which kubelet stores in its cache.
 pub fn event(
     id: &str,
     event: ContainerEventType,

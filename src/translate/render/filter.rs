@@ -48,7 +48,7 @@ fn is_sandbox(record: &SandboxRecord, id: &str, labels: &BTreeMap<String, String
     record.id.as_str().starts_with(id) && selects(labels, &record.document.spec.labels)
 }
 
-/// Whether a container matches labels and two ids. Each may be a prefix of the container's or its pod's id.
+/// Whether a container matches labels and two ids, each of which may be a prefix: its own id and its pod's.
 fn is_container(
     record: &ContainerRecord,
     [id, sandbox]: [&str; 2],

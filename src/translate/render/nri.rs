@@ -37,7 +37,7 @@ pub struct ContainerView<'a> {
     pub engine: Option<&'a EngineInfo>,
 }
 
-/// A pod.
+/// Renders a pod.
 pub fn pod(view: &PodView<'_>) -> nri::PodSandbox {
     let record = view.record;
     let spec = &record.document.spec;
@@ -64,7 +64,7 @@ pub fn pod(view: &PodView<'_>) -> nri::PodSandbox {
     }
 }
 
-/// A container.
+/// Renders a container.
 pub fn container(view: &ContainerView<'_>) -> nri::Container {
     let record = view.record;
     let document = &record.document;
@@ -142,7 +142,7 @@ fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     }
 }
 
-/// The namespaces that a pod does not share with the host, with paths through the pause process.
+/// The namespaces that a pod does not share with the host, with paths in `/proc` of the pause process.
 fn pod_namespaces(view: &PodView<'_>) -> Vec<nri::LinuxNamespace> {
     let spec = &view.record.document.spec.namespaces;
     let own = |kind| held_by(view.record, kind);
@@ -207,7 +207,7 @@ fn mount(given: &Mount) -> nri::Mount {
     }
 }
 
-/// Renders a device without type and numbers: dockbridge does not read the host's device for this.
+/// Renders a device without type and numbers, because dockbridge does not read the host's device file here.
 fn device(given: &Device) -> nri::LinuxDevice {
     nri::LinuxDevice { path: given.container_path.clone(), ..nri::LinuxDevice::default() }
 }

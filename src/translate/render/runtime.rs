@@ -24,7 +24,7 @@ pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
     }
 }
 
-/// Renders the answer to RuntimeConfig. Without a driver in the answer, kubelet uses its own flag.
+/// Renders the answer to RuntimeConfig. Without a driver in the answer, kubelet uses its own configuration.
 pub fn config(engine: &EngineInfo) -> cri::RuntimeConfigResponse {
     let driver = match engine.cgroup_driver {
         CgroupDriver::Systemd => Some(cri::CgroupDriver::Systemd),

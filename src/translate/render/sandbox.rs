@@ -92,7 +92,7 @@ pub(super) fn state(record: &SandboxRecord) -> cri::PodSandboxState {
     }
 }
 
-/// Renders the pod's addresses, only while the pod is ready. Later another pod may have the same addresses.
+/// Renders the pod's addresses if the pod is ready, and none otherwise: another pod may then have them.
 fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     let addresses = match record.state() {
         SandboxState::Ready => record.addresses(),

@@ -84,7 +84,7 @@ fn swap(reading: &SwapReading) -> cri::SwapUsage {
     }
 }
 
-/// Renders the I/O. The CRI has only its pressure. `None` if the kernel reports no pressure.
+/// Renders I/O statistics. The CRI has only I/O pressure. `None` if the kernel reports no pressure.
 fn io(reading: &IoReading) -> Option<cri::IoUsage> {
     let psi = pressure(reading.pressure.as_ref()?);
     Some(cri::IoUsage { timestamp: reading.at.0, psi: Some(psi) })

@@ -17,7 +17,7 @@ pub struct ContainerSummary {
     /// 64 hexadecimal digits.
     #[serde(deserialize_with = "lenient")]
     pub id: String,
-    /// With a leading slash. The first name is the container's; others are in links of other containers.
+    /// With a leading slash. A name with a second slash is one that another container uses in a link.
     #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
     #[serde(deserialize_with = "lenient")]

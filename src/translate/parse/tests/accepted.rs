@@ -1,4 +1,4 @@
-//! Tests of what parse returns for valid requests.
+//! Tests of what `parse` returns for valid requests.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn container(config: &cri::ContainerConfig) -> ContainerSpec {
     container_spec(Some(config), Some(&sample::sandbox())).unwrap()
 }
 
-/// kubelet sends such a host name for setHostnameAsFQDN with a subdomain, if the node has no cluster domain.
+/// kubelet sends a final dot for setHostnameAsFQDN with a subdomain, if the node has no cluster domain.
 #[test]
 fn a_host_name_may_end_with_a_dot() {
     let named = cri::PodSandboxConfig { hostname: "a.sub.ns.svc.".to_owned(), ..sample::sandbox() };
@@ -245,7 +245,7 @@ fn a_pull_always_carries_a_tag_or_digest() {
     assert_eq!(image::image_name(Some(&spec("docker://abc"))).unwrap(), "abc");
 }
 
-/// The engine sends credentials to the image's registry, even if their address names another registry.
+/// The engine sends credentials to the image's registry, even if the credentials name another registry.
 #[test]
 fn credentials_for_another_registry_are_not_used() {
     for (image, address, used) in [

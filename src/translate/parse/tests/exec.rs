@@ -1,4 +1,4 @@
-//! Tests of ExecSync requests: which requests parse accepts, and which it refuses with which field name.
+//! Tests of ExecSync requests: which requests `parse` accepts, and which it refuses with which field name.
 
 use std::time::Duration;
 

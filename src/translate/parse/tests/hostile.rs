@@ -1,5 +1,5 @@
-//! Tests with random requests: parse must not panic, an error must be short and name the field, and accepted
-//! values must contain nothing dangerous.
+//! Tests with random requests: `parse` must not panic, an error must be short and name the field, and
+//! accepted values must contain nothing dangerous.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use prost::Message;

@@ -1,4 +1,4 @@
-//! Tests that parse refuses a request with a single malformed field, and that the error names this field.
+//! Tests that `parse` refuses a request with a single malformed field, and that the error names this field.
 
 use super::sample::{self, map, texts};
 use crate::{
@@ -190,7 +190,7 @@ fn namespaces_of_a_sandbox_are_refused_with_the_field_named() {
     ]);
 }
 
-/// Parse accepts only a single range of ids that starts at 0, as kubelet sends it.
+/// `parse` accepts only a single range of ids that starts at 0, as kubelet sends it.
 #[test]
 fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     let range = |host_id, container_id, length| cri::IdMapping { host_id, container_id, length };

@@ -1,4 +1,4 @@
-//! Tests of requests for streams: which requests parse accepts, and which it refuses with which field name.
+//! Tests of requests for streams: which requests `parse` accepts, and which it refuses with which field name.
 
 use crate::{
     error::{Kind, WithKind},

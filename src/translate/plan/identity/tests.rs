@@ -1,5 +1,5 @@
-//! Tests of every combination of user, group, groups and policy. A model in this file does with `User` and
-//! `GroupAdd` what Docker 20.10, 26.1 and 28.5 do, as measured.
+//! Tests of every combination of user, group, groups and policy. A model in this file interprets `User` and
+//! `GroupAdd` as Docker 20.10, 26.1 and 28.5 do, as measured.
 
 use std::collections::BTreeSet;
 

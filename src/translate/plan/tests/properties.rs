@@ -1,4 +1,4 @@
-//! Tests with random requests: plan never panics, and observe reads the documents that plan has written.
+//! Tests with random requests: `plan` never panics, and `observe` reads the documents that `plan` writes.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ use crate::{
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// Plan never panics, and observe reads the document that plan has written, even if the image has labels
-    /// with the same names.
+    /// `plan` never panics, and `observe` reads the document that `plan` has written, even if the image has
+    /// labels with the same names.
     #[test]
     fn sandbox_documents_come_back(spec in sandbox_spec(), input in input(), image in labels()) {
         let Ok(plan) = input.sandbox(spec) else { return Ok(()) };
@@ -53,7 +53,7 @@ proptest::proptest! {
     }
 }
 
-/// The result of observe for a container that was created with this body from an image with these labels.
+/// The result of `observe` for a container that was created with this body from an image with these labels.
 fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, String>) -> Observed {
     let mut labels: BTreeMap<_, _> = image;
     labels.extend(body.labels.clone().unwrap());

@@ -66,7 +66,7 @@ rows! {
             out.labelled(&["pgfault", "hierarchy"], memory.faults);
             out.labelled(&["pgmajfault", "hierarchy"], memory.major_faults);
         };
-    // Only for containers: cgroup v1 does not count the cgroups below, so a pod's value would be 0.
+    // Only for containers: cgroup v1 does not count kills in the cgroups below, so a pod's value would be 0.
     Counter "container_oom_events_total" "Processes killed by the OOM killer."
         |of| of.container.and(of.memory())?.oom_kills;
     Gauge "container_spec_memory_limit_bytes" "Memory limit, in bytes; 0 without a limit."
@@ -159,7 +159,7 @@ rows! {
     Gauge "container_ulimits_soft" ["ulimit"]
         "Soft ulimits of the main process, each in the unit of that ulimit."
         |of, out| {
-            // Only cAdvisor's limit has a sample, because all sixteen limits would be too many samples.
+            // Only the ulimit that cAdvisor reports has a sample: all sixteen would be too many samples.
             let files = of.processes().and_then(|own| own.open_files_limit);
             out.labelled(&["max_open_files"], files);
         };
@@ -175,7 +175,7 @@ rows! {
         |of| since_1970(of.started?);
 }
 
-/// The processor reading of a container that has or had a CPU quota. Others have no samples of quota periods.
+/// The CPU reading of a container that has or had a quota. Other containers have no samples of quota periods.
 fn limited<'a>(of: &Subject<'a>) -> Option<&'a CpuReading> {
     let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
     let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));

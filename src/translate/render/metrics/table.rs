@@ -157,7 +157,7 @@ pub(super) struct BaseLabels<'a> {
 }
 
 impl<'a> BaseLabels<'a> {
-    /// In the order of [`BASE_LABELS`].
+    /// The values in the order of [`BASE_LABELS`].
     const fn values(&self) -> [&'a str; 6] {
         [self.pod, self.namespace, self.container, self.id, self.image, self.name]
     }
