@@ -265,7 +265,7 @@ fn a_label_that_is_not_a_string_is_ignored() {
 /// A value that is not a list, here `false`, counts as an empty list, so that dockbridge can still inspect
 /// and remove the container.
 #[test]
-fn a_list_that_was_too_large_counts_as_empty() {
+fn a_list_of_an_unexpected_type_counts_as_empty() {
     for list in ["/Mounts", "/HostConfig/Mounts", "/Config/Env", "/Config/Cmd"] {
         let mut inspect = container_inspect();
         let (parent, name) = list.rsplit_once('/').unwrap();
