@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// An error of a module, from which a [`Failure`] can be made.
+/// The error type of a module, which converts into a [`Failure`].
 pub trait WithKind: Error {
     /// The kind, which determines the gRPC code.
     fn kind(&self) -> Kind;

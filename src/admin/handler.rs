@@ -154,7 +154,7 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
         EngineHealth::Reachable => {}
         EngineHealth::Starting => obstacles.push("docker has not answered yet".to_owned()),
         EngineHealth::Unreachable { reason } => {
-            obstacles.push(format!("docker does not answer: {reason}"));
+            obstacles.push(format!("docker is not ready: {reason}"));
         }
     }
     if !now.is_synced() {

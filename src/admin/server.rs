@@ -66,7 +66,7 @@ impl Listeners {
         let unix = unix.inspect_err(|error| {
             warn!(
                 error = chain(error),
-                "cannot open the admin socket; `dockbridge debug` will not work"
+                "cannot open the admin socket; `dockbridge debug` and `dockbridge reload` will not work"
             );
         });
         Ok(Self { tcp, unix: unix.ok() })

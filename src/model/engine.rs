@@ -309,7 +309,7 @@ pub enum EngineHealth {
     Starting,
     /// The event stream is open, and the first list of containers has arrived.
     Reachable,
-    /// The engine does not answer.
+    /// The engine does not answer, or dockbridge has not yet read its lists again since it answered.
     Unreachable { reason: String },
 }
 

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Returns the runtime's arguments if the program runs as `dockbridge-runtime`, by file name or as a command.
+/// Returns the runtime's arguments if the program was started as `dockbridge-runtime` or `dockbridge runtime`.
 pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     let name = words.first().and_then(|word| Path::new(word).file_name());
     if name == Some(OsStr::new(NAME)) {

@@ -237,8 +237,8 @@ impl Writer {
             _ => {}
         }
         if self.state.event(event, at) == EventEffect::Reloaded {
-            // The engine gives concurrent callers of `/info` the same answer, which may be from before the
-            // reload. After the first call has returned, a second call gets a new answer.
+            // The engine returns one answer to all concurrent callers of `/info`, possibly from before the
+            // reload. A second call, after the first one has returned, gets a new answer.
             self.read_info(2);
         }
     }

@@ -70,8 +70,7 @@ impl Systemd {
 
     fn notify(&self, notification: &[NotifyState<'_>]) -> bool {
         let sent = self.socket.as_ref().map_or(Ok(()), |socket| send(socket, notification));
-        sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd; retrying"))
-            .is_ok()
+        sent.inspect_err(|error| debug!(?notification, %error, "cannot notify systemd")).is_ok()
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     }
 }
 
-/// Removes the drafts in order: until the end, the last draft shows whether the checkpoint is complete.
+/// Removes the drafts, the last one last: [`clean_up`] finds by it whether an interrupted checkpoint is complete.
 fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
     let mut drafts = places.iter().map(|place| &place.draft);
     drafts.try_for_each(|draft| file::remove_if_present(draft, Durability::Written).map(drop))

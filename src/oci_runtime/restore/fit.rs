@@ -114,7 +114,7 @@ impl Images {
         let named: Vec<String> = serde_json::from_slice(bytes)
             .map_err(|error| format!("file {DESCRIPTORS} is damaged: {error}"))?;
         if named.len() > 3 {
-            return Err(format!("{DESCRIPTORS} has more than the three standard files"));
+            return Err(format!("{DESCRIPTORS} lists more than standard input, output and error"));
         }
         Ok(())
     }

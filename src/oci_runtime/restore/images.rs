@@ -20,7 +20,7 @@ impl Images {
 
     pub(super) fn image(&self, name: &str) -> Result<Image, String> {
         let bytes = self.0.get(name).ok_or_else(|| format!("the checkpoint has no {name}"))?;
-        Image::read(bytes).map_err(|reason| format!("image {name} is damaged: {reason}"))
+        Image::read(bytes).map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
     /// Decodes the entries of an image.
@@ -29,7 +29,7 @@ impl Images {
         let entries = image.entries.iter().map(|entry| decoded(entry));
         entries
             .collect::<Result<_, _>>()
-            .map_err(|reason| format!("image {name} is damaged: {reason}"))
+            .map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
     /// Decodes the entries of the only image whose name starts with `start`. Fails unless there is one.

@@ -145,7 +145,8 @@ impl Images {
 fn check_flags(flags: u32) -> Result<(), String> {
     match flags & (CREATE | EXCLUSIVE | TRUNCATE) {
         0 => Ok(()),
-        _ => Err("the restore would create or empty an open file".to_owned()),
+        _ => Err("the checkpoint has an open file with flags that would create or truncate it"
+            .to_owned()),
     }
 }
 

@@ -192,7 +192,7 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
         PidMode::Container => None,
         PidMode::Node => Some("host".to_owned()),
         PidMode::Target => {
-            let missing = "no target container for the shared process namespace";
+            let missing = "the container whose process namespace is to be joined does not exist";
             let target = input.pid_target.ok_or_else(|| Failure::invalid(missing.to_owned()))?;
             Some(format!("container:{target}"))
         }

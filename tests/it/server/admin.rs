@@ -83,7 +83,7 @@ async fn health_is_not_readiness() {
     assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
     let unready = ask(&bridge, "GET", "/readyz").await;
     assert_eq!(status(&unready), 503);
-    assert!(body(&unready).contains("docker does not answer: "), "{unready}");
+    assert!(body(&unready).contains("docker is not ready: "), "{unready}");
     assert!(body(&unready).contains("docker.sock"), "{unready}");
     docker.start_again(45, 24);
     bridge.until_ready(true).await;

@@ -304,7 +304,7 @@ async fn what_is_kept_of_a_stopped_pod_goes_with_its_container() {
     bridge.stop_pod(&id).await.unwrap();
     let file = bridge.node().path(&format!("state/sandboxes/{id}.json"));
     assert!(file.exists());
-    // The engine removes the container late, because a dockbridge that was then killed had requested it.
+    // As if the engine now finished a removal that was requested by a dockbridge that was killed since.
     docker.world(|world| world.remove(&id));
     eventually(|| !file.exists()).await;
     bridge.clear(&docker).await;
