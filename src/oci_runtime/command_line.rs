@@ -1,7 +1,7 @@
 //! The command line of an OCI runtime, as in runc: global flags, a command, the command's flags, a container
 //! id.
 //!
-//! dockbridge-runtime reads only the flags that it needs, and passes all words to the lower runtime
+//! dockbridge-runtime reads only the flags that it needs. Usually, the lower runtime gets all other words
 //! unchanged. An unknown flag, for example of a newer runc, counts as a flag without a value.
 
 use std::{

@@ -180,7 +180,7 @@ fn user_namespace(mappings: &IdMappings) -> Result<OwnedFd, OciRuntimeError> {
     Ok(NamespaceHolder::make(&maps, false)?.open_user()?)
 }
 
-/// Adds `reason` to the error, because the kernel only says "invalid argument" if it cannot map ids.
+/// Replaces "invalid argument" with `reason`: if the kernel cannot map ids, it says no more than that.
 fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     if error.source.kind() != io::ErrorKind::InvalidInput {
         return error.into();
@@ -200,5 +200,5 @@ impl EditsDirectory {
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Largest `config.json` in bytes. The engine's are below 100 KiB, and no request can exceed this limit.
+/// Largest `config.json` in bytes. The engine's are usually below 100 KiB.
 const MAX_CONFIG: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! The errors with which dockbridge-runtime refuses to create a container, shown in Docker's error.
+//! The errors of dockbridge-runtime, which Docker's errors show.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
-//! Runs one command of dockbridge-runtime: applies the container's edits, and then runs the lower runtime.
-//! This is the runtime in the container's file, or in `--dockbridge-runtime`, or runc.
+//! Runs one command of dockbridge-runtime: applies edits if necessary, and then runs the lower runtime. This
+//! is the runtime in the container's file, or in `--dockbridge-runtime`, or runc.
 //!
 //! A wrapper as the lower runtime may run dockbridge-runtime again. The inner call finds the container's id
-//! in the environment and only runs runc.
+//! in the environment and makes no edits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -42,8 +42,8 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     is_command.then(|| words.iter().skip(2).cloned().collect())
 }
 
-/// Runs a command. If nothing must be unmounted afterwards, `execve` turns this process into the lower
-/// runtime.
+/// Runs a command. If there is nothing to do afterwards, such as an unmount, `execve` turns this process into
+/// the lower runtime.
 pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String>) -> ExitCode {
     // runc sets a umask for `create`, but its `exec` keeps the inherited one. dockerd 29 has 0 (moby#52892),
     // and a containerd that it starts inherits it.
@@ -112,8 +112,8 @@ pub(super) fn run(
     }
 }
 
-/// Restores a container instead of creating it. Removes the dump also after a failure: the next start is then
-/// a normal start, unless the server writes the dump again.
+/// Restores a container instead of creating it. Removes the dump also after a failure: the next start then
+/// fails, unless the server writes the dump again.
 fn restore(
     line: &CommandLine,
     directory: &EditsDirectory,

@@ -1,10 +1,10 @@
 //! `dockbridge-runtime`: an OCI runtime between containerd's shim and runc. dockbridge-runtime changes what
-//! the Engine API has no field for, and then runs runc, which does everything else.
+//! the Engine API has no field for, and then runs the lower runtime, usually runc.
 //!
 //! The dockbridge server writes the changes ([`crate::model::oci_edits::OciEdits`]) to a directory that only
 //! root can change ([`directory::EditsDirectory`]). At `create`, dockbridge-runtime reads the changes, makes
-//! their mounts ([`create`]), edits the bundle's `config.json` ([`edit`], pure), and runs runc. Containers
-//! without changes stay as they are. Start with [`execute`]. This module does not know pods.
+//! their mounts ([`create`]), edits the bundle's `config.json` ([`edit`], pure), and runs the lower runtime.
+//! Containers without changes stay as they are. Start with [`execute`]. This module does not know pods.
 
 mod apply;
 pub mod command_line;

@@ -1,5 +1,5 @@
-//! Reads the archive of a checkpoint, which anybody may have written. Checks the whole archive before it
-//! writes a file.
+//! Reads the archive of a checkpoint, which anybody may have written. Checks all entries before it writes a
+//! file.
 
 use std::{
     collections::HashSet,

@@ -245,7 +245,7 @@ impl Images {
         Ok(core)
     }
 
-    /// Removes all cgroups from the images, so that the restored processes stay in the cgroup into which the
+    /// Replaces the cgroups in the images, so that the restored processes stay in the cgroup into which the
     /// lower runtime puts CRIU.
     fn fit_cgroups(&mut self, config: &Config) -> Result<(), String> {
         let inventory = Inventory { cgroups: Some(NO_CGROUPS), ..Inventory::default() };

@@ -32,7 +32,7 @@ impl Images {
             .map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
-    /// Decodes the entries of the only image whose name starts with `start`. Fails unless there is one.
+    /// Decodes the entries of the image whose name starts with `start`. Fails unless there is exactly one.
     pub(super) fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
         match self.names(start).as_slice() {
             [name] => self.read(name),

@@ -3,7 +3,7 @@
 //! The dockbridge server puts the checkpoint into a directory that only root can change. At `create`,
 //! dockbridge-runtime fits the images to the new `config.json` ([`fit`], pure), applies the changed files to
 //! the root file system ([`layer`]), and lets the lower runtime restore the container ([`run`]). Then the
-//! checkpoint is removed, so that the next start is normal. `docs/decisions/0047` says what is compared.
+//! checkpoint is removed, so that no later start restores it. `docs/decisions/0047` says what is compared.
 
 pub mod archive;
 pub(super) mod config;

@@ -1,8 +1,8 @@
 //! Checks the paths that CRIU opens as root, before the restored processes give up their rights.
 //!
 //! CRIU opens most paths in the container's mounts, where a link in `/proc` would lead to CRIU's program and
-//! open files. CRIU recreates deleted files before it changes its root, where every link would lead to files
-//! of the node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
+//! open files. CRIU recreates deleted files before it changes its root, when a link could lead to files of
+//! the node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// A path that must exist and contain no links, once the checkpoint's files are in the root file system.
+/// A path that must contain no links, once the checkpoint's files are in the root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Located {
     /// The source of the volume on the node. `None` for the root file system.
@@ -27,7 +27,7 @@ pub(in crate::oci_runtime) struct Located {
     pub(in crate::oci_runtime) path: String,
 }
 
-/// The paths of symbolic links in each image of a tmpfs.
+/// The paths of symbolic and hard links in each image of a tmpfs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Links(pub(super) BTreeMap<String, BTreeSet<PathBuf>>);
 

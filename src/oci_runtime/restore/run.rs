@@ -94,7 +94,7 @@ pub(in crate::oci_runtime) fn prepare(
 /// command `features`.
 ///
 /// # Errors
-/// Fails with the version of such a runtime.
+/// Fails for such a runtime, and for a runtime that does not report its features.
 pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
     let features: Value = serde_json::from_slice(features).map_err(|_| {
         Restore("the runtime does not report its features: install runc 1.2 or newer".to_owned())
@@ -121,7 +121,7 @@ fn unfit(reason: &str) -> OciRuntimeError {
     Restore(format!("the checkpoint does not fit the new container: {reason}"))
 }
 
-/// Checks that a path exists in a volume. With an empty path, the volume itself may be a single file.
+/// Refuses a link or device, and a path through a link or in `/proc`. An empty path means `source` itself.
 fn check_file(source: &Path, path: &str) -> io::Result<()> {
     let kind = match path {
         "" => Some(fs::metadata(source)?.file_type()),
@@ -314,7 +314,7 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
 const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
 /// Bytes that a slow disk reads in a second. The time limit grows with the size of the checkpoint.
 const SLOWEST: u64 = 16 << 20;
-/// Largest image in bytes that is read. Images with the memory of processes are larger, but are not read.
+/// Largest image in bytes that is read. Images with the memory of processes may be larger, but are not read.
 const LARGEST_IMAGE: u64 = 64 << 20;
 /// Largest size of all images together, in bytes, because all are in memory at the same time.
 const LARGEST_SUM: u64 = 128 << 20;

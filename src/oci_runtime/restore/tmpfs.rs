@@ -15,7 +15,7 @@ use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
 use super::config::Config;
 
-/// Refuses devices that the new container does not have. Returns the paths of symbolic links.
+/// Refuses devices that the new container does not have. Returns the paths of all links.
 pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, String> {
     let mut content = MultiGzDecoder::new(bytes).take(LARGEST);
     let (mut links, mut names, mut left) = (BTreeSet::new(), Names::default(), LARGEST_EXTENSIONS);
