@@ -1,4 +1,4 @@
-//! Attach: connects a client with a container's main process, which keeps running, whatever the client does.
+//! Attach: connects a client with a container's main process, which does not end when the client disconnects.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 

@@ -42,7 +42,7 @@ impl Writer {
         }
     }
 
-    /// Ends the direction to the client. Does nothing for a WebSocket, which has no message for this end.
+    /// Ends the direction to the client. Does nothing for a WebSocket, whose channels stay open.
     pub async fn finish(&mut self) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.finish().await,

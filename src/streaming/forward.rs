@@ -1,7 +1,7 @@
 //! Port-forward: connects a client with ports in a sandbox.
 //!
-//! A port-forward needs no process in the pod. A short-lived thread connects a socket inside the pod's
-//! network namespace. Tokio then uses the socket like any other socket.
+//! A port-forward needs no process in the pod. A short-lived thread opens sockets inside the pod's network
+//! namespace. Tokio then connects and uses them like other sockets.
 
 mod dial;
 pub(super) mod pairing;

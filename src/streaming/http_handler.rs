@@ -138,5 +138,5 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     answer
 }
 
-/// How long after the stop dockbridge closes the last streams. exec and attach end before this limit.
+/// How long after the stop dockbridge closes the last streams. Most streams end before this limit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ impl Endpoint {
         Ok(Self { listener, address: bound })
     }
 
-    /// Serves clients until `stop`, and then gives streams a short time to end. `tracker` has all tasks.
+    /// Serves clients until `stop`. Streams then end within a short time, in tasks of `tracker`.
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let handler = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {

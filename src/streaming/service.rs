@@ -72,7 +72,7 @@ impl Streaming {
         self.issue(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
 
-    /// Removes and returns the request with this token. `None` if the request is of another kind than `name`.
+    /// Removes and returns the request with this token. `None` if the token is not valid for the kind `name`.
     pub(super) fn redeem(&self, name: &str, token: &str) -> Option<PendingStream> {
         let mut tokens = self.tokens.lock();
         let pending = tokens.redeem(token, Instant::now());

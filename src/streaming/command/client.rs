@@ -51,7 +51,7 @@ impl Transport {
         }
     }
 
-    /// Ends the connection, and waits until the client closes it, because the client may still be reading.
+    /// Waits until the client closes the connection, because it may still be reading. Ends a WebSocket first.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.closed().await,

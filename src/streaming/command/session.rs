@@ -38,9 +38,9 @@ pub enum InputEnd {
 /// How a session between a client and a process ended.
 #[derive(Debug)]
 pub enum SessionEnd<Outcome> {
-    /// The process has ended, and the client has all its output.
+    /// The process has ended, and all its output was sent.
     Ended(Outcome),
-    /// The client disconnected. The process has all input that had arrived.
+    /// The client disconnected.
     ClientGone,
     Stopping,
     /// The connection to the engine failed with this message.

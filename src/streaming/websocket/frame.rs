@@ -13,7 +13,7 @@ pub enum Frame {
     Data { is_text: bool, bytes: Bytes, last: bool },
     /// A ping. dockbridge must send these bytes back.
     Ping(Bytes),
-    /// The client ends the connection. The bytes contain a code and perhaps a reason.
+    /// The client ends the connection. The bytes, if any, contain a code and perhaps a reason.
     Close(Bytes),
 }
 
