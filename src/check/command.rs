@@ -59,7 +59,7 @@ impl Sources {
     }
 }
 
-/// Checks the host, and prints each finding to `out` as soon as it is known. Returns whether no check failed.
+/// Checks the host, and prints the findings to `out`. Returns whether no check failed and no pod would end.
 ///
 /// # Errors
 /// `out` cannot be written to, or no tokio runtime can be started.
@@ -93,8 +93,8 @@ async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) ->
     }
 }
 
-/// Prints each finding as soon as it is known. Returns all findings, and with `--takeover` or `--upgrade` the
-/// numbers of existing pods that would be kept and recreated.
+/// Prints findings while it checks. Returns all findings, and with `--takeover` or `--upgrade` the numbers of
+/// existing pods that would be kept and recreated.
 async fn report(
     settings: &Settings,
     sources: &Sources,

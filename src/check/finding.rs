@@ -11,7 +11,7 @@ use crate::error::without_numbers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Ok,
-    /// Pods can run, but something will fail later.
+    /// Pods can run, but something may fail.
     Warn,
     Fail,
 }
@@ -36,12 +36,12 @@ impl Finding {
         Self::new(Severity::Ok, subject, seen, "")
     }
 
-    /// A finding about something that will fail later.
+    /// A finding about something that may fail.
     pub fn warn(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(Severity::Warn, subject, seen, advice)
     }
 
-    /// A finding that prevents pods from running.
+    /// A finding about something that prevents pods from running.
     pub fn fail(subject: Subject, seen: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::new(Severity::Fail, subject, seen, advice)
     }

@@ -1,4 +1,4 @@
-//! Checks everything that dockbridge needs on this host.
+//! Checks what dockbridge needs on this host.
 
 use std::{fs, path::Path, pin::pin, time::Duration};
 

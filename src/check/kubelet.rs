@@ -1,7 +1,7 @@
 //! Whether kubelet's configuration fits the engine and this server.
 //!
 //! Reads the flags of the running kubelet, its configuration file, and the files that `--config-dir` adds. If
-//! a host has neither a kubelet process nor a configuration file, there is no finding.
+//! a host has neither a kubelet process nor a configuration file, the finding says that there is no kubelet.
 
 use std::{
     fs, io,

@@ -23,8 +23,8 @@ pub(super) struct Packets {
     pub(super) forwarded: bool,
     /// Whether the packet filter sees packets that cross a bridge (`net.bridge.bridge-nf-call-iptables`).
     pub(super) bridged_filtered: bool,
-    /// Whether the packet filter drops forwarded packets for which no rule exists. Docker sets this policy of
-    /// the chain FORWARD when it starts, except when Docker uses nftables.
+    /// Whether the packet filter drops forwarded packets for which no rule exists. Docker may set this policy
+    /// of the chain FORWARD when it starts, unless Docker uses nftables.
     pub(super) dropped: bool,
 }
 

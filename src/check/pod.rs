@@ -1,6 +1,6 @@
 //! Runs and removes one pod through the CRI socket, and times each step.
 //!
-//! The container also runs the pause image, so no pull is needed. The pod is always removed again.
+//! The container also runs the pause image, so no pull is needed. Also removes the pod after a failure.
 
 use std::{
     error::Error,
