@@ -16,7 +16,7 @@ use tokio::{net::UnixStream, runtime, time::timeout};
 
 use super::endpoints::{HEALTH, READY, SOCKET};
 
-/// The running dockbridge could not be reached, or did not answer.
+/// Why a request to the running dockbridge failed.
 #[derive(Debug, Error)]
 pub enum ClientError {
     #[error(
@@ -38,8 +38,8 @@ pub enum ClientError {
     Request(#[from] http::Error),
 }
 
-/// Sends a request to the dockbridge that has this run directory, and writes its answer to `out`. Returns
-/// whether the answer was a success.
+/// Sends requests to the dockbridge that has this run directory, and writes its answers to `out`. Returns
+/// whether all answers were successes.
 pub fn run(
     run_dir: &Path,
     requests: Vec<(Method, &'static str, String)>,

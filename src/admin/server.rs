@@ -1,5 +1,5 @@
-//! The listeners of the admin server. Each connection has a deadline and may use only a few kilobytes. At the
-//! connection limit, dockbridge closes the oldest connection for a new one.
+//! The listeners of the admin server. Each connection has a deadline, and the size of its request is limited.
+//! At the connection limit, dockbridge closes the oldest connection for a new one.
 
 use std::{
     convert::Infallible, future::pending, io, net::SocketAddr, path::Path, sync::Arc,

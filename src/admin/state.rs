@@ -14,7 +14,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Everything that a snapshot of the store knows, and the network's status, as JSON.
+/// The state of a snapshot of the store, and the network's status, as JSON.
 pub fn state(now: &Snapshot, network: &NetworkStatus) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -1,5 +1,5 @@
-//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value ends at the line
-//! end and may contain blanks. `$` and backticks have no meaning, and there are no commands.
+//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value may contain
+//! blanks, and without quotes it ends at the line end. `$`, backticks and commands have no meaning.
 
 use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 

@@ -1,4 +1,4 @@
-//! The output of `dockbridge config`: the current settings, as a file that `--config` can read.
+//! The output of `dockbridge config`: the resolved settings, as a file that `--config` can read.
 
 use std::fmt;
 

@@ -89,7 +89,7 @@ pub struct NriSettings {
     /// How long an NRI plugin may take to register, and to process the existing pods.
     pub registration_timeout: Duration,
     pub request_timeout: Duration,
-    /// NRI plugins by name, or by index and name, without which dockbridge starts no pod or container.
+    /// NRI plugins by name, or by index and name, without which dockbridge creates no pod or container.
     pub required: Vec<String>,
 }
 

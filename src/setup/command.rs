@@ -42,7 +42,7 @@ pub struct SetupArgs {
 /// engine has read the change. An engine that does not run reads the file when it starts.
 ///
 /// # Errors
-/// Fails without changing anything, or if it cannot write its output.
+/// Fails if it refuses the change, or cannot read or write a file or its output.
 pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool, SetupError> {
     let processes = Processes::new("/proc");
     let daemon = find(&processes, socket);
@@ -114,7 +114,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     if is_restored {
         fs::remove_file(&backup.0)?;
     } else if changed.is_some() && args.undo && has_usual_file && text.trim() == "{}" {
-        // The file has no other settings, because `dockbridge setup` had created it.
+        // No settings are left. Usually, `dockbridge setup` had created the file.
         fs::remove_file(&path)?;
     }
     Ok(reached.is_ok())
@@ -195,7 +195,7 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
     })
 }
 
-/// The lower runtime. Fails if this runtime cannot run. Docker finds names in the system's directories.
+/// The lower runtime. Fails if its program is missing. Docker finds names in the system's directories.
 fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {

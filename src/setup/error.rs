@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::host::error::HostError;
 
-/// A failed setup. `dockbridge setup` has changed nothing, unless the error says otherwise.
+/// Why `dockbridge setup` failed.
 #[derive(Debug, Error)]
 pub enum SetupError {
     #[error("{0}")]

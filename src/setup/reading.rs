@@ -71,7 +71,7 @@ fn restart(why: &str) -> String {
     format!("{why}: restart Docker ({ENDS})")
 }
 
-/// For each runtime except runc, a line that says whether `dockbridge-runtime` will run it, if known.
+/// For each runtime except runc: a line that says whether ours runs it. Empty if the engine does not answer.
 pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
     let engine = Engine::new(socket.to_owned(), Timeouts::default());
     let asked = async {
