@@ -7,8 +7,8 @@
 //!   events, lists                         bounded, with a deadline each
 //! ```
 //!
-//! An event or a list only says what to inspect, and the latest inspect counts. So events may be lost,
-//! repeated, late or out of order. After the next list the store agrees with Docker again.
+//! Events and lists say what to inspect, and the latest inspect counts. So events may be lost, repeated, late
+//! or out of order. After the next list and its inspects, the store agrees with Docker again.
 //!
 //! Start with [`handle::Store`], which callers have, and [`snapshot::Snapshot`], which they read. [`writer`]
 //! has the writer's loop. [`state`], [`objects`] and [`inspect_queue`] make its decisions, without a clock or
