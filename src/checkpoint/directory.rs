@@ -78,7 +78,7 @@ impl Checkpoints {
         loaded
     }
 
-    /// The sandboxes that have a checkpoint now, even while the directory changes.
+    /// The sandboxes that have a checkpoint file now.
     pub async fn stored(&self) -> HashSet<SandboxId> {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.stored()).await
