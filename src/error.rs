@@ -19,7 +19,7 @@ pub enum Kind {
     FailedPrecondition,
     /// A limit is reached, for example of a message's size, or a disk is full.
     ResourceExhausted,
-    /// Docker or another service cannot be reached now; try again.
+    /// Docker, another service or dockbridge itself cannot serve the call now; try again.
     Unavailable,
     DeadlineExceeded,
     Cancelled,
@@ -27,7 +27,7 @@ pub enum Kind {
     PermissionDenied,
     /// The call is not implemented, or not possible with this engine.
     Unimplemented,
-    /// An error whose text kubelet parses: of a pull's error, kubelet strips only this gRPC code.
+    /// An error of another program without a better kind. kubelet strips only this code from a pull's error.
     Unknown,
     /// A bug in dockbridge, or an unexpected answer of another program.
     Internal,

@@ -19,7 +19,7 @@
 //!    records the result of the plugins: after a `kill -9` in between, [`sandbox::recover`] undoes the
 //!    unfinished steps.
 //! 8. [`store`] follows the engine's events. [`translate::observe`] turns the engine's answers into records.
-//!    Readers get a snapshot of all records, so that lists and statuses need no call to the engine.
+//!    Readers get a snapshot of all records, so that lists and most statuses need no call to the engine.
 //! 9. [`translate::render`] makes the gRPC answer.
 //!
 //! # Where to change what
@@ -35,7 +35,7 @@
 //! | when a container counts as OOMKilled | [`store::oom`] |
 //! | log files of containers | [`logs`]; where one resumes after a kill: [`logs::json_file_tailer`] |
 //! | exec, attach, port-forward | [`streaming`]; the connection into a pod: `streaming::forward::dial`; processes in containers: [`exec`] |
-//! | figures of containers and pods | [`stats`]; the working set: [`host::cgroup::working_set`]; metrics of dockbridge itself: `metrics.rs` of each module |
+//! | figures of containers and pods | [`stats`]; the working set: [`host::cgroup::working_set`]; metrics of dockbridge itself: `metrics.rs` of the modules |
 //! | a setting, its default, its cri-dockerd flag | [`config::key`] (one table) |
 //! | what NRI plugins are sent, and how their answers are merged | [`nri`], [`translate::nri`] |
 //! | what differs in a container beyond the Engine API | the edits of [`model::spec_edit`]: from `oci_edits` in [`translate::plan`], [`cdi`] and `translate::parse::adjustment`; `oci_runtime::apply` applies them |

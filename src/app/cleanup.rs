@@ -63,7 +63,7 @@ pub(super) async fn sweep(
     }
 }
 
-/// Waits until all pods, containers and images were inspected. Warns about inspects that take long.
+/// Waits until the objects of Docker's first lists were inspected. Warns about inspects that take long.
 async fn wait_until_inspected(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {

@@ -52,7 +52,7 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
-    /// Opens a state directory read-only, and returns also the sandboxes with checkpoints. Blocks the thread.
+    /// Opens a state directory read-only, and also returns the sandboxes with checkpoints. Blocks the thread.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
         let checkpoints = Self::new(state_dir);
         let stored = checkpoints.paths.stored();

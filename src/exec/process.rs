@@ -140,7 +140,7 @@ impl Exec {
     /// # Errors
     /// [`ExecError::HiddenProcess`] if dockbridge cannot see the process, [`ExecError::Unkillable`] if a
     /// process does not end, [`ExecError::NotStarted`] if the engine may still start the process, and any
-    /// error of the engine.
+    /// error of the engine or of the process table.
     pub async fn kill(&self) -> Result<(), ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Err(error)) => return Err(error),

@@ -139,7 +139,7 @@ impl ObjectCache {
         self.hidden.is_foreign(id)
     }
 
-    /// Docker's images, and the containers of its pods with pause containers, as far as dockbridge knows.
+    /// Docker's images, pods (by their pause containers) and containers of pods, as far as dockbridge knows.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
         sandboxes

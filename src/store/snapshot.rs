@@ -75,8 +75,8 @@ impl Snapshot {
         self.progress.images_listed
     }
 
-    /// Whether all containers and images of the first lists were inspected (images perhaps in vain), and the
-    /// engine lists all running containers. If false, dockbridge must not clean up.
+    /// Whether the containers of the first lists were inspected, the inspects of the images have ended, and
+    /// the engine lists all running containers. If false, dockbridge must not clean up.
     pub fn is_complete(&self) -> bool {
         self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
     }
@@ -181,7 +181,7 @@ impl Snapshot {
 pub(super) struct Progress {
     pub(super) containers_listed: bool,
     pub(super) images_listed: bool,
-    /// Whether all containers and images of the first lists were inspected, images perhaps in vain.
+    /// Whether the containers of the first lists were inspected, and the inspects of the images have ended.
     pub(super) complete: bool,
 }
 

@@ -23,8 +23,9 @@ impl Limits {
     /// Changes the limits that are set in `asked`; for a stopped container, from its next start.
     ///
     /// # Errors
-    /// The container is unknown, an NRI plugin refuses, the limits are invalid or below the memory in use, or
-    /// a limit cannot be set or saved. The last error names the limits that are already set.
+    /// The container is unknown, an NRI plugin refuses, the limits contradict each other, the memory limit is
+    /// below the memory in use, or a limit cannot be set or saved. Only this error names the limits that are
+    /// already set.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {
