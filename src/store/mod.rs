@@ -1,7 +1,7 @@
 //! The copy of Docker's state in memory: one writer task that follows the engine's events, many readers.
 //!
 //! ```text
-//! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ every read of CRI
+//! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ reads of CRI
 //!                                ▲    ▲
 //!   event_stream: ping, info, ───┘    └── inspectors: one inspect per object at a time,
 //!   events, lists                         bounded, with a deadline each
