@@ -65,7 +65,7 @@ pub async fn run(
     run_within(settings, environment, Deadlines::default(), stop).await
 }
 
-/// The same as [`run`], with other deadlines and without a check of the capabilities, for tests.
+/// The same as [`run`], with other deadlines and without the checks of the host, for tests.
 pub async fn run_within(
     settings: Settings,
     environment: Environment,
@@ -209,7 +209,7 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// All users may enter the run directory. The mode of each socket in it says who may connect.
 const RUN_MODE: u32 = 0o755;
-/// How long operations may take after the stop signal. The next start finds interrupted operations.
+/// How long operations may take after the stop signal. The next start cleans up after interrupted ones.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the last writes to the state directory may take.
 const CHECKPOINTS_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,8 +1,7 @@
-//! The kinds of errors, and [`Failure`], the error of calls. Every error has a kind.
+//! The kinds of errors, and [`Failure`], the error of calls, which has a kind.
 //!
-//! An error that a caller handles in a special way is a variant of a small enum of its module. All other
-//! errors are a [`Failure`]. The modules that `rpc` uses do not use gRPC types. Only `rpc::status` turns a
-//! [`Kind`] into a gRPC code, with the whole [`chain`] of causes as its message.
+//! A module may have an enum of its own errors. Most of these enums implement [`WithKind`] and so convert
+//! into a [`Failure`]. Only `rpc::status` turns a [`Kind`] into a gRPC code.
 
 use std::error::Error;
 
@@ -18,9 +17,9 @@ pub enum Kind {
     AlreadyExists,
     /// The object exists, but its state does not allow the call.
     FailedPrecondition,
-    /// A limit (tokens, message size, memory) is reached.
+    /// A limit is reached, for example of a message's size, or a disk is full.
     ResourceExhausted,
-    /// Docker or another service cannot be reached now; try again.
+    /// Docker, another service or dockbridge itself cannot serve the call now; try again.
     Unavailable,
     DeadlineExceeded,
     Cancelled,
@@ -28,7 +27,7 @@ pub enum Kind {
     PermissionDenied,
     /// The call is not implemented, or not possible with this engine.
     Unimplemented,
-    /// An error whose text kubelet parses: of a pull's error, kubelet strips only this gRPC code.
+    /// An error of another program without a better kind. kubelet strips only this code from a pull's error.
     Unknown,
     /// A bug in dockbridge, or an unexpected answer of another program.
     Internal,
@@ -84,7 +83,7 @@ impl Failure {
         Self::new(Kind::FailedPrecondition, text)
     }
 
-    /// The failure because of a field that neither the engine nor dockbridge's OCI runtime supports here.
+    /// The failure because of a field that dockbridge cannot provide on this node.
     pub fn unsupported(field: &str, reason: &str) -> Self {
         Self::new(Kind::Unimplemented, format!("{field}: {reason}"))
     }
@@ -112,7 +111,7 @@ impl<E: WithKind> From<E> for Failure {
     }
 }
 
-/// Shortens a text from outside so that it fits into a log line and an answer.
+/// Shortens a text from outside to [`LONGEST_TEXT`], so that it fits into a log line or an answer.
 pub fn shortened(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -122,7 +121,7 @@ pub fn shortened(mut text: String) -> String {
     text
 }
 
-/// An error with all its causes on one line, without repetitions and numbers such as `(os error 13)`.
+/// The text of an error, followed by those of its causes, without repetitions and `(os error 13)`.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -148,8 +147,8 @@ pub fn without_numbers(text: &str) -> String {
     words
 }
 
-/// The size limit of an error's text in bytes. gRPC sends the text in a header. Clients and servers often
-/// refuse headers larger than 8 to 16 KiB, and percent-encoding can triple the size.
+/// The size limit of [`shortened`] in bytes. gRPC sends an error's text in a header. Clients and servers
+/// often refuse headers larger than 8 to 16 KiB, and percent-encoding can triple the size.
 const LONGEST_TEXT: usize = 2048;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The targets of `make fuzz`: every decoder of bytes from outside. A test runs each target with the
-//! committed inputs (`tests/fuzz/corpus`).
+//! The targets of `make fuzz`: decoders of bytes from outside. A test runs each target with the committed
+//! inputs (`tests/fuzz/corpus`).
 //!
 //! The function of a target is in the `fuzz.rs` of its module. The function calls a decoder, checks what must
 //! be true for any bytes, and fails by panicking. Only tests and the feature `fuzz` compile these functions.

@@ -1,4 +1,4 @@
-//! The program `dockbridge`: reads the command line and returns an exit code. The rest is in the library.
+//! The program `dockbridge`: passes the command line to the library and returns an exit code.
 
 use std::{
     env,
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     if let Some(directory) = work::directory(&words) {
         return work::run(&directory);
     }
-    // Blocks SIGHUP until its handler exists, so that an early SIGHUP does not end the process.
+    // Blocks SIGHUP until the server has a handler, so that an early SIGHUP does not end the process.
     let _ = hangups::hold();
     let mut invocation = Invocation::read(&words).unwrap_or_else(|error| error.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());

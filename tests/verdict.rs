@@ -1,5 +1,5 @@
-//! Tests the rule by which the soak test judges its curves: the rule finds leaks and accepts all other
-//! curves. A wrong rule fails here, before an hour of the soak test.
+//! Tests the rule by which the soak test judges its curves: the rule finds leaks and accepts other curves. A
+//! wrong rule fails here, before an hour of the soak test.
 
 #![allow(
     clippy::indexing_slicing,

@@ -1,7 +1,7 @@
 //! Recovery and cleanup while the server runs. At the start, dockbridge repairs what a crash or the loss of a
 //! directory has damaged. Later dockbridge repairs from time to time what other programs have changed.
 //!
-//! Code that deletes or resets something waits until Docker has answered the inspect of every object.
+//! Except for commands of ExecSync, cleanup waits until the objects of Docker's first lists were inspected.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub(super) async fn recover(
     }
 }
 
-/// Removes files of removed containers, and restores resource limits that other programs have changed.
+/// From time to time, removes leftover files, and restores resource limits and checkpoints.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
@@ -63,7 +63,7 @@ pub(super) async fn sweep(
     }
 }
 
-/// Waits until Docker has answered the inspect of every pod, container and image. Warns if that takes long.
+/// Waits until the objects of Docker's first lists were inspected. Warns about inspects that take long.
 async fn wait_until_inspected(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {
@@ -82,7 +82,7 @@ async fn wait_until_inspected(store: &Store) -> bool {
 }
 
 /// Inspects containers that have a log but are not in the engine's lists, because they were removed or
-/// renamed. If a container was removed, a hook of the store then removes its files.
+/// renamed. If a container was removed, a hook of the store then ends its log.
 async fn refresh_unlisted(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {

@@ -21,7 +21,7 @@ pub struct Environment {
     /// The settings as texts, before parsing. A reload compares them with the new texts.
     pub values: Vec<RawValue>,
     pub hangups: Option<Signal>,
-    /// Sends systemd the notifications READY, WATCHDOG and STOPPING.
+    /// Sends systemd the notifications READY, STATUS, WATCHDOG and STOPPING.
     pub systemd: Systemd,
     /// Records trace spans, if a trace collector is set.
     pub spans: SpanRecorder,
@@ -31,7 +31,7 @@ pub struct Environment {
     pub missing: Vec<&'static str>,
 }
 
-/// Deadlines that are not settings.
+/// Deadlines and intervals that are not settings.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
     /// Deadlines of calls to the engine. A setting replaces the deadline of short calls.

@@ -169,8 +169,8 @@ fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &Cancellatio
     Nri::new(settings.nri.clone(), store.clone(), pins, work)
 }
 
-/// Hooks of the store: the store shows the end of a container once its log is complete, shows a pod once its
-/// network is known, and uses an engine once it is locked.
+/// Hooks of the store: the store shows the end of a container once its log is complete, shows the first
+/// list's pods once they are adopted, and uses an engine once it is locked.
 #[derive(Debug)]
 struct Hooks {
     logs: Logs,

@@ -46,7 +46,7 @@ impl SpanExport {
         }
     }
 
-    /// From now on, samples `per_million` of a million CRI calls.
+    /// From now on, records `per_million` of a million traces that begin in dockbridge.
     pub(super) fn sample(&self, per_million: u32) {
         self.spans.sample(per_million);
     }

@@ -1,4 +1,4 @@
-//! Examines the host once, when Docker has answered or a deadline has passed, and logs what makes pods fail.
+//! Examines the host once, after Docker's start, and logs what makes pods fail.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     engine::lock::EngineLocks,
 };
 
-/// Waits for Docker, then logs each finding of `dockbridge check` that is a failure.
+/// Waits for Docker, then logs the findings of `dockbridge check` that are failures.
 pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
     for finding in failures(&settings, &locks).await {
         let (seen, advice) = (&finding.seen, &finding.advice);
@@ -48,7 +48,7 @@ fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }
 
-/// When an engine starts, its socket appears within a few seconds.
+/// How often dockbridge looks for the engine: its socket appears within a few seconds of its start.
 const AGAIN: Duration = Duration::from_secs(2);
 /// How long an engine may take to answer a connection. The engine starts its containers before it answers.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Metrics and their documentation are the same.
+//! Tests that the documentation and the dashboard match the metrics, and that a shutdown has a deadline.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -102,7 +102,7 @@ fn lint(one: &Description) {
     assert!(!one.help.is_empty() && !one.help.ends_with('.') && !one.help.contains('\n'), "{name}");
 }
 
-/// Every Prometheus client library has these metrics, under these names.
+/// The names that Prometheus' client libraries give to these metrics.
 const PROCESS: [&str; 5] = [
     "process_cpu_seconds_total",
     "process_open_fds",

@@ -1,5 +1,5 @@
-//! The systemd watchdog: calls dockbridge's own socket as kubelet does, then the store, and notifies
-//! systemd once both have answered.
+//! The systemd watchdog: calls dockbridge's own socket as kubelet does, and the store, and notifies systemd
+//! once both have answered.
 //!
 //! The watchdog runs in a thread with a separate tokio runtime. If the server's runtime is blocked, if its
 //! socket does not accept connections, or if calls hang, the watchdog's thread sends no notification, and

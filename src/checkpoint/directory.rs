@@ -52,7 +52,7 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
-    /// Opens a state directory read-only, and returns also the sandboxes with checkpoints. Blocks the thread.
+    /// Opens a state directory read-only, and also returns the sandboxes with checkpoints. Blocks the thread.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
         let checkpoints = Self::new(state_dir);
         let stored = checkpoints.paths.stored();
@@ -78,7 +78,7 @@ impl Checkpoints {
         loaded
     }
 
-    /// The sandboxes that have a checkpoint now, even while the directory changes.
+    /// The sandboxes that have a checkpoint file now.
     pub async fn stored(&self) -> HashSet<SandboxId> {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.stored()).await

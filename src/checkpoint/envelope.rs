@@ -1,7 +1,7 @@
 //! The envelope of every checkpoint file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
 //!
-//! The checksum covers the body's text exactly as it is in the file. So the checksum detects any changed,
-//! missing or added byte, and does not depend on how a JSON encoder formats the body.
+//! The checksum covers the body's text exactly as it is in the file. So the checksum detects any change of
+//! the body, and does not depend on how a JSON encoder formats it.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 /// Returns the content of a checkpoint file for `body`.
 ///
 /// # Errors
-/// `body` cannot be written as JSON (it has a map with keys that are not strings).
+/// `body` cannot be written as JSON, for example because a map has keys that are not strings.
 pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
     let body = serde_json::value::to_raw_value(body)?;
     let checksum = checksum(body.get());

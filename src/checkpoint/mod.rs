@@ -3,7 +3,7 @@
 //! This module does not know Docker: the labels in Docker are the source of truth for a pod's properties. A
 //! checkpoint holds the state of the pod's network, so that the network is released even after Docker lost
 //! the pod. Start with [`directory::Checkpoints`]; [`record`] has the stored types. dockbridge moves a
-//! damaged file to `quarantine/` and reports it, but never deletes it.
+//! damaged file to `quarantine/` and logs this.
 
 pub mod directory;
 pub mod envelope;

@@ -87,14 +87,14 @@ impl SingleFile for MemoryKills {
     const NAME: &str = "memory-kills.json";
 }
 
-/// The content of a state directory: the checkpoints, and the damaged files.
+/// The checkpoints of sandboxes in a state directory, and the damaged files.
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub sandboxes: Vec<SandboxCheckpoint>,
     pub quarantined: Vec<Quarantined>,
 }
 
-/// A damaged file that was moved aside.
+/// A damaged file, which was moved aside if possible.
 #[derive(Debug)]
 pub struct Quarantined {
     /// The path in `quarantine`, or the old path if the file could not be moved.

@@ -1,4 +1,4 @@
-//! State directories with every kind of damage.
+//! Tests with damaged state directories.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Freezes: the short times in which a container is frozen because dockbridge makes a checkpoint of it.
+//! Freezes: the times in which a container is frozen because dockbridge makes a checkpoint of it.
 //!
 //! A frozen container cannot start a command and does not react to a stop signal. Calls that need the
 //! container to run wait until it is thawed, and a freeze begins only when those calls are done.

@@ -16,7 +16,7 @@ pub struct KeyedLocks {
 }
 
 impl KeyedLocks {
-    /// Takes a read lock: waits until no caller has a write lock of `name`.
+    /// Takes a read lock: waits until no caller has a write lock of `name`, or waited for one before.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
         self.locks.of(name).read_owned().await
     }

@@ -74,7 +74,7 @@ where
                 value = work => value,
                 () = task.abandoned(), if is_cancelling => return,
             };
-            // Removes the key before the answer is sent, so that later callers do not get the old answer.
+            // Removes the key before it sends the answer, so that later callers start a new task.
             task.remove_from(&mut task.running.lock());
             task.answer.send_replace(Some(value));
         };

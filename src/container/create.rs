@@ -1,4 +1,5 @@
-//! CreateContainer: gathers facts, plans, creates. A repeated call returns the container of the first call.
+//! CreateContainer: gathers facts, plans, creates. A repeated call returns the same container if it was not
+//! started.
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
@@ -35,7 +36,7 @@ impl Containers {
     ///
     /// # Errors
     /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be fulfilled, a running
-    /// container has the name, or the engine fails.
+    /// container of the pod has the name, an NRI plugin refuses, or a step fails.
     pub async fn create(
         &self,
         sandbox: &str,
@@ -202,8 +203,8 @@ fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-/// Whether `holder`, which has the wanted name, belongs to this pod or to an earlier sandbox of this pod.
-/// `docker rename` may have given the name to a container of another pod.
+/// Whether `holder`, which has the wanted name, belongs to this pod, to another sandbox of this pod, or to a
+/// sandbox that is not known. `docker rename` may have given the name to a container of another pod.
 fn is_of_pod(holder: &ContainerRecord, sandbox: &SandboxRecord, snapshot: &Snapshot) -> bool {
     let of = &sandbox.document.spec.metadata;
     snapshot.sandbox(holder.document.sandbox.as_str()).is_none_or(|pod| {

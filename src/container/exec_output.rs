@@ -18,7 +18,7 @@ use crate::{exec::follow::Sink, model::stream::Source};
 pub(super) struct OutputMemory {
     /// The free bytes for commands with up to [`LARGE`] bytes of output.
     shared: Arc<Semaphore>,
-    /// One permit for each command with more than [`LARGE`] bytes of output.
+    /// The permits for commands with more output, or for which `shared` has no free bytes.
     places: Arc<Semaphore>,
 }
 
@@ -109,7 +109,7 @@ impl Sink for CollectedOutput {
     }
 }
 
-/// How many bytes of stdout and stderr are kept at most. kubelet accepts answers of 16 MiB.
+/// How many bytes of stdout and stderr together are kept at most. kubelet accepts answers of 16 MiB.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
 /// How many bytes of stdout and of stderr are always kept, however much output the other stream has.
@@ -117,7 +117,7 @@ const LEAST_OUTPUT: usize = 1024 * 1024;
 
 const PLACES: usize = 2;
 
-/// How many bytes all commands without one of the [`PLACES`] may keep together.
+/// How many bytes beyond [`UNCOUNTED`] all commands without one of the [`PLACES`] may keep together.
 const SHARED: usize = 16 * 1024 * 1024;
 
 /// A command with more than this many bytes of output needs one of the [`PLACES`].
@@ -126,7 +126,7 @@ const LARGE: usize = 1024 * 1024;
 /// How many bytes of each command's output are not counted. Few probes print more than that.
 const UNCOUNTED: usize = 32 * 1024;
 
-/// How many bytes of memory a command reserves at a time.
+/// How many bytes of memory a command reserves at a time, at least.
 const STEP: usize = 64 * 1024;
 
 #[cfg(test)]

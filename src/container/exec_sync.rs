@@ -70,13 +70,13 @@ impl Commands {
     }
 
     /// Runs a command in a container and returns its output and exit code. A non-zero exit code is not an
-    /// error. Output after [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes is not kept. Dropping the
+    /// error. Keeps at most [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes of output. Dropping the
     /// future kills the command.
     ///
     /// # Errors
-    /// The container is unknown or does not run, the engine fails, or the timeout has expired. Only a timeout
-    /// has the kind `DeadlineExceeded`: kubelet counts that as a failed probe and restarts the container,
-    /// which a slow engine must not cause.
+    /// The container is unknown or does not run, the engine fails, dockbridge stops or has no memory for the
+    /// output, or the timeout has expired. Only a timeout has the kind `DeadlineExceeded`: kubelet counts
+    /// that as a failed probe and restarts the container, which a slow engine must not cause.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
         let store = &self.node.store;
         let now = store.synced(SYNC_TIMEOUT).await.map_err(not_the_commands)?;
@@ -133,7 +133,7 @@ impl Commands {
     }
 }
 
-/// Whether the container has ended, which ends also commands whose processes dockbridge did not find.
+/// Whether the container has ended. Its end also ends commands whose processes dockbridge did not find.
 fn has_ended(node: &Node, container: &str) -> bool {
     !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
 }

@@ -1,4 +1,4 @@
-//! Metrics of commands in containers.
+//! The metrics of ExecSync.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct ContainerMetrics {
 }
 
 impl ContainerMetrics {
-    /// Counts a command that has ended, with or without success.
+    /// Counts a command when its result is known, even if the caller has disconnected.
     pub(super) fn ran(&self, took: Duration, error: Option<&Failure>) {
         let outcome = match error {
             None => "ok",

@@ -1,7 +1,7 @@
 //! Containers of pods: create, start, stop, remove, ExecSync, limits. This module does not know gRPC.
 //!
-//! Each call gathers facts ([`gather`]), makes the request to the engine with `translate::plan`, and sends
-//! it. A call runs in its own task, and is idempotent if CRI requires that.
+//! CreateContainer gathers facts ([`gather`]), builds the engine's request with `translate::plan`, and sends
+//! it. The calls are idempotent if CRI requires that.
 //!
 //! Start with [`service::Containers`] and [`create`].
 

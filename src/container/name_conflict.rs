@@ -1,7 +1,7 @@
 //! Creates a container whose name may already be in use.
 //!
 //! After a crash, a name may be in use by a container whose create was not answered or failed, or by an entry
-//! in the engine's name index without a container. dockbridge resolves each of these cases.
+//! in the engine's name index without a container. dockbridge handles these cases.
 
 use rand::Rng;
 use tracing::warn;
@@ -20,7 +20,7 @@ pub enum Resolution {
     Adopt(String),
     /// The container with the name is left over from an earlier attempt: remove it (by its id) and try again.
     Replace(String),
-    /// The container with the name belongs to another pod, or not to dockbridge: use another name.
+    /// The container with the name is another container of the pod, or not of the pod: use another name.
     UseOtherName,
     /// The container with the name (this is its id) runs and belongs to dockbridge: the call fails.
     Refuse(String),
@@ -75,5 +75,5 @@ async fn resolution(
     }
 }
 
-/// How many creates are tried before the engine's last error is returned.
+/// How often a create is repeated because the name is in use, before the engine's last error is returned.
 const MAX_TRIES: u32 = 4;

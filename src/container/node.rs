@@ -40,13 +40,13 @@ pub struct Node {
     /// The locks of pods (by sandbox id) and containers (by id). Creating a container read-locks its pod;
     /// changing a pod or a container write-locks it. Creating a pod locks the pod's name.
     pub locks: KeyedLocks,
-    /// Tokens by the id of a pod or container. A stop cancels the token, to end the operation with the lock.
+    /// Tokens by the id of a pod or container. A stop cancels the token, to end the lock holder's operation.
     pub cancellations: Named<CancellationToken>,
     /// The files `hostname`, `hosts` and `resolv.conf` of pods, if the engine does not create them.
     pub pod_files: PodFilesRoot,
     pub oci_runtime_files: OciRuntimeFiles,
     pub saved_changes: SavedChanges,
-    /// The NRI plugins, which are notified of pods and containers and may change them.
+    /// The NRI plugins, which are notified of pods and containers and may change containers.
     pub nri: Nri,
     pub oom_floor: Mutex<Option<EngineFloor>>,
 }
@@ -82,7 +82,7 @@ impl Node {
     /// Waits until no checkpoint of a container is being made, and prevents one while the guard exists.
     ///
     /// # Errors
-    /// A checkpoint takes longer than `limit`. dockbridge never interrupts CRIU, which runs in the container.
+    /// A checkpoint takes longer than `limit` and [`THAW_TIMEOUT`]. dockbridge never interrupts CRIU.
     pub(super) async fn thawed(
         &self,
         id: &ContainerId,
@@ -111,7 +111,7 @@ impl Node {
     }
 
     /// The image with this name, if it exists. Asks the engine, because the store might not know yet that a
-    /// tag has moved. An id or a digest that the store knows needs no call.
+    /// tag has moved. An id or a digest of an image that the store has inspected needs no call.
     pub(super) async fn image(
         &self,
         snapshot: &Snapshot,

@@ -1,5 +1,5 @@
-//! The files for dockbridge's OCI runtime, with the edits of a container. dockbridge writes a file before the
-//! container starts, and removes it with the container. Also the pins of pods' user namespaces.
+//! The files for dockbridge's OCI runtime: the edits of containers, pinned user namespaces, and unpacked
+//! checkpoints. dockbridge writes the edits before the container starts, and removes them with the container.
 
 use std::{
     fs,
@@ -81,8 +81,8 @@ impl OciRuntimeFiles {
         }
     }
 
-    /// The containers of this engine that have a directory. Also returns old directories without edits, which
-    /// belong to no engine: a dockbridge that ended after it had created the directory has left them.
+    /// The containers of this engine that have edits, and all that have an unpacked checkpoint. Also returns
+    /// old directories without edits, which a dockbridge has left that ended while it wrote the edits.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let restores = self.restores.clone();

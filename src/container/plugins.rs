@@ -47,7 +47,7 @@ impl NriHooks for Containers {
 }
 
 impl Containers {
-    /// Asks NRI plugins about a new container. Removes the container if a plugin refuses it.
+    /// Asks NRI plugins about a new container. After a refusal or another failure, removes the container.
     pub(super) async fn ask_plugins(
         &self,
         creation: Option<Creation>,

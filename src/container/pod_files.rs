@@ -1,8 +1,8 @@
 //! The files `resolv.conf`, `hosts` and `hostname` of a pod, which its containers bind-mount.
 //!
 //! Some versions of Docker do not create `hostname`, `hosts` and `resolv.conf` for a pause container without
-//! a Docker network, so dockbridge creates them before a container starts. The files depend only on the pod's
-//! specification and addresses: if the state directory is lost, the next CreateContainer writes them again.
+//! a Docker network, so dockbridge creates them before a container starts. If the state directory is lost,
+//! the next CreateContainer writes them again. A pod without DNS settings gets the host's `resolv.conf`.
 
 use std::{
     fs, io,
@@ -35,7 +35,7 @@ impl PodFilesRoot {
         Self { root }
     }
 
-    /// Creates missing files of the pod, and returns the paths that its containers mount.
+    /// Writes missing and outdated files of the pod, and returns the paths that its containers mount.
     pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, Failure> {
         let document = &sandbox.document;
         let spec = &document.spec;

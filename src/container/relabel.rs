@@ -91,7 +91,7 @@ fn present(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
-/// Whether other programs of the host need this path.
+/// Whether dockbridge refuses to relabel this path, because other programs of the host need it.
 fn is_the_hosts(path: &Path) -> bool {
     let depth = path.components().count();
     depth <= 2

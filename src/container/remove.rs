@@ -1,4 +1,4 @@
-//! RemoveContainer: kills and removes a container with all its data.
+//! RemoveContainer: kills and removes a container and its anonymous volumes. kubelet removes the log file.
 
 use std::time::Duration;
 

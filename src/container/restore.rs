@@ -1,4 +1,4 @@
-//! Containers that start from a checkpoint: the request names an archive or an image with one.
+//! Containers that start from a checkpoint: the request names an archive, or an image that has a checkpoint.
 //!
 //! When dockbridge creates the container, it reads only the JSON documents of the checkpoint, which name the
 //! container's image. Before it starts the container, it unpacks the whole checkpoint: [`super::unpack`].
@@ -40,7 +40,7 @@ pub(super) struct Restored {
 }
 
 impl Node {
-    /// Reads the checkpoint that the request names as its image. None if the image has no checkpoint.
+    /// Reads the documents of the checkpoint that the request names. None if it names an ordinary image.
     pub(super) async fn restored(
         &self,
         snapshot: &Snapshot,
@@ -92,7 +92,7 @@ impl Node {
     /// The names of the containers whose checkpoints are in `directory`, which CheckpointPod wrote.
     ///
     /// # Errors
-    /// The setting `restore-dir` does not allow the directory, or the directory has no valid index.
+    /// The setting `restore-dir` does not allow the directory, or its index cannot be read or is invalid.
     pub async fn checkpointed_containers(&self, directory: &Path) -> Result<Vec<String>, Failure> {
         let named = directory.display().to_string();
         let read = |index: File| {
@@ -110,7 +110,7 @@ impl Node {
         self.read_allowed(&named, &directory.join(POD_INDEX), read).await
     }
 
-    /// Reads a file below the directory `restore-dir`. Does not follow symbolic links below it.
+    /// Reads a file in `restore-dir` or in a subdirectory, without following symbolic links there.
     pub(super) async fn read_allowed<T: Send + 'static>(
         &self,
         named: &str,

@@ -1,4 +1,4 @@
-//! StartContainer: starts a container and makes its log visible.
+//! StartContainer: starts a container, sets limits that the engine cannot set, and begins to write its log.
 
 use tracing::{info, warn};
 
@@ -17,10 +17,10 @@ use crate::{
 };
 
 impl Containers {
-    /// Starts a container that was never started, in a ready pod. Concurrent calls share one start.
+    /// Starts a container whose command has never run, in a ready pod. Concurrent calls share one start.
     ///
     /// # Errors
-    /// The container is unknown, was started before, or its process cannot be started (the engine's error).
+    /// The container is unknown or was started before, the pod is not ready, or a step of the start fails.
     pub async fn start(&self, id: &str) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         let service = self.clone();

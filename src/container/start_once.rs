@@ -1,4 +1,4 @@
-//! Starts a container, perhaps a pause container, exactly once, if it was never started.
+//! Starts a container or pause container. If the engine's answer is lost, finds out whether it was started.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ impl Start {
     }
 }
 
-/// Starts a container that was never started. The engine itself would also start a container that has ended.
-/// `extra` is added to the deadline of the engine call.
+/// Starts a container. The caller must know that it was never started: the engine would also start an ended
+/// one. `extra` is added to the deadline of the engine call.
 pub async fn start_once(engine: &Engine, store: &Store, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
     let answer = engine.start_container(id, extra).await;

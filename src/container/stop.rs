@@ -1,7 +1,7 @@
 //! StopContainer: sends the stop signal, waits for the grace period, then sends SIGKILL. A later call with a
-//! shorter grace period makes the SIGKILL earlier. Pause containers are stopped like other containers.
+//! shorter grace period makes the SIGKILL earlier. Pause containers get no grace period.
 //!
-//! The engine's answer does not prove the end, so a call returns only when the store shows the end.
+//! The engine's answer does not prove the end, so a call succeeds only once the store shows the end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::{
 
 impl Containers {
     /// Stops a container: sends its stop signal, then SIGKILL after `grace`. Returns when the store shows the
-    /// end. Fails if a checkpoint does not end, or the process survives SIGKILL. Succeeds if the container
-    /// does not exist or has ended.
+    /// end. Fails if a checkpoint or the process does not end in time, or if the engine fails. Succeeds if
+    /// the container does not exist or has ended.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
@@ -60,8 +60,8 @@ impl Containers {
         self.stopping.run(id, stop).await?
     }
 
-    /// Kills a container at once, even if the store does not show it as running, and waits until the store
-    /// shows its end. Fails if the process survives SIGKILL.
+    /// Kills a container without a grace period, even if the store does not show it as running, and waits
+    /// until the store shows its end. Fails as [`Self::stop`] does.
     pub async fn kill(&self, id: &ContainerId) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id.as_str()).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await

@@ -170,7 +170,8 @@ fn unpack(
         let (needed, free) = (contents.size() >> 20, free >> 20);
         return Err(full(directory, &format!("{needed} MiB, and {free} MiB are free")));
     }
-    // Compressed files may use half of the free space, because the root file system may be on the same disk.
+    // The files may use half of the free space, or their size in the archive if that is more. The root file
+    // system may be on the same disk.
     let space = contents.size().max(free / 2);
     contents.unpack(&mut archive, (directory, space), &|| stops.is_over())
 }

@@ -19,7 +19,7 @@ impl Node {
         let engine = snapshot.described()?;
         let document = &record.document;
         let pod = snapshot.sandbox(document.sandbox.as_str());
-        // Without a file of edits, dockbridge's OCI runtime refuses a container that was created with it.
+        // If the container nevertheless uses dockbridge's OCI runtime, the missing file makes the start fail.
         let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
             return Ok(());
         };
@@ -52,8 +52,8 @@ impl Node {
         }
     }
 
-    /// Removes the files of containers that no longer exist, except those of the pods in `keep`. Removes no
-    /// files before Docker has answered all inspects.
+    /// Once Docker has answered all inspects, removes the files of containers that no longer exist, except
+    /// those of the pods in `keep`. Also removes unpacked checkpoints of running containers.
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
         for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {
@@ -70,7 +70,7 @@ impl Node {
         }
     }
 
-    /// The ids of the sandboxes, perhaps removed ones, that have files for the OCI runtime.
+    /// The ids that have files for the OCI runtime, of pods and of containers, perhaps removed ones.
     pub async fn edited_sandboxes(&self) -> Vec<SandboxId> {
         let ids = self.edited().await;
         ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()

@@ -38,7 +38,7 @@ pub struct CommandRecord {
     file: PathBuf,
 }
 
-/// A command that was running when its dockbridge was killed.
+/// A command that may have been running when its dockbridge was killed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
     pub record: CommandRecord,
@@ -81,7 +81,7 @@ impl CommandRecord {
         }
     }
 
-    /// Removes the record. To call once no process of the command is left that dockbridge would have to end.
+    /// Removes the record. Must be called once dockbridge no longer has to end a process of the command.
     pub async fn done(self) {
         let removed = blocking(move || file::remove_if_present(&self.file, Durability::Written));
         if let Err(error) = removed.await {

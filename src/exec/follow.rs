@@ -33,7 +33,7 @@ pub trait Process {
     /// Asks the engine for the report, after the output has ended.
     ///
     /// # Errors
-    /// The connection was lost, because the process still runs; or the engine does not answer.
+    /// The connection was lost, because the process still runs; or the engine does not report the end.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
     /// Makes the outcome. `said` is the start of standard output. Fails if the process was never started.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
@@ -62,8 +62,8 @@ pub async fn follow<P: Process>(
     process.outcome(report, &said)
 }
 
-/// Reads until the output ends, or until it certainly has no more bytes. Returns the engine's report if it
-/// has already arrived.
+/// Reads until the output ends, or until the engine counts as having no more output ([`QUIET_ANSWERS`]).
+/// Returns the engine's report if it has already arrived.
 async fn read<P: Process>(
     process: &P,
     output: &mut Output,
@@ -102,7 +102,7 @@ async fn quiet<P: Process>(process: &P) {
     process.answered().await;
 }
 
-/// After this many answers of the engine without output in between, the engine has no more output to send.
+/// After this many answers without output in between, the engine counts as having no more output to send.
 const QUIET_ANSWERS: u32 = 5;
 
 /// The pause before each question to the engine, long enough for a piece of output to arrive.

@@ -1,4 +1,4 @@
-//! Ends leftover processes of a command after the answer, for ExecSync, streamed exec and after a crash.
+//! Ends the processes that a command has left, for ExecSync, streamed exec and after a crash.
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing

@@ -44,7 +44,7 @@ struct Shared {
 impl Exec {
     /// Creates the exec. No process runs before [`Self::start`]. The request's first environment variable, if
     /// any, must be unique: [`Self::kill`] uses it to find processes that cannot be found otherwise. Fails if
-    /// the engine says that the container does not run.
+    /// the engine does, for example because the container does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -81,8 +81,8 @@ impl Exec {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// After a failed call to start, waits until the engine has started the process. Returns false once the
-    /// engine can no longer start the process. Fails if the engine does not answer for a very long time.
+    /// After a failed call to start, waits until the engine may have started the process. Returns false once
+    /// the engine can no longer start the process. Fails if the engine does not answer for a very long time.
     pub(super) async fn starts(&self) -> Result<bool, ExecError> {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
             // The engine reports an exec as running even before it has started a process, but without a pid.
@@ -140,7 +140,7 @@ impl Exec {
     /// # Errors
     /// [`ExecError::HiddenProcess`] if dockbridge cannot see the process, [`ExecError::Unkillable`] if a
     /// process does not end, [`ExecError::NotStarted`] if the engine may still start the process, and any
-    /// error of the engine.
+    /// error of the engine or of the process table.
     pub async fn kill(&self) -> Result<(), ExecError> {
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Err(error)) => return Err(error),
@@ -190,13 +190,13 @@ impl Exec {
         }
     }
 
-    /// Sets the size of the process's terminal. Fails if the process has ended.
+    /// Sets the size of the process's terminal. Fails for example if the process has ended.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), ExecError> {
         let subject = Subject::Exec(self.shared.id.clone());
         Ok(self.shared.engine.resize(subject, size).await?)
     }
 
-    /// The main process of the exec. Only the first call searches for the process.
+    /// The main process of the exec. Later calls return the first result, unless it was an error.
     async fn lookup(&self) -> Result<Lookup, ExecError> {
         self.shared.lookup.get_or_try_init(|| self.find()).await.cloned()
     }
@@ -306,11 +306,10 @@ impl Process for Exec {
     }
 }
 
-/// Kills the processes that `finder` finds, until two scans in a row find none.
+/// Kills the processes that `finder` finds, until several scans in a row find none.
 ///
 /// # Errors
-/// [`ExecError::Unkillable`] if a process does not end. Time in which other execs' scans delay this one does
-/// not count.
+/// [`ExecError::Unkillable`] if a process does not end in [`KILL_TIMEOUT`] and [`LEAST_TRIES`] scans.
 pub(super) async fn end_all(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
@@ -403,7 +402,7 @@ const AWAY_BEFORE_ERROR: Duration = Duration::from_secs(10);
 /// The longest pause between two inspects of an exec whose start has failed and which may still start.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// After this time, the engine no longer starts an exec whose start was requested.
+/// After this time, dockbridge expects that the engine no longer starts a requested exec.
 const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -25,7 +25,7 @@ use crate::{
 pub(super) enum Lookup {
     Found(Arc<FoundProcess>),
     Ended,
-    /// The process is invisible: the engine is in another pid namespace, or cgroups have unusual names.
+    /// The process is invisible, for example because the engine is in another pid namespace.
     Hidden,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct ProcessFinder {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signalled {
-    /// How many processes belonged to the exec and were signalled.
+    /// The number of the exec's processes that were signalled.
     pub(super) signalled: usize,
     /// How many processes had no readable marker, because they may be in the middle of an execve.
     pub(super) unclear: usize,

@@ -5,7 +5,7 @@
 //! answer to a probe, it would restart a healthy container.
 
 /// Whether the command was not started because of the container: the program or the working directory is
-/// missing or forbidden. All other failures of a start are temporary or problems of the node.
+/// missing or cannot be used. All other failures count as problems of the node.
 pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };

@@ -42,7 +42,7 @@ fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
     members(main, table).into_iter().map(|who| who.pid).collect()
 }
 
-/// Each pause between two scans is at most a quarter of the time that has passed.
+/// Each pause between two inspects is at most a quarter of the time that has passed, or 1 ms.
 #[test]
 fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
     let (mut passed, mut looks) = (Duration::ZERO, 0);

@@ -137,7 +137,7 @@ impl AllLogs {
     }
 }
 
-/// How many removed containers are remembered: more than can be removed during one inspect.
+/// How many removed containers are remembered: more than are usually removed during one inspect.
 const REMEMBERED: usize = 1024;
 
 #[cfg(test)]

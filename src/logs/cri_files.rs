@@ -20,7 +20,7 @@ pub struct CriFile {
     pub length: u64,
 }
 
-/// All CRI files of a log.
+/// The CRI files of a log that are not compressed.
 #[derive(Debug, Default)]
 pub struct CriFiles {
     pub link: bool,

@@ -49,7 +49,7 @@ fn add(count: &mut u32, more: u32) {
     *count = count.saturating_add(more);
 }
 
-/// The last entries of a CRI file. None if the file has no complete line.
+/// The last entries of a CRI file. None if its last complete line is missing or not an entry.
 pub fn last(file: &File) -> io::Result<Option<Written>> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;

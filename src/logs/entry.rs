@@ -20,7 +20,7 @@ pub struct LogEntry<'a> {
     pub stream: Source,
     /// The text without a newline at its end.
     pub text: &'a [u8],
-    /// Whether the text ended with a newline. If false, the line continues in the next entry.
+    /// Whether the text ended with a newline. If false, the line may continue in a later entry.
     pub full: bool,
 }
 

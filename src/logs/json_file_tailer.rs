@@ -25,7 +25,7 @@ pub struct ReadProgress {
 /// Counts of lost output since the last call of [`JsonFileTailer::take_losses`]. Normally both counts are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// How many lines of the engine's files cannot be parsed, because a crash cut them off.
+    /// How many lines of the engine's files cannot be parsed, for example because a crash cut them off.
     pub unreadable: u64,
     /// How often the engine's files may have been removed or truncated before they were read.
     pub gaps: u64,
@@ -229,8 +229,8 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
-    /// Searches for the place to continue after the current file was truncated. The next entries may be in
-    /// another file, because logrotate's `copytruncate` leaves a copy in the same directory.
+    /// Searches for the place to continue after a truncation or a gap. The next entries may be in another
+    /// file, because logrotate's `copytruncate` leaves a copy in the same directory.
     fn begin_again(&mut self) -> Result<ReadProgress, LogError> {
         let current = Some(self.chain.current.identity);
         let otherwise = self.search.as_ref().map_or(current, |search| search.otherwise);
@@ -289,7 +289,7 @@ impl JsonFileTailer {
 /// How many bytes are read at once: enough for few system calls, and few enough for a processor's cache.
 /// Tests read less, so that entries cross the boundaries of reads.
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
-/// The longest line that is read, in bytes. The engine does not write longer lines.
+/// The longest line that is read whole, in bytes. The engine does not write longer lines.
 const WIDEST: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
 /// If the log path was a link to the engine's file, how many bytes at the end of that file are converted.
 const ADOPTED: u64 = 16 * 1024 * 1024;

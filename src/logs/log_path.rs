@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The path of a log. The trusted directory and everything below must not be links. Its parents may be.
+/// The path of a log. Neither the trusted directory nor anything below it may be a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     root: PathBuf,
@@ -15,8 +15,8 @@ pub struct LogPath {
 }
 
 impl LogPath {
-    /// Splits a path at the pod's log directory. If the log directory is unknown, assumes kubelet's layout,
-    /// with a directory for each container. None if the path has no file name.
+    /// Splits a path at the pod's log directory. If the log directory is unknown or does not fit, assumes
+    /// kubelet's layout, with a directory for each container. None if the path has no file name.
     pub fn of(log_path: &Path, log_directory: Option<&Path>) -> Option<Self> {
         let within =
             |root: &&Path| log_path.strip_prefix(root).is_ok_and(|name| name != Path::new(""));
@@ -25,7 +25,7 @@ impl LogPath {
         Some(Self { root: root.to_owned(), name: name.to_owned() })
     }
 
-    /// The trusted directory. Links in the path to the trusted directory are followed.
+    /// The trusted directory. Its parents may be links.
     pub fn root(&self) -> &Path {
         &self.root
     }

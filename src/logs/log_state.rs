@@ -107,7 +107,7 @@ impl LogState {
         self.wanted.lock().is_removed
     }
 
-    /// The next poll. None for a complete log, because the engine may be removing its files.
+    /// The next poll. None for a complete log without requests, because the engine may be removing its files.
     pub(super) fn next_poll(&self, busy: bool) -> Option<NextPoll> {
         let mut wanted = self.wanted.lock();
         let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;

@@ -47,7 +47,7 @@ pub(super) struct LogTask {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// No pause, because the log has more output. Other logs that wait for a poll come first.
+    /// No pause: the log has more output or gets a watch. Other logs that wait for a poll come first.
     None,
     Until(Instant),
     UntilWoken,
@@ -144,7 +144,7 @@ impl LogTask {
         }
     }
 
-    /// Logs one line for each change of state, and not one line for each try.
+    /// Logs a warning for each change of state, and not for each try.
     fn record_failure(
         &mut self,
         container: &ContainerId,

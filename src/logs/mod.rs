@@ -1,8 +1,8 @@
 //! Writes the CRI log files of containers from the engine's logs.
 //!
-//! The engine keeps the lines of each container in json-file logs. This module writes each line once, in
-//! order and in CRI form, to the log path that kubelet has chosen and rotates. Start with [`service`], which
-//! other modules call, and `log_task`, which runs a log.
+//! The engine keeps the lines of each container in json-file logs. This module converts the lines to CRI form
+//! and appends them to the log path that kubelet has chosen and rotates. Start with [`service`], which other
+//! modules call, and `log_task`, which runs a log.
 //!
 //! ```text
 //! service ─▶ all_logs ─▶ log_state ──wanted──▶ log_task ─▶ poll: json_file_tailer (the engine's files)

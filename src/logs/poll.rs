@@ -117,7 +117,7 @@ impl Log {
         Self { container, tailer: None, position, saved_at, generation: 0, wake }
     }
 
-    /// Reads, converts and writes at most about 1 MiB. Blocks the thread.
+    /// Reads, converts and writes a piece of the log, at most a few MiB. Blocks the thread.
     pub(super) fn poll(&mut self, request: PollRequest, shared: &Shared) -> PollOutcome {
         #[cfg(test)]
         assert!(!shared.panics.swap(false, std::sync::atomic::Ordering::SeqCst), "a test's panic");
@@ -141,7 +141,7 @@ impl Log {
         outcome
     }
 
-    /// Closes the log's files, and saves the log's position if it has changed.
+    /// Closes the log's files and saves the log's position, if the files are open.
     pub(super) fn close(self, positions: &PositionStore) {
         if let Some(tailer) = self.tailer {
             positions.save(&self.container.id, &Saved::new(Some(tailer.position()), None));
@@ -185,7 +185,7 @@ impl Log {
         JsonFileTailer::resume(source, target.clone(), position, *created_at).map(Box::new)
     }
 
-    /// Saves the log's position, if reading the output again after a crash would cost more than saving.
+    /// Saves the log's position from time to time, and after a new file, a reopening or the end of a run.
     fn keep_position(&mut self, request: PollRequest, shared: &Shared, outcome: &PollOutcome) {
         let complete = request.ended.filter(|_| outcome.state == ReadState::Complete);
         if request.removed && outcome.state != ReadState::More {

@@ -30,7 +30,7 @@ pub(super) struct Progress {
 pub(super) struct TimedOut(pub(super) Progress);
 
 /// Returns when the whole log of this run is written. Returns at once if an earlier caller has already waited
-/// too long for this log, or if the container was started again.
+/// too long for this log, or if the container was started again. Fails after a time limit.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     run: Nanos,
@@ -55,7 +55,7 @@ pub(super) async fn completion(
     }
 }
 
-/// Returns when the CRI file exists. Fails if the CRI file does not exist within the time limit.
+/// Returns when the CRI file is open, or when the log has ended without one. Fails after a time limit.
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
     timeout(MAX_STALL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }

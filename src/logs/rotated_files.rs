@@ -67,7 +67,7 @@ impl RotatedFiles {
     /// Adds new files of the engine. Returns whether new files may be lost, or a file was truncated.
     ///
     /// While the maximum number of files is open, newer files are not opened, and files that the engine
-    /// removes in this time are lost. No file is missing between the open files.
+    /// removes in this time are lost. [`JsonFile::after_gap`] marks a gap.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
         let mut gap = false;
         for file in &mut self.newer {
@@ -208,7 +208,7 @@ pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
 const HELD: usize = 8;
 /// How many numbers of rotated files dockbridge tries. Nobody configures so many files.
 const MOST: u32 = 1_000;
-/// How often the files are listed again. The engine cannot rotate them so often in this time.
+/// How often the files are listed at most. The engine hardly rotates them so often in this time.
 const MOST_SCANS: u32 = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Logs`], through which other modules have logs written.
+//! [`Logs`], the interface for other modules.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -38,7 +38,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts writing logs. Reads the positions in `directory`, and later saves positions there.
+    /// Starts writing logs. `directory` has the saved positions, which the format `docker` does not need.
     pub async fn start(format: ContainerLogFormat, directory: PathBuf) -> Self {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
@@ -106,8 +106,8 @@ impl Logs {
         }
     }
 
-    /// Starts to write the log of a container that was just started. Returns when the CRI file exists, or
-    /// after a time limit.
+    /// Starts to write the log of a container that was just started, or makes the link. Returns when the CRI
+    /// file or the link exists, or after a time limit.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((container, run)) = wanted(record) else { return Ok(()) };
         let Some(all) = &self.all else { return self.make_link(container).await };
@@ -157,7 +157,7 @@ impl Logs {
         while log.changed().await.is_ok() {}
     }
 
-    /// Like [`Self::forget`] for a container that another client has removed, but does not wait.
+    /// Ends the log of a container that another client has removed. Does not wait, and removes no link.
     pub fn gone(&self, id: &str) {
         if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
             drop(all.forget(&id));
@@ -194,7 +194,7 @@ fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
 
-/// How long a poll of at most a megabyte may take before its file system counts as hanging.
+/// How long a poll may take before its file system counts as hanging.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
 /// How long creating a new file may take, including polls of all other logs that may come first.
 const NEW_FILE: Duration = Duration::from_secs(30);

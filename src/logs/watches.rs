@@ -1,4 +1,4 @@
-//! Wakes the task of a log when the engine's file changes.
+//! Watches the engine's log files with inotify, and wakes the task of a log when its file changes.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 

@@ -1,7 +1,7 @@
-//! The answer to Status: the conditions of the engine and of the network, and the current settings.
+//! The answer to Status: conditions of the engine and the network, features, and if requested the settings.
 //!
 //! dockbridge answers Status at once even if the engine is down, because Status reports exactly this. Lists
-//! wait for the engine.
+//! wait for the engine's first list.
 
 use std::collections::BTreeMap;
 

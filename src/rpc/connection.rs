@@ -1,4 +1,4 @@
-//! A client's connection, which wakes dockbridge only when the client sends bytes.
+//! A client's connection, which usually wakes dockbridge only when the client sends bytes.
 //!
 //! Tokio's own sockets are registered with epoll for reading and writing. Each time the client reads an
 //! answer, the socket becomes writable, so each answer would wake a thread again without need.

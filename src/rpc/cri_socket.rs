@@ -52,12 +52,12 @@ impl CriSocket {
         Ok(Self { path, inherited: chosen })
     }
 
-    /// The path to which clients connect: that of the first socket.
+    /// The path to which clients connect: that of the setting, or of the first inherited socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Starts to listen. Clients that already wait at a socket of systemd come first.
+    /// Starts to listen. Clients may already wait at a socket of systemd.
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
         if inherited.is_empty() {

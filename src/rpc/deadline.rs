@@ -1,5 +1,5 @@
 //! The caller's deadline. Shortly before the deadline, dockbridge answers with an error that names the Docker
-//! call for which it waits. Without this error, gRPC would cancel the call without a message.
+//! call for which it probably waits. Without this error, gRPC would cancel the call without a message.
 
 use std::time::Duration;
 

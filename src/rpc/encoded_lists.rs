@@ -1,6 +1,6 @@
 //! Items of lists, which dockbridge encodes once and sends many times.
 //!
-//! kubelet lists all pods and containers more than once a second, and usually no item has changed.
+//! kubelet often lists all pods and containers, and usually no item has changed.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -114,7 +114,7 @@ impl Events {
         events
     }
 
-    /// Compares snapshots until the last listener has disconnected. Waits only for snapshots, so misses none.
+    /// Compares snapshots until the last listener has disconnected. Does no slow work, to miss few snapshots.
     async fn follow(
         self,
         mut now: Arc<Snapshot>,

@@ -1,4 +1,4 @@
-//! `runtime.v1.ImageService`. Each method parses, calls a service and renders.
+//! `runtime.v1.ImageService`. The methods parse, call other modules and render.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     wire::cri::{self, image_service_server::ImageService},
 };
 
-/// The image service; each method parses, calls a service, and renders.
+/// The image service of the CRI.
 #[derive(Clone)]
 pub struct ImageRpc {
     pub images: Images,
@@ -33,7 +33,7 @@ impl ImageRpc {
         Ok(self.store.images().await?)
     }
 
-    /// Waits until dockbridge may make changes in the engine. Fails if another server uses this engine.
+    /// Waits until the engine has answered and dockbridge may change it. Fails after [`SYNC_TIMEOUT`].
     async fn changeable(&self) -> Result<(), Status> {
         self.store.described(SYNC_TIMEOUT).await?;
         Ok(())

@@ -133,7 +133,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// Calls that create or start a pod or container. dockbridge logs all failures of these calls as warnings.
+/// kubelet's calls to create or start a pod or container. dockbridge logs all their failures as warnings.
 /// Other calls often ask for pods and containers that are gone, or for unsupported features.
 const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 const TRACEPARENT: &str = "traceparent";

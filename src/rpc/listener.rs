@@ -43,7 +43,7 @@ fn not_inherited(passed: &str) -> String {
     }
 }
 
-/// Creates a socket with this mode at `path`. Replaces a socket that no process serves. Errors name `flag`.
+/// Creates a socket with this mode at `path`. Replaces a socket that no process serves. `flag` is for errors.
 pub async fn bind(
     path: &Path,
     mode: u32,

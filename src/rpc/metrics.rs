@@ -1,4 +1,4 @@
-//! The metrics of CRI calls.
+//! The metrics of CRI calls and of listeners to events.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The metrics of CRI calls and of listeners to events. Clones share the counts.
+/// All clones of `RpcMetrics` share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct RpcMetrics {
     answered: Family<Histogram, 2>,

@@ -1,7 +1,7 @@
 //! The gRPC server: the unix socket, the two CRI services, and gRPC's codes.
 //!
-//! Each method parses, calls a service of another module and renders, in a few lines. Start with `runtime`
-//! and `image`. Modules of lower levels do not know gRPC.
+//! The methods parse, call other modules and render, in a few lines. Start with `runtime` and `image`. The
+//! modules that carry out the calls return kinds of errors and not gRPC codes.
 
 pub mod chunks;
 pub mod cri_socket;

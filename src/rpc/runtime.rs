@@ -1,4 +1,4 @@
-//! `runtime.v1.RuntimeService`. Each method parses, calls a service and renders.
+//! `runtime.v1.RuntimeService`. The methods parse, call other modules and render.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ use crate::{
     wire::cri::{self, runtime_service_server::RuntimeService},
 };
 
-/// The runtime service; each method parses, calls a service, and renders.
+/// The runtime service of the CRI.
 #[derive(Clone)]
 pub struct RuntimeRpc {
     pub sandboxes: Sandboxes,

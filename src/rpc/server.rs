@@ -21,7 +21,7 @@ use crate::wire::cri::{
 /// How long a client may send nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
-    /// Limit for the time between a client's connection and its first bytes.
+    /// Limit for the time between a client's connection and the end of its HTTP/2 preface.
     pub opening: Duration,
     /// How long a client may send nothing before dockbridge sends it a ping.
     pub ping_interval: Duration,
@@ -82,7 +82,7 @@ pub async fn serve(
     }
 }
 
-/// The accepted connections. Retries after a pause if `accept` fails, probably without free file descriptors.
+/// The accepted connections. Retries after a pause if `accept` fails, as it does without free descriptors.
 fn connections(
     listener: UnixListener,
     opening: Duration,

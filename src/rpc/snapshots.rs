@@ -20,7 +20,7 @@ impl RuntimeRpc {
     }
 
     /// Waits for a snapshot in which this container, or this pod and all its containers, have been inspected.
-    /// If the engine does not answer the inspect, returns a snapshot with the state of the engine's list.
+    /// If an inspect fails or takes too long, the snapshot has the state of the engine's list.
     pub(super) async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
         let now = self.now().await?;
         let pod = now.sandbox(id).into_iter().flat_map(|pod| now.containers_of(&pod.id));

@@ -7,7 +7,7 @@ use crate::{
     translate::parse::error::ParseError,
 };
 
-/// The gRPC code for a kind of failure, chosen for how kubelet reacts to it.
+/// The gRPC code that has the same name as the kind.
 pub const fn code(kind: Kind) -> Code {
     match kind {
         Kind::InvalidArgument => Code::InvalidArgument,

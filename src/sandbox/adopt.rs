@@ -2,7 +2,7 @@
 //! directory was lost. Writes their checkpoints before dockbridge lists them, and does not change the pods.
 //!
 //! The engine has the pod's configuration. CNI's result cache has the addresses and the network configuration
-//! for DEL. Otherwise dockbridge reads the addresses in the network namespace.
+//! for DEL. If the cache has no entry, dockbridge reads the addresses in the network namespace.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -54,7 +54,8 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
     }
 
-    /// Writes a checkpoint for each pod that CNI connected and that has none. Returns these checkpoints.
+    /// Makes checkpoints of pods that CNI connected and that have none. Returns them, and tries to write
+    /// them.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let connected = found.iter().filter(|pod| pod.document.network == NetworkMode::Cni);
         let unknown = connected.filter(|pod| !self.known.contains(&pod.id));
@@ -91,8 +92,8 @@ impl Adopter {
         Some(listed.clone())
     }
 
-    /// Finds the network state of a pod. Returns `None` if the pod has no network to release, or if
-    /// dockbridge does not know because the cache is unreadable and the pod does not run.
+    /// Finds the network state of a pod. Returns `None` if the pod has no CNI network, or if dockbridge
+    /// cannot find out its state now.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -153,5 +154,5 @@ impl Adopter {
     }
 }
 
-/// How long an inspect may take. dockbridge lists no pod until all inspects of pods have ended.
+/// How long an inspect may take. dockbridge lists no pod until all inspects of pods to adopt have ended.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);

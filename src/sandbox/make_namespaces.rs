@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Creates and pins the namespaces that the engine does not create, and tells dockbridge-runtime.
+    /// Creates and pins namespaces that the engine does not create, and writes edits for dockbridge-runtime.
     pub(super) async fn make_namespaces(
         &self,
         id: &SandboxId,

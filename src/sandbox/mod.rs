@@ -1,8 +1,8 @@
 //! Pods: run, stop, remove, resize, recovery after a crash, and adoption. This module does not know gRPC.
 //!
-//! A sandbox is a pause container whose network namespace is pinned and connected. dockbridge connects the
-//! network as the last step, so an interrupted sandbox is never ready. [`undo::Undo`] releases the resources
-//! of a failed sandbox. After a crash, dockbridge releases them with the help of the checkpoint.
+//! A sandbox is a pause container. With CNI, its network namespace is pinned and connected, and the sandbox
+//! is not ready before the result of CNI ADD is stored. [`undo::Undo`] releases the resources of a failed
+//! sandbox. After a crash, dockbridge releases them with the help of the checkpoint.
 //!
 //! Start with [`service::Sandboxes`] and [`run`].
 

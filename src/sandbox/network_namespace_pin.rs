@@ -22,7 +22,7 @@ impl Sandboxes {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    /// Fails if the process `pid` is not in the pinned network namespace, which plugins have connected.
+    /// Fails if the process `pid` is not in the pinned network namespace, which plugins connect.
     pub(super) async fn ensure_in_made_namespace(
         &self,
         id: &SandboxId,
@@ -48,9 +48,9 @@ impl Sandboxes {
         self.with_user_pin(id, netns::unpin).await
     }
 
-    /// Releases the network and namespaces of a pod that neither Docker nor a checkpoint has, with the data
-    /// of CNI's cache. Returns false without releasing anything if a container that was renamed, or one of
-    /// another engine, may still use the namespaces.
+    /// Releases the network and namespaces of a pod that the store does not have, with the data of CNI's
+    /// cache. Returns false without releasing anything if a container that was renamed, or one of another
+    /// engine, may still use the namespaces.
     pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, Failure> {
         match self.deps.node.engine.inspect_container(id.as_str()).await {
             Err(error) if error.is_not_found() => {}

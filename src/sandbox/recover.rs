@@ -1,8 +1,8 @@
 //! Restores lost checkpoints and pins, and removes leftover files and pins: at the start and again later.
 //!
-//! A lost checkpoint comes from the pause container's label (configuration) and CNI's cache (results). A lost
-//! pin is restored while the pause container runs. If Docker no longer has a sandbox, dockbridge first
-//! releases its network and then removes its files.
+//! A lost checkpoint comes from the pause container and from CNI's cache or the network namespace. A lost pin
+//! is restored while the pause container runs. If Docker no longer has a sandbox, dockbridge first releases
+//! its network and then removes its files.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -70,7 +70,7 @@ impl Sandboxes {
         }
     }
 
-    /// Calls DEL for attachments of pods that are gone. Returns false if an attachment could not be released.
+    /// Calls DEL for attachments of pods that are gone. Returns false if it must be called again.
     async fn release_stale(&self) -> bool {
         if self.mode != NetworkMode::Cni {
             return true;
@@ -204,7 +204,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Ids of sandboxes that neither Docker nor a checkpoint has, but of which files or pins are left.
+    /// Ids of sandboxes that Docker does not have, but of which files, pins or obsolete checkpoints are left.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.node.pod_files.pods().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;

@@ -8,11 +8,11 @@ use super::service::{Sandboxes, gather};
 use crate::{error::Failure, model::id::SandboxId};
 
 impl Sandboxes {
-    /// Removes a sandbox and all its containers; stops running containers first. Also succeeds for an unknown
-    /// sandbox. Returns when the store no longer shows the sandbox.
+    /// Removes a sandbox and all its containers, even running ones. Also succeeds for an unknown sandbox.
+    /// Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// The failures of all steps. The sandbox then stays visible, and another call continues the removal.
+    /// The failures of all steps that were tried. Another call continues the removal.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();

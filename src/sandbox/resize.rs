@@ -1,5 +1,5 @@
 //! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet itself changes
-//! the pod's cgroup, so dockbridge only records the limits. An error of this call would stop the resize.
+//! the pod's cgroup, so dockbridge records the limits and asks NRI plugins. An error would stop the resize.
 
 use tracing::info;
 

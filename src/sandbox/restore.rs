@@ -18,11 +18,11 @@ use crate::{
 
 impl Sandboxes {
     /// Runs a sandbox and creates the containers of a checkpoint in it. The caller must start the containers.
-    /// A repeated call with the same request returns the same sandbox and containers.
+    /// Until a container is started, a repeated call returns the same sandbox and containers.
     ///
     /// # Errors
     /// The errors of RunPodSandbox and CreateContainer. Also fails if the checkpoint is not in `restore-dir`,
-    /// or has other containers. A failed call removes everything that it has created.
+    /// or has other containers. A failed call removes what it has created.
     pub async fn restore(&self, spec: PodRestoreSpec) -> Result<RestoredPod, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_default();
         let service = self.clone();

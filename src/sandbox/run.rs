@@ -5,7 +5,7 @@
 //!    └─ each step pushes its undo; after a crash the attachment is undone ─┘
 //! ```
 //!
-//! With dockbridge-runtime, the network namespace is pinned before the start, and CNI ADD runs during it.
+//! With dockbridge-runtime, the namespace is pinned before the start, and CNI ADD may run during the start.
 
 use std::{sync::Arc, time::Duration};
 
@@ -219,7 +219,7 @@ impl Sandboxes {
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
-    /// Starts the pause container, and pins its network namespace. Returns the start time.
+    /// Starts the pause container, and pins its network namespace or checks the pin. Returns the start time.
     async fn start(
         &self,
         id: &SandboxId,

@@ -106,7 +106,7 @@ impl Sandboxes {
         self.deps.node.store.put_checkpoint(checkpoint).await;
     }
 
-    /// Removes all files of a sandbox, then its checkpoint from the store.
+    /// Removes the pod files and the checkpoint of a sandbox, on disk and then in the store.
     pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), Failure> {
         self.deps.node.pod_files.remove(id).await?;
         self.deps.checkpoints.remove(id).await?;

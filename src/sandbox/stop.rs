@@ -24,7 +24,7 @@ impl Sandboxes {
     /// Returns when the store shows the sandbox as stopped.
     ///
     /// # Errors
-    /// The failures of all steps. dockbridge tries every step, and another call tries the failed steps again.
+    /// The failures of all steps that were tried. Another call tries the failed steps again.
     pub async fn stop(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
@@ -35,7 +35,7 @@ impl Sandboxes {
     /// containers, a checkpoint, or a network that is not released.
     ///
     /// # Errors
-    /// Fails if Docker hides running containers, because they may belong to this sandbox.
+    /// Fails if dockbridge cannot know, for example because Docker hides running containers.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let found = snapshot.sandbox(id);
@@ -112,9 +112,9 @@ impl Sandboxes {
         }
     }
 
-    /// Releases the pod's CNI attachment, unless it is already released. The attachment is unknown if
-    /// dockbridge adopted the pod while there was no network configuration, but may still have to be
-    /// released.
+    /// Releases the pod's CNI attachment, unless it is already released, and unpins the namespaces. The
+    /// attachment is unknown if dockbridge adopted the pod while there was no network configuration, but may
+    /// still have to be released.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let cni = match &sandbox.attachment {
             Some(attachment) => attachment.cni().cloned(),

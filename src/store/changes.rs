@@ -1,7 +1,7 @@
 //! Finds what happened between two snapshots, in the order of lifecycles, for the CRI's container events.
 //!
 //! The caller must compare every snapshot: a container or pod that appears and disappears between two
-//! compared snapshots is not reported. Each reported change is already visible in a snapshot.
+//! compared snapshots is not reported. The newer snapshot already shows the effect of each reported change.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -101,7 +101,7 @@ impl ChangeTracker {
         self.advance(id, &record.id, stage, if has_ended { ends } else { changes });
     }
 
-    /// Reports the steps from the last known stage to `stage`. An unknown stage (`None`) has no steps.
+    /// Reports the steps from the last known stage to `stage`. `None` counts as the last one, or as created.
     fn advance(
         &mut self,
         id: &str,

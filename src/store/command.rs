@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// A request to the writer. The writer replies once it has published a snapshot that shows the effect.
+/// A request to the writer. The writer replies once a snapshot shows the effect, and to a ping at once.
 #[derive(Debug)]
 pub(super) enum Command {
     Refresh {

@@ -1,5 +1,5 @@
 //! The store's connection to the engine. This task opens the event stream, lists containers and images, then
-//! follows the events. After each failure the task starts again.
+//! follows the events. If the connection or the list of containers fails, the task starts again.
 //!
 //! The stream is opened before the lists, so that no change between the two is missed, and read during the
 //! lists, because the engine drops events for slow readers.

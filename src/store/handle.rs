@@ -63,15 +63,14 @@ impl Store {
         self.once(timeout, Snapshot::is_synced).await
     }
 
-    /// Waits until the engine has answered `info` and dockbridge may change it, which is before the first
-    /// list. Returns the current snapshot. Fails with `Unavailable` after `timeout`.
+    /// Waits until the engine has answered `info` and dockbridge may use it, which is before the first list.
+    /// Returns the current snapshot. Fails with `Unavailable` after `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
-    /// Waits without a timeout until every container and image of the first list was inspected. Code that
-    /// deletes or resets something must wait for this. Returns the snapshot, or `None` if the store has
-    /// ended.
+    /// Waits without a timeout for [`Snapshot::is_complete`]. Code that cleans up must wait for this. Returns
+    /// the snapshot, or `None` if the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }
@@ -79,7 +78,7 @@ impl Store {
     /// Waits until the pod or container was inspected, if it exists. Returns the current snapshot.
     ///
     /// # Errors
-    /// Fails if the engine does not answer. [`Self::snapshot`] then has the state of the engine's list.
+    /// Fails if the inspect fails or is late. [`Self::snapshot`] then has the state of the engine's list.
     pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Failure> {
         let now = self.synced(SYNC_TIMEOUT).await?;
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
@@ -98,7 +97,7 @@ impl Store {
     /// Returns a running container. Asks the engine if `now` does not show the container as running yet.
     ///
     /// # Errors
-    /// Fails if there is no such container, if it does not run, or if the engine does not answer.
+    /// Fails if there is no such container, if it does not run, or if its inspect fails.
     pub async fn running(&self, now: &Snapshot, id: &str) -> Result<Arc<ContainerRecord>, Failure> {
         let missing = || Failure::missing(format_args!("container {id}"));
         let mut container = now.container(id).ok_or_else(missing)?.clone();
@@ -118,12 +117,12 @@ impl Store {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
 
-    /// Returns the inspected image with this name. Asks the engine once if the store does not have the image.
-    /// `None` if the engine has no such image, or cannot read the image: a pull by the client then repairs
-    /// it.
+    /// Returns the inspected image with this name. Asks the engine once if the store has not inspected the
+    /// image. `None` if the engine has no such image, or cannot read the image: a pull by the client then
+    /// repairs it.
     ///
     /// # Errors
-    /// Fails if the engine has not listed its images yet, or does not answer the inspect of this image.
+    /// Fails if the engine has not listed its images yet, or if the inspect fails in another way.
     pub async fn inspected_image(&self, name: &str) -> Result<Option<Arc<ImageRecord>>, Failure> {
         let now = self.images().await?;
         let listed = now.image(name);
@@ -139,7 +138,7 @@ impl Store {
     /// Inspects this container. On return, snapshots show the result, also if the container is gone.
     ///
     /// # Errors
-    /// Fails if the engine does not answer: the last known record stays, and the store retries the inspect.
+    /// Fails if the inspect fails or gets no answer in time. The store then retries the inspect.
     pub async fn refresh_container(&self, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), None).await
     }

@@ -41,7 +41,7 @@ impl HiddenContainers {
         foreign.filter_map(|(id, hidden)| Some((hidden.joined.clone()?, id.clone()))).collect()
     }
 
-    /// Records a foreign container after an inspect. Returns whether the set of used images has changed.
+    /// Records a foreign container after an inspect. Returns whether its image or joined sandbox has changed.
     pub(super) fn set_foreign(
         &mut self,
         id: &str,
@@ -68,7 +68,7 @@ impl HiddenContainers {
 
     /// Merges a list of the engine that began at `since` and arrived at `at`. A container that is not in the
     /// list is gone if it was known before the list began. A container that dockbridge saw later may have
-    /// been created after the list. Returns whether the set of used images has changed.
+    /// been created after the list. Returns whether the used images or joined sandboxes have changed.
     pub(super) fn list(
         &mut self,
         listed: &[&ListedContainer],
@@ -105,5 +105,5 @@ impl HiddenContainers {
     }
 }
 
-/// Most containers to store. Each event of any other foreign container causes an inspect.
+/// If this many containers are stored, further foreign containers are not. Their events cause inspects.
 const LIMIT: usize = 10_000;

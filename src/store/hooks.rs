@@ -1,8 +1,8 @@
-//! Hooks of other modules, called before the store shows a container or pod, and after its end.
+//! Hooks of other modules: before the store shows a container or pod or uses an engine, and after a removal.
 //!
-//! kubelet reads a container's log as soon as the container ended. So the store shows the container only
-//! after `logs` reports a complete log. The store shows the pods of the first list only after their adoption.
-//! The store does not follow an engine that another server serves.
+//! kubelet reads a container's log as soon as the container ended. So the store shows the end only after
+//! `logs` reports a complete log. The store shows the pods of the first list only after their adoption. The
+//! store does not follow an engine that another server serves.
 
 use std::{fmt, future::ready};
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// The hooks of a store, which do nothing by default. The store sets no deadline, so each future must end.
 pub trait StoreHooks: fmt::Debug + Send + Sync {
-    /// The store shows the container's last known state until this future resolves, and then the new state.
+    /// Until this future resolves, the store shows the last known state, or a new container without its end.
     fn before_shown(&self, _record: &ContainerRecord) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }

@@ -267,7 +267,7 @@ impl<W> InspectQueue<W> {
         entry.waiting
     }
 
-    /// Drops inspects without a caller when the engine is down: the next list queues all of them again.
+    /// Drops inspects that do not run and have no caller, as the engine is down. The next list queues them.
     pub(super) fn drop_unrequested(&mut self) {
         self.entries.retain(|_, entry| match entry.phase {
             Phase::Queued | Phase::Backoff => !entry.waiting.is_empty(),

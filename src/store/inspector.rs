@@ -124,8 +124,8 @@ impl Inspector {
         found(Observed::Container(oom::with_cause(cause, record)))
     }
 
-    /// Runs the hook. During a long hook, the store shows a new container as running. Otherwise kubelet would
-    /// miss the container and create it again.
+    /// Runs the hook. During a long hook, the store shows a new container without its end. Otherwise kubelet
+    /// would miss the container and create it again.
     async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
         let mut hook = std::pin::pin!(self.hooks.before_shown(record));
         if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {
@@ -185,8 +185,8 @@ pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
 /// complete log takes less time. The first reader of the store waits longer than this.
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
 /// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of
-/// this and of the end in separate ways. On an idle machine the first pause is long enough. All pauses
-/// together are as long as a caller may wait.
+/// this and of the end in separate ways. On an idle machine the first pause is long enough. The sum of the
+/// pauses is the longest delay for a caller.
 const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(100),

@@ -1,14 +1,14 @@
 //! The copy of Docker's state in memory: one writer task that follows the engine's events, many readers.
 //!
 //! ```text
-//! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ every read of CRI
+//! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ reads of CRI
 //!                                ▲    ▲
 //!   event_stream: ping, info, ───┘    └── inspectors: one inspect per object at a time,
 //!   events, lists                         bounded, with a deadline each
 //! ```
 //!
-//! An event or a list only says what to inspect, and the latest inspect counts. So events may be lost,
-//! repeated, late or out of order. After the next list the store agrees with Docker again.
+//! Events and lists say what to inspect, and the latest inspect counts. So events may be lost, repeated, late
+//! or out of order. After the next list and its inspects, the store agrees with Docker again.
 //!
 //! Start with [`handle::Store`], which callers have, and [`snapshot::Snapshot`], which they read. [`writer`]
 //! has the writer's loop. [`state`], [`objects`] and [`inspect_queue`] make its decisions, without a clock or

@@ -139,7 +139,7 @@ impl ObjectCache {
         self.hidden.is_foreign(id)
     }
 
-    /// All containers and images that Docker has, as far as dockbridge knows.
+    /// Docker's images, pods (by their pause containers) and containers of pods, as far as dockbridge knows.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
         sandboxes
@@ -388,7 +388,7 @@ impl Pod {
     }
 }
 
-/// Replaces a record that has changed, and returns true then. An unchanged record keeps its allocation.
+/// Replaces a record if it has changed, and returns whether it has. An unchanged record keeps its allocation.
 fn replace_if_changed<T: PartialEq>(old: &mut Arc<T>, new: T) -> bool {
     let changed = **old != new;
     if changed {

@@ -7,10 +7,10 @@
 //! cgroup or a container that ended earlier explains the kill. dockbridge does so at each end, even if the
 //! cause of the end is known, because the next container would otherwise get the kills.
 //!
-//! On cgroup v1 each cgroup has its own count, which disappears with the cgroup. Only the engine then knows
-//! of a kill, from its inspect, or if it learns of the kill after the end, only from an `oom` event.
+//! On cgroup v1 each cgroup has its own count, which disappears with the cgroup. dockbridge then learns of a
+//! kill only from the engine: from an inspect, or from an `oom` event after the end.
 //!
-//! dockbridge never changes the cause of an end, because kubelet reads an end only once.
+//! dockbridge does not change a cause that the store has shown, because kubelet reads an end only once.
 
 mod causes;
 mod kill_accounting;
@@ -51,7 +51,7 @@ pub struct OomDetector {
     known: Arc<Mutex<Known>>,
     /// Held from the read of the kernel's counts until the kills are attributed, by one task at a time.
     counting: Arc<tokio::sync::Mutex<()>>,
-    /// The state directory for causes that the engine does not know. `None` in tests.
+    /// The state directory for causes that the engine does not know. `None` if causes are not saved.
     checkpoints: Option<Checkpoints>,
     /// Held during a save, so that the last save has the latest causes.
     saving: Arc<tokio::sync::Mutex<()>>,
@@ -129,8 +129,8 @@ impl OomDetector {
         }
     }
 
-    /// Records an inspected container. If Docker has restarted it, its earlier run has ended, and no caller
-    /// will ask for the cause of that end. dockbridge attributes kills to this end as well.
+    /// Records an inspected container. If Docker has restarted it, attributes kills to the end of its earlier
+    /// run: otherwise the next end would get them.
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
         let Process::Running { pid, started_at } = record.process else { return };
         let seen = self.known.lock().runs.get(record.id.as_str()).copied();
@@ -187,7 +187,7 @@ impl OomDetector {
         self.known.lock().events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
-    /// Whether the engine sent a SIGKILL during the run that has ended.
+    /// Whether the engine sent a SIGKILL since the start of the run that has ended.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
@@ -196,7 +196,7 @@ impl OomDetector {
         own || !record.hides_signals && known.latest(record, KillEvent::EngineKill).is_some()
     }
 
-    /// Whether the engine sent an `oom` event during the run that has ended.
+    /// Whether the engine sent an `oom` event since the start of the run that has ended.
     pub(super) fn had_oom_event(&self, record: &ContainerRecord) -> bool {
         self.known.lock().latest(record, KillEvent::OutOfMemory).is_some()
     }
@@ -277,7 +277,7 @@ impl Known {
         parents.is_own(&pod.document).then_some(true)
     }
 
-    /// When the event last happened during the run that has ended. Ignores earlier runs.
+    /// When the event last happened since the start of the run that has ended.
     fn latest(&self, record: &ContainerRecord, event: KillEvent) -> Option<Nanos> {
         let Process::Exited { started_at, .. } = record.process else { return None };
         let at = *self.events.get(record.id.as_str())?.get(&event)?;
@@ -309,7 +309,7 @@ impl Known {
     }
 }
 
-/// Whether the container ended by a SIGKILL whose cause the engine does not report.
+/// Whether the container ended with the exit code of a SIGKILL, and the engine reports no cause.
 pub(super) fn is_unexplained_kill(record: &ContainerRecord) -> bool {
     matches!(
         record.process,

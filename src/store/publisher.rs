@@ -83,6 +83,6 @@ fn log_health(now: &Snapshot) {
     }
 }
 
-/// Pause after a snapshot, in multiples of the time that it took, so that snapshots take at most a fifth.
+/// Pause after a snapshot, in multiples of the time that it took, up to [`LONGEST_REST`].
 const REST_PER_WORK: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct StoreSettings {
     /// How often the store lists and inspects all containers and images, even without an event.
     pub relist_interval: Duration,
-    /// The shortest time between two lists while inspects fail. Only lists then show the state of containers.
+    /// The shortest time between two lists while inspects fail. Only lists then show changes.
     pub relist_min_interval: Duration,
     /// How often the store pings the engine. A ping finds a frozen engine, which keeps its event stream open.
     pub ping_interval: Duration,

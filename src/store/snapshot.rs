@@ -75,8 +75,8 @@ impl Snapshot {
         self.progress.images_listed
     }
 
-    /// Whether all containers and images of the first list were inspected, and the engine lists all running
-    /// containers. If false, dockbridge must not delete or reset anything.
+    /// Whether the containers of the first lists were inspected, the inspects of the images have ended, and
+    /// the engine lists all running containers. If false, dockbridge must not clean up.
     pub fn is_complete(&self) -> bool {
         self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
     }
@@ -148,7 +148,7 @@ impl Snapshot {
     }
 
     /// The image that `name` refers to. `name` is a full id, a reference in any spelling (without tag and
-    /// digest it means `latest`), or at least 12 digits with which only one image id begins.
+    /// digest it means `latest`), or at least 12 hex digits with which only one image id begins.
     pub fn image(&self, name: &str) -> Option<&Arc<ImageRecord>> {
         self.images.find(name)
     }
@@ -181,7 +181,7 @@ impl Snapshot {
 pub(super) struct Progress {
     pub(super) containers_listed: bool,
     pub(super) images_listed: bool,
-    /// Whether all containers and images of the first lists were inspected.
+    /// Whether the containers of the first lists were inspected, and the inspects of the images have ended.
     pub(super) complete: bool,
 }
 

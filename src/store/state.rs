@@ -66,7 +66,7 @@ pub(super) struct Answer<W, E> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EventEffect {
-    /// The event has no visible effect.
+    /// The event causes no inspect.
     None,
     Queued,
     /// The writer must read `/info` again.
@@ -147,8 +147,8 @@ impl<W, E> StoreState<W, E> {
         self.objects.list_since = Some(self.inspects.next_generation());
     }
 
-    /// Handles the engine's lists. Queues an inspect of every listed and every known object. Only an inspect
-    /// proves that a known object that is not in the list is gone.
+    /// Handles the engine's lists. Queues an inspect of every known object, and of every listed one that is
+    /// not a foreign container. Only an inspect proves that a known object that is not in the list is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
             self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
@@ -339,7 +339,7 @@ impl<W, E> StoreState<W, E> {
         matches!(self.connection, Listing | Inspecting(_) | Ready)
     }
 
-    /// Whether events arrive and all listed containers and images were inspected.
+    /// Whether events arrive, and the connection waits for no inspects of listed objects.
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.connection, Connection::Ready)
     }

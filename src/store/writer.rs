@@ -1,8 +1,8 @@
 //! The only task that changes the store. The writer handles commands, signals and ended inspects, and
 //! publishes snapshots.
 //!
-//! The writer handles all waiting messages before it publishes a snapshot, and pauses after a slow snapshot.
-//! Ten thousand events at once thus cause only a few snapshots, and a single event is visible immediately.
+//! The writer handles up to [`BATCH`] messages before it publishes a snapshot, and pauses after a slow
+//! snapshot. So ten thousand events at once cause only a few snapshots.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -201,8 +201,8 @@ impl Writer {
             Signal::Listed(listing) => {
                 self.metrics().lists.inc();
                 self.metrics().contact();
-                // Before the first list, the event stream has just read `/info`. After a later list the
-                // writer reads it, because the event of a reload may have been lost.
+                // Before a connection's first list, the event stream has just read `/info`. After a later
+                // list the writer reads it, because the event of a reload may have been lost.
                 if self.state.is_ready() {
                     self.read_info(1);
                 }
@@ -243,7 +243,7 @@ impl Writer {
         }
     }
 
-    /// Removes the exit causes of containers that the engine no longer lists.
+    /// Removes the exit causes of containers that the last two lists lack.
     fn forget_exit_causes(&mut self, listing: &Listing) {
         let listed: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
         self.inspector.oom.retain(|id| listed.contains(id));

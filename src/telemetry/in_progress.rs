@@ -1,4 +1,4 @@
-//! The operations in progress, for the state endpoint and for errors after a deadline.
+//! The operations in progress, for the admin server and for errors after a deadline.
 
 use std::{
     borrow::Cow,

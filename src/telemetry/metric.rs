@@ -1,8 +1,8 @@
 //! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and registers them
 //! in the [`Registry`](super::registry::Registry); there are no global metrics.
 //!
-//! The values of labels are `&'static str`, so no client, engine or file can create new values. To count
-//! costs an atomic addition, a duration costs a short lock, and a label costs a search in a small table.
+//! Label values of a [`Family`] are `&'static str`, so no client, engine or file can create new ones.
+//! Counting costs an atomic addition, a duration a short lock, and a label a search in a small table.
 
 use std::{
     collections::BTreeMap,

@@ -1,7 +1,7 @@
 //! Exports finished spans by OTLP over gRPC without TLS to a collector on this node, which can forward them.
 //!
-//! Each second, dockbridge sends the spans since the last export. If an export fails, its spans are lost.
-//! dockbridge logs once that the collector does not answer, and once a minute that it is too slow.
+//! About once a second, dockbridge sends the new spans. If an export fails, its spans are lost. dockbridge
+//! logs when exports begin to fail, and at most once a minute that the collector is too slow.
 //!
 //! docs/decisions/0021 explains why this module uses no crate for OTLP.
 
@@ -68,8 +68,8 @@ impl Collector {
         }
     }
 
-    /// Waits for a span, and returns it with the spans that arrive within [`GATHER`]. Once `over` is
-    /// cancelled, returns all remaining spans.
+    /// Waits for a span, and returns it with the spans that arrive within [`GATHER`]. Returns at most
+    /// [`BATCH`] spans, and does not wait once `over` is cancelled.
     async fn batch(&mut self, over: &CancellationToken) -> Vec<FinishedSpan> {
         let mut batch = Vec::new();
         tokio::select! {

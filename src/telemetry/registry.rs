@@ -24,7 +24,7 @@ pub struct Registry {
     in_progress: Vec<InProgress>,
 }
 
-/// The metrics of a module, which the module's constructor creates with `Default`.
+/// A value that has the metrics of a module.
 pub trait RegisterMetrics {
     /// Registers all metrics of the module.
     fn register(&self, registry: &mut Registry);

@@ -1,6 +1,6 @@
 //! Notifications to systemd: ready, status, watchdog, stopping (sd_notify(3)).
 //!
-//! The sd-notify crate reads the variables of systemd. `app` decides when to send which notification.
+//! The sd-notify crate reads the watchdog's variables. `app` decides when to send which notification.
 
 #[cfg(test)]
 mod tests;
@@ -47,8 +47,8 @@ impl Systemd {
         self.socket.is_some()
     }
 
-    /// Tells systemd that dockbridge serves the CRI socket. All methods that send return false if the caller
-    /// must send again.
+    /// Tells systemd that dockbridge serves the CRI socket. All methods that send return false if sending
+    /// failed.
     pub fn ready(&self) -> bool {
         self.notify(&[NotifyState::Ready])
     }

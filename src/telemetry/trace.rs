@@ -75,8 +75,8 @@ pub struct SpanQueue {
 }
 
 impl SpanRecorder {
-    /// Starts to queue spans for a new exporter: all spans whose caller's span is sampled, and `per_million`
-    /// of a million other spans.
+    /// Starts to queue spans for a new exporter: those of traces that a caller samples, and of `per_million`
+    /// of a million traces that begin in dockbridge.
     pub fn start(&self, per_million: u32) -> SpanQueue {
         let (recording, queue) = Recording::new(per_million);
         self.record(Some(recording));
@@ -88,7 +88,7 @@ impl SpanRecorder {
         self.record(None);
     }
 
-    /// Sets how many of a million spans without a sampled caller are recorded, if there is an exporter.
+    /// Sets how many of a million traces that begin in dockbridge are recorded, if there is an exporter.
     pub fn sample(&self, per_million: u32) {
         let recording = self.0.load_full();
         self.record(recording.map(|now| Recording { per_million, ..(*now).clone() }));

@@ -1,6 +1,6 @@
-//! Every number with a unit in the documents is in `figures.txt`, with a file of the repository that has the
-//! same value, or with the reason why no file has it. Tables of settings and metrics have their own tests
-//! next to the code.
+//! Every number with a unit in the documents, except in `docs/decisions`, is in `figures.txt`, with a file of
+//! the repository that has the same value, or with the reason why no file has it. Tables of settings and
+//! metrics have their own tests next to the code.
 
 use std::{fs, ops::Range};
 

@@ -162,5 +162,5 @@ fn megabytes(bytes: u64) -> f64 {
 
 /// The pause between the lives of two pods.
 const REST: Duration = Duration::from_millis(200);
-/// An API version that every known engine supports.
+/// An API version that engines from Docker 20.10 to Docker 28 support.
 const OLDEST: &str = "/v1.41";

@@ -2,9 +2,8 @@
 //! check finds out whether this machine really lacks the thing.
 //!
 //! A skipped test calls [`skip`] with what the machine lacks, and returns. `make test` names a file in
-//! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. If a test is skipped
-//! for something that the machine does have, the test fails. So tests are skipped only for the reasons in
-//! [`Lack`], and only on machines where they cannot run.
+//! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. With this variable, a
+//! test fails that is skipped for something that the machine does have.
 
 use std::{
     env,

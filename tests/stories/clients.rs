@@ -1,5 +1,4 @@
-//! Tests all kinds of CRI clients on one socket: old clients that send the socket's path as `:authority`, and
-//! current clients.
+//! Tests old CRI clients, which send the socket's path as `:authority`, and current clients on one socket.
 
 use std::time::Duration;
 

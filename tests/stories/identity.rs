@@ -41,7 +41,7 @@ const ROWS: &[Row] = &[
     ("", Asked::Name("app"), Some(7), (1000, 7), &[7, 2000, 2001], &[7]),
 ];
 
-/// Tests every way to request a user, with each group policy.
+/// Tests ways to request a user, with each group policy.
 pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     let stage = Stage::cni(&world, "merged_and_strict").await?;
     let tells = stage.cri.status(false).await?.features.unwrap_or_default();

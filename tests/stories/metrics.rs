@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// Every announced metric has samples, with the right names and the kernel's values.
+/// Announced metrics have samples, with the right names and the kernel's values.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "metrics").await?;
     let pod = stage.recipes.pod("served");

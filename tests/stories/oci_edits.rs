@@ -1,5 +1,5 @@
-//! Tests the edits that CDI devices and NRI plugins may request from `dockbridge-runtime`. Each kind of edit
-//! takes effect in a container, also for exec commands and after a restart.
+//! Tests the edits that CDI devices and NRI plugins may request from `dockbridge-runtime`. The tested edits
+//! take effect in a container, also for exec commands and after a restart.
 
 use std::fs;
 

@@ -85,7 +85,7 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests every kind of credential that a pull may have.
+/// Tests different kinds of credentials that a pull may have.
 pub(crate) async fn with_every_credential(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_every_credential").await?;
     let private = &world.private;

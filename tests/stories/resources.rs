@@ -310,8 +310,8 @@ pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// kubelet calls UpdatePodSandboxResources before it changes the pod's cgroup itself. After an error, kubelet
-/// would not change the cgroup, so dockbridge refuses the call only for unknown pods.
+/// kubelet calls UpdatePodSandboxResources before it changes the pod's cgroup itself. dockbridge stores the
+/// limits, which survive a crash, and refuses an unknown pod.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "pod_resized").await?;
     let pod = stage.recipes.pod("web");

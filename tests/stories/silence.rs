@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// Makes all calls while dockerd or containerd is frozen.
+/// Makes the calls in [`CALLS`] while dockerd or containerd is frozen.
 pub(crate) async fn of_processes(world: World) -> Outcome {
     let engine = Engine::of(world.clone());
     let dockerd = Silence::Stopped("dockerd", Pid::from_raw(engine.pid()?));
@@ -42,12 +42,12 @@ pub(crate) async fn of_processes(world: World) -> Outcome {
     at_every_call(&world, "silence_of_processes", &[dockerd, containerd]).await
 }
 
-/// Makes all calls while a proxy holds or drops the engine's answers.
+/// Makes the calls in [`CALLS`] while a proxy holds or drops the engine's answers.
 pub(crate) async fn of_answers(world: World) -> Outcome {
     at_every_call(&world, "silence_of_answers", &[Silence::HeldAnswers, Silence::LostAnswers]).await
 }
 
-/// Makes all CRI calls at random moments of each silence of the engine.
+/// Makes the calls in [`CALLS`] at random moments of each silence of the engine.
 async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outcome {
     let mut random = seeded();
     let proxy = SlowProxy::start(&world.root.join("tmp/silence.sock"), &world.docker)?;
@@ -200,7 +200,7 @@ impl Round {
         Ok(round)
     }
 
-    /// Makes each CRI call at a random moment of the silence that begins now.
+    /// Makes each call in [`CALLS`] at a random moment of the silence that begins now.
     fn calls(self: &Arc<Self>, random: &mut StdRng) -> JoinSet<Outcome> {
         let mut calls = JoinSet::new();
         let mut at_random = |what: &'static str| {

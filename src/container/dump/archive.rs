@@ -90,8 +90,8 @@ fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
 /// size of the archives, and all files.
 ///
 /// # Errors
-/// A file cannot be written, a path is in use, or the caller no longer waits. After an error no file of the
-/// checkpoint is left.
+/// A file cannot be written, a path is in use, or the caller no longer waits. After an error, `write` removes
+/// its files.
 pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,

@@ -92,7 +92,7 @@ impl Attempt {
         ids.chain([self.id().to_owned()]).chain(paths).collect()
     }
 
-    /// Removes the files of a checkpoint whose caller has stopped waiting at the last moment.
+    /// Removes the files of a checkpoint whose caller no longer waits.
     pub(super) async fn discard(&self, unheard: Result<Vec<Written>, DumpError>) {
         let error = match unheard {
             Ok(written) => {
@@ -123,7 +123,7 @@ impl Attempt {
         made
     }
 
-    /// Checks everything that can be checked while the containers run.
+    /// Checks the containers and the destination, and reads [`Facts`], while the containers run.
     async fn facts(&self) -> Result<Vec<Facts>, DumpError> {
         for container in &self.containers {
             let id = container.id.to_string();
@@ -263,7 +263,7 @@ impl Attempt {
             }
         }
         self.still_wanted()?;
-        // From here on, nothing interrupts the checkpoint until the detached program has ended.
+        // From here on, this code waits until the detached program has ended, even if no caller waits.
         let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
         let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
         let started = detached::start(&self.program, &arguments, &directory, &name);
@@ -433,5 +433,5 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const LARGEST_LOG: u64 = 64 << 20;
-/// The kernel's text for a full disk, which CRIU and the OCI runtime repeat in their messages.
+/// The C library's text for a full disk, which CRIU's messages have.
 const DISK_FULL: &str = "No space left on device";

@@ -11,7 +11,7 @@ use crate::{
     host::error::HostError,
 };
 
-/// Why a checkpoint could not be made. The containers keep running, and no file of the checkpoint is left.
+/// Why a checkpoint could not be made. The containers keep running, and dockbridge removes the checkpoint.
 #[derive(Debug, Error)]
 pub enum DumpError {
     #[error("container {id} is not known")]

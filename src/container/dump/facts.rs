@@ -1,5 +1,5 @@
-//! The facts about a running container that a checkpoint needs. The Engine API does not return them, so
-//! dockbridge reads them from the container's process, its shim and its OCI bundle.
+//! The facts about a running container that a checkpoint needs. The Engine API lacks most of them, so
+//! dockbridge reads the container's process, cgroup, shim and OCI bundle.
 
 use std::{
     fs, io,
@@ -31,7 +31,7 @@ pub(super) struct Facts {
     pub(super) config: Value,
     pub(super) freezer: Freezer,
     pub(super) layer: PathBuf,
-    /// How many bytes CRIU's images and the changed files need at most.
+    /// A high estimate of the bytes that CRIU's images and the changed files need.
     pub(super) size: u64,
 }
 

@@ -35,8 +35,8 @@ struct Leftovers {
 
 impl Dumps {
     /// Takes over unfinished checkpoints: waits in the background until their detached programs have ended,
-    /// then thaws the containers and removes the files. Until the containers are thawed, other calls treat
-    /// them as frozen. Must be called before the first request.
+    /// then thaws the containers and removes incomplete archives. Until the containers are thawed, other
+    /// calls treat them as frozen. Must be called before the first request.
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
         for Leftovers { directories, containers, in_use } in blocking(move || find(&place)).await {
@@ -95,8 +95,8 @@ async fn let_all_continue(
     orders
 }
 
-/// Removes the files of the checkpoints. Must be called after the containers run again, because removing a
-/// file can hang if its disk does not answer.
+/// Removes the checkpoints' directories, and incomplete archives. Must be called after the containers run
+/// again, because removing a file can hang if its disk does not answer.
 async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
     for (order, directory) in orders {
         let place = directory.clone();

@@ -8,8 +8,8 @@
 //!
 //! dockbridge never kills the detached program, because CRIU's code runs inside the containers' processes:
 //! see `docs/decisions/0046`. At its deadline, a caller only stops waiting for the program. If dockbridge
-//! ends, the next dockbridge process waits for the program, thaws the containers, and removes the files
-//! ([`leftovers`]).
+//! ends, the next dockbridge process waits for the program, thaws the containers, and removes incomplete
+//! archives ([`leftovers`]).
 
 mod archive;
 mod attempt;

@@ -20,7 +20,7 @@ use crate::{
 /// What the detached program has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The containers, which the program freezes at the same time.
+    /// The containers. All of them are frozen before the program saves the first one.
     pub(super) parts: Vec<Part>,
     /// The files of the checkpoint. Without the last file, the other files are not valid.
     pub(super) places: Vec<Place>,
@@ -59,7 +59,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Thaws the container, if the detached program has frozen it.
+    /// Thaws the container, if the detached program has begun to freeze it.
     pub(super) fn thaw(&self) -> Result<(), HostError> {
         let mark = self.directory.join(FROZEN);
         if mark.try_exists().unwrap_or(true) {
@@ -92,9 +92,9 @@ pub(super) enum Cause {
     Unwanted,
     /// Somebody has paused the container.
     Paused,
-    /// The OCI runtime or CRIU failed. CRIU's log has the reason.
+    /// The OCI runtime or CRIU failed. CRIU's log or the runtime's output has the reason.
     Runtime,
-    /// The freeze or the copy of the layer failed, or somebody has thawed the container.
+    /// Another step failed, for example the freeze, or somebody has thawed the container.
     Other { reason: String, is_disk_full: bool },
 }
 
@@ -144,8 +144,8 @@ pub(super) const TAKEN: &str = "order.taken.json";
 pub(super) const UNWANTED: &str = "unwanted";
 /// How many digits of the id a temporary name contains.
 const SHORT: usize = 12;
-/// This file exists in a container's directory if the detached program has frozen the container. Without the
-/// file, a frozen container was paused by somebody else.
+/// This file exists in a container's directory if the detached program has begun to freeze the container.
+/// Without the file, a frozen container was paused by somebody else.
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const REPORT: &str = "report.json";
 /// CRIU's log, which the archive also contains.

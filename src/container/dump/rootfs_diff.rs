@@ -32,7 +32,7 @@ pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     order::write(directory, DELETED_FILES, &diff.deleted).map_err(|error| error.source)
 }
 
-/// How many bytes the archive of the changed files needs at most. Fails as [`write()`] does.
+/// How many bytes the archive of the changed files needs at most. Fails if a path cannot be read.
 pub(super) fn size(layer: &Path) -> io::Result<u64> {
     let mut total = 0_u64;
     walk(layer, &mut |entry| {
@@ -136,7 +136,7 @@ impl<R: Read> Read for Exactly<R> {
     }
 }
 
-/// An upper limit for the bytes of the headers and the padding of one archive entry, except long names.
+/// Bytes for the headers and the padding of one archive entry. Long names and attributes need more.
 const HEADERS: u64 = 2048;
 
 #[cfg(test)]

@@ -56,14 +56,14 @@ impl Dumps {
         }
     }
 
-    /// Writes archives of running containers, which are all frozen at the same moment. `documents` renders the
-    /// files that describe a container.
+    /// Writes archives of running containers. All of them are frozen before the first one is saved.
+    /// `documents` renders the files that describe a container.
     ///
     /// After the timeout, or if the caller disconnects, the checkpoint continues in the background until CRIU
     /// has ended, and is then discarded.
     ///
     /// # Errors
-    /// See [`DumpError`]. The containers keep running, and no archive is written.
+    /// See [`DumpError`]. The containers keep running, and dockbridge removes the archives.
     pub async fn checkpoint(
         &self,
         mut spec: DumpSpec,

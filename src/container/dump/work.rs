@@ -1,6 +1,6 @@
 //! The detached program: freezes the containers, lets the OCI runtime and CRIU save the processes of each
-//! container, copies the changed files, and thaws all containers. Nobody kills this program, and it has no
-//! deadline after the freeze.
+//! container, copies the changed files, and thaws all containers. dockbridge never kills this program, and it
+//! has no deadline after the freeze.
 
 use std::{
     ffi::OsString,

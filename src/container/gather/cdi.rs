@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Node {
-    /// The edits for the CDI devices of a container. None if the engine reads CDI specifications itself.
+    /// The edits for the CDI devices of a container. None without devices, or if the engine makes the edits.
     pub(super) async fn cdi_edits(
         &self,
         engine: &EngineInfo,
@@ -41,7 +41,7 @@ impl Node {
     }
 
     /// Adds the edits of the CDI devices that NRI plugins requested. Fails if a device is unknown, or its
-    /// specification is invalid.
+    /// specification is invalid or cannot be read.
     pub async fn with_devices(&self, wanted: Wanted) -> Result<Wanted, Failure> {
         if wanted.cdi_devices.is_empty() {
             return Ok(wanted);

@@ -1,5 +1,4 @@
-//! Checks that the requested devices exist. The engine looks for a device only when the container starts, and
-//! does not refuse a file that is not a device.
+//! Checks that the requested devices exist. The engine looks for a device only when the container starts.
 
 use std::{
     fs, io,
@@ -32,8 +31,8 @@ pub(super) fn check(
     })
 }
 
-/// Whether a device is in the directory or below it. Follows no links, like the engine. Checks only the first
-/// entries: returns true for a directory with more entries.
+/// Whether a device is in the directory or below it. Follows no links, like the engine. Also true for more
+/// than [`MOST`] entries.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;

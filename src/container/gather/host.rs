@@ -1,4 +1,4 @@
-//! Checks what a request needs on this host, before anything is created.
+//! Checks what a request needs on this host, before the container is created.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ pub(super) async fn check_host(
     .await
 }
 
-/// Checks the AppArmor profile and the SELinux label of a pause container. Fails if the kernel does not know
-/// them.
+/// Checks the AppArmor profile and the SELinux label of a pause container. Fails if the engine uses them and
+/// the kernel does not know them.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     check(move |_| {

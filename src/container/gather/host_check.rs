@@ -71,7 +71,7 @@ impl Drop for Slot {
 
 /// Runs a check, which calls [`HostCheck::at`] before it reads a path. The check continues after the caller
 /// has stopped waiting. Fails with the error of the check, or with `DeadlineExceeded` if a path does not
-/// answer.
+/// answer or too many checks hang.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, Failure>

@@ -1,4 +1,4 @@
-//! Gathers the input of a container's plan, fast steps first.
+//! Gathers the input of a container's plan.
 
 use std::sync::Arc;
 
@@ -93,8 +93,8 @@ fn pid_target(
         })
 }
 
-/// The accounts (`/etc/passwd`, `/etc/group`) of the image. If they cannot be read, only a container whose
-/// groups depend on them fails. The status of other containers then does not show their user.
+/// The accounts (`/etc/passwd`, `/etc/group`) of the image. If they cannot be read, a container fails if its
+/// groups depend on them or a file is not regular. Otherwise its status does not show its user.
 async fn accounts(
     files: &ImageFiles,
     image: &ImageRecord,

@@ -1,5 +1,5 @@
-//! Gathers the input of a container's plan before anything is created, so that nothing has to be undone
-//! after an invalid request.
+//! Gathers the input of a container's plan before the container is created, so that an invalid request leaves
+//! no container.
 
 pub mod cdi;
 mod devices;

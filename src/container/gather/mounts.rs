@@ -1,5 +1,5 @@
-//! Finds mounts that this host cannot make, before anything is created. The engine and the OCI runtime would
-//! fail only when the container starts, with less clear errors.
+//! Finds mounts that this host cannot make, before the container is created. The engine and the OCI runtime
+//! would fail only when the container starts, with less clear errors.
 
 use std::{
     cell::LazyCell,
@@ -99,8 +99,8 @@ fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
     found
 }
 
-/// Checks a mount inside another mount: its path must exist in the outer mount, or the outer mount must be
-/// writable.
+/// Checks a mount inside another mount, which must be a directory. The path must exist there, or the outer
+/// mount must be writable.
 fn refuse_place(
     mount: &Mount,
     around: Option<&Mount>,

@@ -13,7 +13,7 @@ use crate::{
 /// request.
 ///
 /// # Errors
-/// The file is missing, unreadable, not UTF-8, or larger than 1 MiB.
+/// The file is missing, unreadable, not UTF-8, or larger than 1 MiB, or its file system does not answer.
 pub async fn seccomp_profile(
     profile: Option<&Profile>,
     privileged: bool,
@@ -41,6 +41,6 @@ pub async fn seccomp_profile(
 
 /// The size limit of a profile in bytes, far above any real profile. The engine itself has no limit.
 const LONGEST_PROFILE: u64 = 1 << 20;
-/// kubelet passes only the name of the profile's file, but authors of pods often assume that the file exists
+/// kubelet passes only the path of the profile's file, but authors of pods often assume that the file exists
 /// on every node.
 const MISSING: &str = "no such file; every node that may run the pod needs the profile";

@@ -1,4 +1,4 @@
-//! Reads and sets limits in a running container's cgroup. All calls except those to systemd block.
+//! Reads and sets limits in a running container's cgroup. The functions that are not async block.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -68,17 +68,17 @@ impl ContainerCgroup {
         is_there.then(|| shown(requested, &now, settings, |setting| self.current(setting)))
     }
 
-    /// Memory in use that the kernel cannot reclaim. A memory limit below this value would end processes.
+    /// The memory in use, without inactive files. A limit below this value may make the kernel end processes.
     pub(super) fn working_set(&self) -> Option<i64> {
         self.group.working_set()
     }
 
-    /// The content of a cgroup file. None if the file does not exist.
+    /// The content of a cgroup file. None if the file cannot be read.
     pub(super) fn current(&self, setting: &CgroupFile) -> Option<String> {
         self.group.text(&setting.controller, &setting.file)
     }
 
-    /// The `settings` whose cgroup file differs from the requested value as the kernel rounds it.
+    /// The `settings` whose cgroup file is missing, or differs from the requested value with its rounding.
     pub(super) fn differing(&self, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
         let holds = |setting: &CgroupFile| {
             self.current(setting).is_some_and(|now| text(setting, now) == setting.value)
@@ -195,7 +195,7 @@ impl ContainerCgroup {
     }
 }
 
-/// The error if dockbridge cannot see the container's processes.
+/// The error if dockbridge cannot find the container's cgroup.
 pub(super) fn no_group(setting: &CgroupFile) -> Failure {
     let field = setting.field();
     Failure::unmet(format!("{field}: the cgroup of the container cannot be found on this node"))

@@ -1,4 +1,4 @@
-//! Checks before a container is created whether this node can limit huge pages.
+//! Checks whether this node can limit huge pages as requested.
 
 use crate::{
     concurrency::blocking::blocking,

@@ -45,8 +45,8 @@ pub(super) fn shown(
     shown
 }
 
-/// The kernel's number, or the requested number if the difference is less than `rounding`. Returns
-/// `UNLIMITED` only if a limit was requested.
+/// The requested number if the kernel's number is unknown or may result from rounding it down, otherwise the
+/// kernel's number. Returns `UNLIMITED` only if a limit was requested.
 fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     match kernel {
         None => requested,
@@ -63,7 +63,7 @@ fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     }
 }
 
-/// Ignores the kernel's period, which always exists, if neither a period nor a quota is requested.
+/// Ignores the kernel's period, which always exists, if no period is requested and the kernel has no quota.
 fn period(requested: &Resources, kernel: &Limits) -> i64 {
     match kernel.cpu_period {
         Some(period) if requested.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,

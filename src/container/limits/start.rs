@@ -41,7 +41,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether the container needs limits that the engine does not set.
+    /// Whether the container needs limits that the engine does not set, apart from `oom_score_adj`.
     pub(in crate::container) fn are_needed(&self, record: &ContainerRecord) -> bool {
         let requested = self.node.saved_changes.requested(record);
         let (score, unset) = (requested.oom_score_adj, Resources::default());
@@ -86,7 +86,7 @@ impl Limits {
         blocking(move || ContainerCgroup::find(&cgroups, &record)).await
     }
 
-    /// Called if no cgroup was found. Fails only if the container still runs and a limit is required.
+    /// Called if no cgroup was found. Fails if the container still runs and a limit is required.
     pub(super) async fn without_cgroup(
         &self,
         record: &ContainerRecord,

@@ -1,4 +1,4 @@
-//! The limits in a container's status. For a running container, the status shows the kernel's values.
+//! The limits in a container's status. For a running container, dockbridge reads them from its cgroup.
 
 use std::time::Duration;
 
@@ -40,5 +40,5 @@ impl Limits {
     }
 }
 
-/// Reading cgroup files takes longer than this only while the kernel creates or removes many cgroups.
+/// Reading cgroup files may take longer while the kernel creates or removes many cgroups.
 const TIMEOUT: Duration = Duration::from_millis(500);

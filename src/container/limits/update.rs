@@ -23,8 +23,9 @@ impl Limits {
     /// Changes the limits that are set in `asked`; for a stopped container, from its next start.
     ///
     /// # Errors
-    /// The container is unknown, the limits contradict each other, the memory limit is below the memory in
-    /// use, or a limit was refused. If a limit was refused, the error names the limits that are already set.
+    /// The container is unknown, an NRI plugin refuses, the limits contradict each other, the memory limit is
+    /// below the memory in use, or a limit cannot be set or saved. Only this error names the limits that are
+    /// already set.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {
@@ -109,7 +110,7 @@ impl Limits {
     }
 }
 
-/// Refuses a limit with which the kernel would end processes of the container.
+/// Refuses a limit with which the kernel might end processes of the container.
 async fn check_memory_in_use(cgroup: Option<ContainerCgroup>, limit: i64) -> Result<(), Failure> {
     let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
     match blocking(move || cgroup.working_set()).await {

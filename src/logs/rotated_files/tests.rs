@@ -33,7 +33,7 @@ fn files_come_in_order_and_without_a_hole_however_often_they_are_rotated() {
             }
         });
         for _ in 0..LISTS {
-            // If the engine rotates all the time, listing fails, but never returns a wrong order.
+            // If the engine rotates all the time, listing may fail, but must not return a wrong order.
             let Ok(found) = find_files(&source, None) else { continue };
             let made: Vec<u32> = found.files.iter().map(|file| made(&file.file)).collect();
             let in_order = made.windows(2).all(|pair| pair[0] + 1 == pair[1]);

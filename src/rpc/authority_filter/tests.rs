@@ -1,5 +1,5 @@
-//! Tests with every encoding of an authority, split into two reads at every byte. An independent HPACK
-//! library decodes the result.
+//! Tests with encodings of an authority, split into two reads at every byte. An independent HPACK library
+//! decodes the result.
 
 use httlib_hpack::{Decoder, Encoder};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Makes every call of the engine client once, without errors.
+//! Makes calls of the engine client to an engine without faults.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The fault matrix: every way in which a daemon can fail, and the resulting error.
+//! The fault matrix: ways in which a daemon can fail, and the resulting errors.
 
 use std::{os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Hijacked connections: both directions, pieces of every size, and every failure.
+//! Hijacked connections: both directions, output in pieces, and failures.
 
 use bytes::Bytes;
 use dockbridge::{

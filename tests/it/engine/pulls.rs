@@ -1,4 +1,4 @@
-//! Pulls: the request, the reported progress, and every failure.
+//! Pulls: the request, the reported progress, and failures.
 
 use std::time::Duration;
 

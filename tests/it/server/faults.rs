@@ -1,4 +1,4 @@
-//! The fault matrix: each CRI call with each failure of each engine endpoint that the call uses. The answer
+//! The fault matrix: CRI calls with each of [`faults`] at the engine endpoints that the calls use. The answer
 //! has the right code and comes in time. After the fault has ended, the same call succeeds, and no container
 //! or file is left.
 
@@ -92,7 +92,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// All faults, with the codes that the CRI call may return. The codes include `Ok` if the call may succeed in
+/// The faults, with the codes that the CRI call may return. The codes include `Ok` if the call may succeed in
 /// spite of the fault.
 fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     let words = || "the engine's words".to_owned();

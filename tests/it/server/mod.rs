@@ -1,5 +1,5 @@
-//! Tests the whole dockbridge server through its socket, with the fake dockerd: bad input, every failure of
-//! the engine and of plugins, callers that give up, and an engine that stops and starts.
+//! Tests the whole dockbridge server through its socket, with the fake dockerd: bad input, failures of the
+//! engine and of plugins, callers that give up, and an engine that stops and starts.
 
 #![allow(
     clippy::needless_update,

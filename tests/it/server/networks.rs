@@ -124,7 +124,7 @@ pub(super) fn leases(bridge: &Bridge) -> usize {
 pub(super) const ANSWER: &str =
     r#"echo '{"cniVersion":"1.0.0","ips":[{"address":"10.9.0.2/24"}]}'"#;
 
-/// Shell scripts, one for each way in which a CNI plugin can fail.
+/// Ways in which a CNI plugin can fail, each with a shell script.
 fn faults() -> Vec<(&'static str, &'static str)> {
     vec![
         ("exit 1", "exit 1"),

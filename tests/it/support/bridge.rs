@@ -161,8 +161,8 @@ impl Bridge {
         Self::start_within(node, docker, network, LONG).await
     }
 
-    /// Starts a server with the timeout [`TIMEOUT`] for engine and plugins, for tests in which these do not
-    /// answer. The test moves the [clock](super::clock) past the timeout.
+    /// Starts a server with the timeout [`TIMEOUT`] for engine and plugins, for tests in which the engine or
+    /// a plugin does not answer. The test moves the [clock](super::clock) past the timeout.
     pub(crate) async fn start_timed(
         node: Node,
         docker: &FakeDockerd,
@@ -492,6 +492,6 @@ fn is_of_the_node(path: &Path) -> bool {
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
 /// A time limit that only hanging work exceeds, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
-/// The image that every fake engine has.
+/// The image of the fake engine that [`docker`] starts.
 pub(crate) const IMAGE: &str = "busybox:1.36";
 const LARGEST: usize = 16 << 20;

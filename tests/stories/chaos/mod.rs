@@ -1,7 +1,7 @@
-//! Everything happens at the same time and at random: CRI clients create and remove pods, dockbridge is
-//! killed, the engine is frozen, killed and restarted, inspects are delayed, CNI plugins are killed, and the
-//! disk is full. The answers that clients got must stay true, and at the end no process, file or network of a
-//! pod may be left.
+//! The chaos stories: many things happen at the same time and at random. CRI clients create and remove pods,
+//! dockbridge is killed, the engine is frozen, killed and restarted, inspects are delayed, CNI plugins are
+//! killed, and the disk is full. The answers that clients got must stay true, and at the end no process, file
+//! or network of a pod may be left.
 
 pub(crate) mod nri;
 pub(crate) mod size;

@@ -148,7 +148,7 @@ const FAILED: &str = "\u{1}failed ";
 /// The start of the names of tests after which the world is replaced: an engine that is killed while it
 /// starts a container leaves a cgroup behind, which the next test would report as its leftover.
 const SPOILS_ITS_WORLD: &str = "chaos::";
-/// The tests that take more than 15 seconds, the longest first.
+/// Tests that take more than 15 seconds, the longest first.
 const LONGEST: &[&str] = &[
     "tokens::a_thousand_and_one",
     "disconnects::of_the_engine",

@@ -1,5 +1,5 @@
-//! Creates pods of every kind on a node: in each network mode, stopped, with containers that run, have ended
-//! with or without an error, or were never started.
+//! Creates different pods on a node: in each network mode, stopped, with containers that run, have ended with
+//! or without an error, or were never started.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tests as many hostile streams as dockbridge allows, from several clients. dockbridge's memory is limited,
-//! it serves other clients, and it frees the memory afterwards.
+//! Tests nearly as many hostile streams as dockbridge allows, from several clients. dockbridge's memory is
+//! limited, it serves other clients, and it frees the memory afterwards.
 
 use std::{
     future::pending,

@@ -16,8 +16,8 @@ use super::{
     world::World,
 };
 
-/// Lists all leftovers of pods. If the list is empty, nothing is left. Repeats the search for a while,
-/// because the kernel and the engine remove veths, shims and cgroups only after the engine has answered.
+/// Lists the leftovers of pods that it finds. Repeats the search for a while, because the kernel and the
+/// engine remove veths, shims and cgroups only after the engine has answered.
 pub(crate) async fn search(
     world: &World,
     engine: &Engine,

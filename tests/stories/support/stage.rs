@@ -153,5 +153,5 @@ pub(crate) async fn sweep(world: &World) {
     drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
 }
 
-/// How long a story may take. On an idle machine, the longest story takes two minutes.
+/// How long a story without its own limit may take. On an idle machine, most take less than two minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1200);
