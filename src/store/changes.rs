@@ -1,6 +1,6 @@
 //! Finds what happened between two snapshots, in the order of lifecycles, for the CRI's container events.
 //!
-//! The caller must compare every snapshot: a container or pod that appears and disappears between two
+//! The caller should compare every snapshot: a container or pod that appears and disappears between two
 //! compared snapshots is not reported. The newer snapshot already shows the effect of each reported change.
 
 use std::{collections::HashMap, sync::Arc};

@@ -26,7 +26,8 @@ pub(crate) struct RawEngine {
 }
 
 impl RawEngine {
-    /// A client of the engine at that socket that uses the given API version, e.g. `/v1.41`.
+    /// A client of the engine at that socket that uses the given API version, e.g. `/v1.45`. If `version` is
+    /// empty, the client uses the engine's newest API.
     pub(crate) fn new(socket: &Path, version: &str) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new());
