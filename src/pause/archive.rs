@@ -49,8 +49,7 @@ fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
     (layer, config, manifest)
 }
 
-/// Name of the pause image in the engine. The tag must change whenever the image changes, because dockbridge
-/// loads the archive only if the engine has no image with this name.
+/// Name of the pause image in the engine. The tag must change whenever the image changes.
 pub const fn reference() -> &'static str {
     "dockbridge/pause:2"
 }
