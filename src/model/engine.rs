@@ -338,7 +338,7 @@ pub enum Ownership {
 /// A change that dockbridge itself may have requested. The engine's event then contains no news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// The container was created. It does not change any more before the event arrives.
+    /// The container was created. Each later change causes another event.
     Created,
     /// The container was started. Before another start it must end, which causes another event.
     Started,

@@ -71,7 +71,7 @@ impl ConfigWatcher {
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
-            // The watcher lists the files before it reads them, so that it notices every later change.
+            // The watcher lists the files before it reads them, so that it notices later changes.
             let listed = self.list().await;
             let state = self.refresh().await;
             let pause = if state.selected().is_none() || state.status_error.is_some() {

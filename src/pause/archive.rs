@@ -1,4 +1,4 @@
-//! The pause image as an archive that every engine can load. The archive describes the same blobs twice: in
+//! The pause image as an archive that an engine can load. The archive describes the same blobs twice: in
 //! `manifest.json` for engines with graph drivers, and as an OCI layout for containerd's image store.
 
 use std::sync::LazyLock;

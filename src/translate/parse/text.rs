@@ -38,7 +38,7 @@ pub(super) fn word(text: &str) -> Result<String, ParseError> {
     checked(is_one, "must be one word", text).and_then(|text| line(&text))
 }
 
-/// Checks a text that becomes part of a Docker container name. Names from kubelet are always valid.
+/// Checks a text that becomes part of a Docker container name.
 pub(super) fn name(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
