@@ -1,7 +1,7 @@
 //! Paths and queries of calls to the engine. An object's name cannot turn a call into another call.
 //!
 //! The engine's router decodes a path and then resolves `..`, so the image name `../../containers/x` would
-//! make another call. This module refuses names with `..`, and percent-encodes special characters.
+//! make another call. So this module refuses names with a segment `..`, and encodes names of images.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
@@ -59,5 +59,5 @@ pub(super) const QUERY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Bytes that are percent-encoded in an image's name.
 const IMAGE: &AsciiSet = &QUERY.remove(b'/').remove(b':').remove(b'@');
-/// The size limit of an image's name in bytes, above any registry, repository, tag and digest.
+/// The size limit of an object's name in bytes. The longest names, image references, are shorter.
 const LONGEST_NAME: usize = 1024;

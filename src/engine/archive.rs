@@ -1,4 +1,4 @@
-//! Properties and content of single paths inside a container, running or not (Docker's archive API).
+//! Reads single paths of a container, running or not (Docker's archive API), and exports all its files.
 //!
 //! The engine follows symbolic links in the directories of a path, as seen inside the container. If the last
 //! part of the path is a link, the engine does not follow the link but reports its target.
@@ -49,8 +49,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// The next piece of the archive; None at its end. Fails if the engine closes the connection, or sends
-    /// nothing for a long time.
+    /// The next piece of the archive; None at its end. Fails if the connection breaks, or if nothing
+    /// arrives within the call's timeout.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EngineError> {
         let (call, limit) = (&self.request.call, self.request.timeout);
         match timeout(limit, self.body.frame()).await {
@@ -119,7 +119,7 @@ impl Engine {
 }
 
 /// None if the path does not exist or leads through a file. For a path through a file, the engine has no
-/// status code, but returns the kernel's text for ENOTDIR, in all versions.
+/// status code of its own, but its text ends with the kernel's text for ENOTDIR.
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),
@@ -143,7 +143,7 @@ async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<
     }
 }
 
-/// The path's properties in the headers of an answer.
+/// The type of the path, from a header of the answer.
 pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineError> {
     let stat = headers.get(STAT);
     let stat = stat.ok_or_else(|| call.garbled("the header with the path's stat is missing"))?;

@@ -1,8 +1,9 @@
 //! The client for the Docker Engine: pooled connections, timeouts, and the negotiated API version.
 //!
-//! Every call has one deadline for connecting, negotiating, headers and body. If a call used a dead
-//! connection and repeating it is harmless, the client repeats the call once. If the engine refuses an API
-//! version, it has done nothing, so the client repeats the call once with a newly negotiated version.
+//! One deadline covers connecting, negotiating, retries, headers, and the body, except of streams and
+//! archives. If the connection breaks and repeating the call is harmless, the client repeats the call once.
+//! If the engine refuses an API version, it has done nothing, so the client negotiates and repeats the call
+//! once.
 
 use std::{
     io,
@@ -66,12 +67,12 @@ struct Shared {
 pub struct Timeouts {
     /// The limit for a ping, which a running engine answers at once.
     pub ping: Duration,
-    /// The limit for other calls with a single answer, from the first byte sent to the last byte read.
+    /// The limit for most other calls, with connecting, retries and reading the answer.
     /// Shorter than kubelet's 2 minutes, so that kubelet still receives an error that names the slow call.
     pub short: Duration,
     /// Added to the grace period of a stop, for the kill and the engine's cleanup.
     pub stop_margin: Duration,
-    /// How long a pull, load or event stream may take to begin. Pulls begin after the registry has answered.
+    /// How long a pull or event stream may take to begin. Pulls begin after the registry has answered.
     pub stream: Duration,
 }
 
@@ -145,7 +146,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Incompatible`] if the engine is older than [`ApiVersion::OLDEST`],
-    /// [`EngineError::NoEngine`] if something else answers at the socket, and every transport error.
+    /// [`EngineError::NoEngine`] if the answer has no readable API version, and every error of the ping.
     pub async fn negotiate(&self) -> Result<ApiVersion, EngineError> {
         let path = Some("/_ping".to_owned());
         let ping = ApiRequest::new(PING, Method::GET, path, self.timeouts().ping)?;
@@ -270,12 +271,12 @@ impl Engine {
         .await
     }
 
-    /// Makes a call with an endless answer. Returns when the engine has begun to answer.
+    /// Makes a call, and returns once the engine begins to answer. The timeout does not cover the body.
     pub(super) async fn begin(&self, request: &ApiRequest) -> Result<Incoming, EngineError> {
         Ok(self.beginning(request).await?.into_body())
     }
 
-    /// Makes a call with an endless answer. Returns the head of the answer, with its body still to be read.
+    /// Makes a call as [`Self::begin`] does, and also returns the headers of the answer.
     pub(super) async fn beginning(
         &self,
         request: &ApiRequest,
@@ -415,7 +416,7 @@ pub(super) fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|reason| reason.to_string())
 }
 
-/// Reads and ignores the rest of the answer, because only then another call can use the connection.
+/// Reads and ignores the rest of the answer, because only then can another call use the connection.
 async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError> {
     while let Some(frame) = body.frame().await {
         frame.map_err(|error| call.broken(error))?;
@@ -427,8 +428,7 @@ const PING: Call = Call { verb: "ping", subject: Subject::Engine };
 
 /// How often a call is repeated if the engine's error says that the engine's store changed during the call.
 const RETRIES: usize = 4;
-/// How long an unused connection is kept: longer than kubelet's relist interval, and shorter than any
-/// engine's own limit.
+/// How long an unused connection to the engine is kept.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
 /// How many unused connections to the engine are kept. Starting a pod uses a few connections in parallel.
@@ -440,5 +440,5 @@ const LARGEST_REFUSAL: usize = 256 * 1024;
 /// request has at most 48 MiB of JSON ([`super::request`]), and its image adds at most [`LARGEST_IMAGE`].
 pub(super) const LARGEST: usize = 256 << 20;
 
-/// The largest inspect of an image, in bytes. The engine does not limit the data of a registry.
+/// The largest inspect or list entry of an image, in bytes. The engine does not limit the data of a registry.
 pub(super) const LARGEST_IMAGE: usize = 64 << 20;

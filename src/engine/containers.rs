@@ -25,12 +25,12 @@ use crate::{
 impl Engine {
     /// Creates a container and returns its id.
     ///
-    /// The client never repeats this call automatically. If the connection breaks, the container may exist,
-    /// and the caller's next attempt then finds the name in use.
+    /// If the connection breaks, the client does not repeat this call. The container may then exist, and the
+    /// caller's next attempt finds the name in use.
     ///
     /// # Errors
-    /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image is
-    /// missing.
+    /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image
+    /// or a container to join is missing.
     pub async fn create_container(
         &self,
         name: &str,
@@ -52,15 +52,16 @@ impl Engine {
     /// container again, so a short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] if the container, and not the engine, is the reason for the failure.
+    /// [`EngineError::CannotRun`] if the engine's text blames the container, [`EngineError::Conflict`] if a
+    /// container to join is missing, [`EngineError::LeftTask`] after an interrupted start.
     pub async fn start_container(&self, id: &str, extra: Duration) -> Result<(), EngineError> {
         let mut start = self.post(Call::START, id, "/start", &[])?;
         start.timeout = start.timeout.saturating_add(extra);
         self.done(start).await
     }
 
-    /// Sends the container's stop signal to its main process, and kills the process after `grace`. Succeeds
-    /// also if the container has already ended.
+    /// Sends the container's stop signal to its main process, and kills the process after `grace`. Also
+    /// succeeds if the container has already ended.
     ///
     /// The client does not repeat a stop, because many programs exit at once on a second SIGTERM.
     ///

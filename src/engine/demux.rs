@@ -2,7 +2,7 @@
 //!
 //! The engine sends the output of a terminal unchanged. It sends other output in frames with a header of 8
 //! bytes (stream, three zeros, length in network order). The caller must say which form to expect, because a
-//! terminal's output may look like a frame. Frames may have any length: long frames are returned in pieces.
+//! terminal's output may look like a frame. Frames of output may have any length, and are returned in pieces.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -93,5 +93,5 @@ fn frame(header: [u8; HEADER]) -> Result<Frame, Stop> {
 
 const HEADER: usize = 8;
 
-/// How many bytes an error message of the engine may have; a longer one is an error.
+/// How many bytes an error message of the engine may have. A longer message counts as an invalid frame.
 const LONGEST_COMPLAINT: usize = 64 * 1024;

@@ -53,7 +53,7 @@ impl Call {
         EngineError::Deadline { call: self.clone(), after }
     }
 
-    /// The error for a connection that broke after it was made.
+    /// The error for a connection that broke after it was made, or that carried invalid HTTP.
     pub(super) fn broken(&self, error: impl Into<Box<dyn Error + Send + Sync>>) -> EngineError {
         let source: Arc<dyn Error + Send + Sync> = error.into().into();
         match cause_of::<hyper::Error>(&*source) {
@@ -133,7 +133,7 @@ pub enum EngineError {
     NoContainerd { call: Call, message: String },
     #[error("{call}: {message}")]
     Failed { call: Call, status: u16, message: String },
-    /// The pull failed because of the registry or the connection to it.
+    /// The engine could not pull the image, usually because of the registry or the connection to it.
     #[error("{}{message}", fault.prefix())]
     Pull { reference: String, fault: PullFault, message: String },
 }
@@ -189,13 +189,13 @@ impl WithKind for EngineError {
 
 impl EngineError {
     /// Whether the engine's containerd store changed during a read, so that a retry may help. The engine has
-    /// no status code for this error. A wrong match only repeats a harmless call.
+    /// no status code for this error. A wrong match only repeats a call that failed.
     pub(super) fn asks_to_retry(&self) -> bool {
         let changed = "data changed during operation, retry";
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
     }
 
-    /// Whether the engine may have executed the request although its answer did not arrive.
+    /// Whether the engine may have executed the request although no readable answer arrived.
     pub fn leaves_outcome_open(&self) -> bool {
         matches!(
             self,

@@ -1,10 +1,10 @@
 //! Maps an HTTP status and its text to an [`EngineError`]; no other module does.
 //!
 //! In some cases the status is not enough: a failed start is a 400, 404 or 500 depending on the engine's
-//! version, and a pull answers 200 before it begins. Then this module also reads the text, which determines
+//! version, and a pull can fail after the status 200. Then this module also reads the text, which determines
 //! the error. With an unknown text, the call fails with a more general error. dockbridge never removes or
-//! releases an object because of a text. Only the text of [`is_half_removed`] makes an object count as
-//! missing. For a conflict (409), the text has the reason, but the caller inspects the object instead.
+//! releases an object because of a text. In this module, only the text of [`is_half_removed`] makes an object
+//! count as missing. After a conflict (409), the caller inspects the object and does not rely on the text.
 
 use hyper::StatusCode;
 
@@ -92,7 +92,7 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
 }
 
-/// Finds the missing object of a 404: for a create, the image, the network, or a container to join.
+/// The error for a missing object. A create or start whose text does not name the object is a `Conflict`.
 fn not_found(call: Call, message: String) -> EngineError {
     let named = |marker: &str| {
         let (_, name) = message.split_once(marker)?;
@@ -211,5 +211,5 @@ const SIGNATURE_WORDS: &[&str] = &[
     "no signatures found",
 ];
 
-/// Maximum length of a text from the engine, in characters.
+/// How many characters of a text from the engine an error shows at most.
 const SHOWN_CHARS: usize = 2048;

@@ -27,7 +27,7 @@ pub struct Events {
 }
 
 impl Engine {
-    /// Opens the event stream. The stream has all events from the call on, and a few earlier events.
+    /// Opens the stream of events in [`ACTIONS`]: all from the call on, and a few earlier ones.
     pub async fn events(&self) -> Result<Events, EngineError> {
         // The filter keeps exec events out, because each exec probe causes three of them.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
@@ -87,5 +87,5 @@ const ACTIONS: [&str; 17] = [
     "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
-/// How far before the call the stream begins, because the clocks of two programs can differ a little.
+/// How far before the call the stream begins.
 const OVERLAP: Duration = Duration::from_secs(1);

@@ -44,18 +44,18 @@ pub struct ExecState {
 }
 
 impl ExecState {
-    /// Whether the process was started and has ended.
+    /// Whether the process has ended or could not be started, and the engine knows an exit code.
     pub fn has_ended(self) -> bool {
         !self.running && self.exit_code.is_some()
     }
 
-    /// How the process ended; None if it has not ended.
+    /// How the process ended; None if [`Self::has_ended`] is false.
     pub fn ending(self) -> Option<Ending> {
         let code = self.exit_code.filter(|_| self.has_ended())?;
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
     }
 
-    /// How the process ended, if the exec was started and its output has ended. Recognises also an exec that
+    /// How the process ended, if the exec was started and its output has ended. Also recognises an exec that
     /// the engine abandoned without an exit code.
     pub fn conclusion(self) -> Option<Ending> {
         let given_up = !self.running && self.exit_code.is_none() && self.pid.is_none();
@@ -89,8 +89,8 @@ impl Engine {
 
     /// Starts an exec and connects to its process. `tty` must have the same value as for the creation.
     ///
-    /// The client never repeats this call automatically. If the process cannot be started, the call succeeds:
-    /// the engine sends the reason as output, and the exit code is 126, 127 or 128.
+    /// If the connection breaks, the client does not repeat this call. If the process cannot be started, the
+    /// call succeeds: the engine sends the reason as output, and the exit code is 126, 127 or 128.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] if the exec does not exist, [`EngineError::Conflict`] if the exec was

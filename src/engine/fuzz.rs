@@ -1,5 +1,5 @@
-//! Entry points for `make fuzz`: answers of an engine other than inspects and lists. The entry points parse
-//! framed output, endless answers, error texts and archives.
+//! Entry points for `make fuzz` with answers of the engine: framed output, messages, the splitting of lists,
+//! error texts, archives and JSON. `translate::fuzz` has the entry points for containers.
 
 use bytes::Bytes;
 use hyper::{HeaderMap, StatusCode, header::HeaderValue};
@@ -54,8 +54,7 @@ fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool)
     ([stdout, stderr], None, over)
 }
 
-/// `bytes` are messages or a list. However the bytes are split into pieces, the result must be the same as a
-/// simple parser's.
+/// `bytes` are messages or a list. However they are split, the result must be the same as a simple parser's.
 pub(crate) fn messages(bytes: &[u8]) {
     assert_messages::<docker::Event>(bytes);
     assert_messages::<docker::Progress>(bytes);

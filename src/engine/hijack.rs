@@ -58,7 +58,7 @@ impl Output {
     ///
     /// # Errors
     /// An error is returned once, and then None: [`EngineError::Broken`] if the connection broke,
-    /// [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] if the engine failed.
+    /// [`EngineError::Garbled`] for an invalid frame, [`EngineError::Failed`] for an error in the stream.
     pub async fn next(&mut self) -> Option<Result<(Source, Bytes), EngineError>> {
         loop {
             match self.demux.next() {
@@ -107,10 +107,10 @@ impl Output {
 }
 
 impl Input {
-    /// Sends bytes to the process. Returns when the engine has received the bytes.
+    /// Sends bytes to the process. Returns when all bytes are in the socket's buffer.
     ///
     /// # Errors
-    /// [`EngineError::Broken`] if the process has closed its input or ended, or the connection is closed.
+    /// [`EngineError::Broken`] if the connection is closed, for example because the process has ended.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), EngineError> {
         let outcome = match &mut self.to {
             Some(to) => to.write_all(&bytes).await,

@@ -30,7 +30,7 @@ impl Engine {
 
     /// Inspects an image, by id or reference. [`EngineError::NotFound`] if the image does not exist.
     ///
-    /// The engine also accepts the prefix of an id, so the caller must check that the record has the name.
+    /// The engine also accepts the prefix of an id, so the returned image may not have this name.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
         // Older engines, and engines with graph drivers, ignore `manifests`.
@@ -43,7 +43,8 @@ impl Engine {
     /// Removes a name of an image; with the last name or the id, also the image and its nameless parents.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if the image is missing, [`EngineError::Conflict`] while it is needed.
+    /// [`EngineError::NotFound`] if the image is missing, [`EngineError::Conflict`] if containers or
+    /// other images need it, or if `name` is the id of an image with several names.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
         let (subject, how) = (Subject::Image(name.to_owned()), "?force=0&noprune=0");
         let removal = self.request(Method::DELETE, "remove", subject, how)?;

@@ -41,8 +41,8 @@ pub struct PullProgress {
 }
 
 impl Engine {
-    /// Starts a pull. The image is complete when the returned stream ends without an error. Once the pull has
-    /// begun, it has no deadline, because only the caller knows when a pull has stalled.
+    /// Starts a pull. The image is complete when [`Pull::next`] returns None without an earlier error. Once
+    /// the pull has begun, it has no deadline, because only the caller knows when a pull has stalled.
     ///
     /// # Errors
     /// [`EngineError::Pull`] if the registry refuses the pull before it begins.
@@ -60,8 +60,8 @@ impl Engine {
 }
 
 impl Pull {
-    /// The next message of the pull. None if the pull has succeeded. An error ends the pull: `Pull` with the
-    /// registry's message, or a transport error.
+    /// The next message of the pull. None if the pull has succeeded, or after an error. An error ends the
+    /// pull: `Pull` with the engine's message, or an error of the connection.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         if self.over {
             return None;
@@ -102,7 +102,7 @@ fn authorisation(credentials: Option<&Credentials>) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Treats an error before the pull begins as an error of the registry, unless the engine has a problem.
+/// Turns an error that the registry may have caused before the pull began into an error of the pull.
 fn of_registry(reference: &str, error: EngineError) -> EngineError {
     match error {
         EngineError::NotFound { message, .. }

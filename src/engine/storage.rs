@@ -10,7 +10,8 @@ use tokio::fs::read_to_string;
 
 use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
-/// The directory of images and writable layers, or the nearest parent directory that dockbridge can see.
+/// The directory of images and writable layers if it is on its own disk, otherwise the root above it, or the
+/// nearest parent directory that dockbridge can see.
 ///
 /// With containerd's image store, the engine does not report the directory of layers.
 pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
@@ -43,7 +44,7 @@ fn containerds_layers(
     struct Configured {
         root: PathBuf,
     }
-    // Volumes are also mounted below the engine's root, but their paths do not contain `snapshots` and `fs`.
+    // Skips overlays of other programs: a snapshot's upper directory is `snapshots/<number>/fs`.
     let of_snapshot = |upper: PathBuf| {
         let snapshots = upper.parent()?.parent()?;
         let is_snapshot = upper.ends_with("fs") && snapshots.ends_with("snapshots");
@@ -105,7 +106,7 @@ const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
 
 #[cfg(test)]
 mod tests {
-    //! In which directories dockbridge searches containerd's layers.
+    //! In which directories dockbridge searches for containerd's layers.
 
     use super::*;
     use crate::{model::engine::ApiVersion, translate::observe, wire::docker};

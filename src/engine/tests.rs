@@ -26,7 +26,7 @@ fn image() -> Subject {
     Subject::Image("busybox:1.36".to_owned())
 }
 
-/// The error depends on the status, whatever text the engine sends.
+/// A conflict depends only on the status, a refused API version also on the start of the text.
 #[test]
 fn a_conflict_is_a_status() {
     for message in ["removal of container aaa is already in progress", "something new"] {

@@ -58,7 +58,7 @@ pub(super) fn floor(effective: CapabilitySet, uid_map: &str, own: &str) -> i64 {
     own.trim().parse().unwrap_or(0).max(0)
 }
 
-/// The pid of the process that listens on a socket, if it is visible in this pid namespace.
+/// The pid of the process that made the socket listen (systemd for a socket unit), if dockbridge can see it.
 pub fn listening_pid(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();

@@ -79,7 +79,7 @@ pub(super) struct Mount {
 }
 
 impl Cgroups {
-    /// Finds cgroups through another `/proc`, for tests. Keeps no files open.
+    /// Finds cgroups through the given `/proc`. Keeps no files open.
     pub fn from_proc(proc: &Path) -> Self {
         Self::with(proc, OpenFileLimit::of(0))
     }
@@ -311,8 +311,7 @@ pub fn read(directory: &Path, file: &str) -> io::Result<String> {
 /// The file does not exist, or the kernel refuses the value.
 pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError> {
     let path = directory.join(file);
-    // Writes everything at once, because the kernel treats each write as a whole value. Never creates the
-    // cgroup file.
+    // Writes everything at once, because the kernel treats each write as a whole value. Creates no file.
     let written = file_name(file)
         .and_then(|_| OpenOptions::new().write(true).open(&path))
         .and_then(|mut opened| opened.write_all(format!("{value}\n").as_bytes()));

@@ -10,7 +10,7 @@ use nix::sys::stat::{major, minor};
 
 use super::error::{HostError, OrCannot as _};
 
-/// Type, numbers and mode of a device file.
+/// Type, numbers, mode and owner of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
     pub kind: NodeType,
@@ -32,7 +32,7 @@ pub enum NodeType {
     Character,
 }
 
-/// Reads the device file at `path`. Follows symbolic links. None if the file is not a device.
+/// The properties of the device file at `path`. Follows symbolic links. None if the file is not a device.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
     let found = fs::metadata(path).or_cannot("stat", path)?;
     let kind = match found.file_type() {

@@ -1,6 +1,6 @@
 //! Replaces files atomically: a reader sees either the old or the new text.
 //!
-//! The replaced file is a new inode, so a bind mount of the old file still shows the old text. The new text
+//! The file gets a new inode, so a bind mount of the old file still shows the old text. The new text
 //! is first written to a draft: a file in the same directory whose name starts with a dot and ends in `.tmp`.
 //! Code that lists the directory skips names with a leading dot. A process that is killed leaves its drafts.
 //! The program that uses the directory removes them at its next start, see [`is_draft`].
@@ -42,13 +42,13 @@ pub enum Readers {
 /// Replaces a file that only dockbridge's own user may read: see [`replace_for`].
 ///
 /// # Errors
-/// The directory is absent or not writable, or the disk is full. After an error, the file has its old text.
+/// The directory is absent or not writable, or the disk is full or fails. After an error, the file has its
+/// old text, or its new text if only the last flush failed.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     replace_for(Readers::Owner, path, bytes, durability)
 }
 
-/// Writes `bytes` to a file next to `path` and renames it to `path`: readers see either the old or the new
-/// text, never a part.
+/// Writes `bytes` to a file next to `path` and renames it to `path`. Readers see the old or the new text.
 pub fn replace_for(
     readers: Readers,
     path: &Path,
@@ -93,7 +93,7 @@ pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     linked.or_cannot("rename to", to)
 }
 
-/// Whether this error means that the file system does not support hard links.
+/// Whether this error may mean that the file system does not support hard links.
 pub fn has_no_links(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
@@ -279,8 +279,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Whether `name` is the name of a draft whose writer has ended. For directories in which several processes
-/// write.
+/// Whether `name` names a draft whose writer has ended, for directories in which several processes write.
 pub fn is_abandoned_draft(name: &str) -> bool {
     let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(DRAFT));
     let writer = inner.and_then(|rest| rest.rsplit_once('.')).map(|(_, writer)| writer);

@@ -32,7 +32,7 @@ impl Freezer {
     /// Freezes all processes of the cgroup, and returns when all of them have stopped.
     ///
     /// # Errors
-    /// A process does not stop in time. Other processes may be frozen, so the caller must thaw them.
+    /// The cgroup does not exist, or a process does not stop in time. The caller must thaw the others.
     pub fn freeze(&self, limit: Duration) -> Result<(), HostError> {
         let until = Instant::now() + limit;
         loop {

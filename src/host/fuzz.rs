@@ -10,7 +10,7 @@ use super::{
     process, processes,
 };
 
-/// Parses the text as each of the kernel's tables.
+/// Parses the bytes with each parser.
 pub(crate) fn tables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for place in ["/", "/var/lib/docker", "/sys/fs/cgroup/memory"] {

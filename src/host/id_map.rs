@@ -35,16 +35,17 @@ use super::{
     netns::on_own_thread,
 };
 
-/// Mounts `source` at `target`; the user namespace `ids` maps the owners of files. Mounts below `source`,
-/// including later ones, appear below `target`, but not the other way round. Creates the mount point.
+/// Mounts `source` at a new `target`; the user namespace `ids` maps the owners of files. Mounts below
+/// `source`, including later ones, appear below `target` with unmapped owners, but not the other way round.
 ///
 /// # Errors
-/// The file system cannot map ids (`EINVAL`), or access is denied.
+/// The file system cannot map ids (`EINVAL`), `target` exists, or access is denied.
 pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result<(), HostError> {
     attach_copy(source, target, Some(ids), 0)
 }
 
-/// Mounts as [`mount_mapped`] does, but without usable device nodes. Without `ids`, owners do not change.
+/// Mounts as [`mount_mapped`] does, but device nodes in `source` itself, not in mounts below it, cannot be
+/// used. Without `ids`, owners do not change.
 pub fn mount_without_devices(
     source: &Path,
     target: &Path,
@@ -87,8 +88,8 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// The overlay that is mounted at `point`; None if no overlay is mounted there, or if its layers are not
-    /// below one directory.
+    /// The overlay that is mounted at `point`; None if no overlay or only a part of one is mounted there, or
+    /// if its layers are not below one directory.
     pub fn at(table: &str, point: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
@@ -98,8 +99,8 @@ impl Overlay {
         Self::of(&mount)
     }
 
-    /// The overlay that contains `path`, and the part of `path` inside the overlay. None if a writable
-    /// overlay is mounted above `path` and not at `path` itself.
+    /// The overlay that contains `path`, and the part of `path` inside the overlay. None if no overlay
+    /// contains `path`, or if a writable overlay is mounted above `path` and not at `path` itself.
     pub fn around(table: &str, path: &Path) -> Option<(Self, PathBuf)> {
         let mount = mount_of(table, path)?;
         let below = path.strip_prefix(&mount.point).ok()?;
@@ -151,7 +152,8 @@ impl Overlay {
     /// owners of files. Files that the container's root (uid and gid `root`) creates belong to root on disk.
     ///
     /// # Errors
-    /// The kernel cannot map the layers (before Linux 5.19), or mounting is not permitted.
+    /// The kernel cannot map the layers (before Linux 5.19), `target` exists, a layer's path has a character
+    /// that mount options cannot contain, or mounting is not permitted.
     pub fn mount_mapped(
         &self,
         target: &Path,
@@ -159,8 +161,8 @@ impl Overlay {
         root: (u32, u32),
     ) -> Result<(), HostError> {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
-            // The kernel refuses an overlay of a single layer, so this mounts a copy of the layer. The copy
-            // is read-only, because other containers use the same layer.
+            // The kernel refuses a read-only overlay of one layer, so this mounts a copy of the layer. The
+            // copy is read-only, because other containers use the same layer.
             let restrictions = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
             return attach_copy(&self.base.join(layer), target, Some(ids), restrictions);
         }

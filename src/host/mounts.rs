@@ -160,7 +160,7 @@ impl<'a> MountInfo<'a> {
     }
 }
 
-/// Decodes the kernel's escapes: `\040` is a space. Tabs, newlines, backslashes and commas are also escaped.
+/// Decodes the kernel's octal escapes, such as `\040` for a space.
 pub fn unescaped(field: &str) -> PathBuf {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();

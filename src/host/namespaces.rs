@@ -44,7 +44,7 @@ impl NamespaceHolder {
     /// Creates a user namespace with `ids`, and if `with_network` a network namespace. Blocks for a moment.
     ///
     /// # Errors
-    /// Access is denied, a mapping is invalid, or `user.max_user_namespaces` is reached.
+    /// Access is denied, a mapping is invalid, or the kernel's limit of namespaces is reached.
     pub fn make(ids: &IdMaps, with_network: bool) -> Result<Self, HostError> {
         let mut flags = CloneFlags::CLONE_NEWUSER;
         flags.set(CloneFlags::CLONE_NEWNET, with_network);

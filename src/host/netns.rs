@@ -148,7 +148,7 @@ pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     })
 }
 
-/// Runs `work` in a new thread inside the network namespace at `at`. Other threads can use sockets of `work`.
+/// Runs `work` in a new thread inside the network namespace at `at`. Sockets of `work` stay in the namespace.
 ///
 /// # Errors
 /// No namespace is pinned at `at`, access is denied, or `work` fails.

@@ -2,11 +2,11 @@
 //! dockbridge process. A program has [`WAIT`] to end by itself, because a network plugin cannot always undo
 //! an ADD that was killed half-way. If a program has not ended after that time, dockbridge kills it.
 //!
-//! Each program that dockbridge runs leads a process group, and has the identity of its dockbridge in its
-//! environment. A program that still leads its group after its dockbridge has ended was interrupted. Daemons
-//! that a program has left on purpose are not killed: they outlive the leader of the group, or have their own
-//! session. A parent-death signal could not replace this clean-up: it would reach only the program and not
-//! the programs that it runs, such as the plugins that Multus delegates to.
+//! Each program that [`super::process::run`] starts leads a process group, and has the identity of its
+//! dockbridge in its environment. A program that still leads its group after its dockbridge has ended was
+//! interrupted. Daemons that a program has left on purpose are not killed: they outlive the leader of the
+//! group, or have their own session. A parent-death signal could not replace this clean-up: it would reach
+//! only the program and not the programs that it runs, such as the plugins that Multus delegates to.
 
 use std::{
     fs, io,

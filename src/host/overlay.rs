@@ -75,7 +75,7 @@ pub fn unmount(at: &Path) -> Result<(), HostError> {
     remove_mount_point(at)
 }
 
-/// Whether something is mounted at `at`.
+/// Whether another file system is mounted at `at`.
 pub fn is_mounted(at: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).ok().map(|facts| facts.dev());
     let above = at.parent().and_then(device);

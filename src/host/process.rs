@@ -2,7 +2,7 @@
 //!
 //! The program has its own process group, which is killed at a deadline, after too much output, or when the
 //! future is dropped. If the program exits, its background processes continue to run. If another process
-//! kills the program, [`run`] waits until the program's children have ended.
+//! kills the program, [`run`] waits up to five seconds for the program's children to end, then kills them.
 
 use std::{
     fmt, io,
@@ -29,14 +29,14 @@ use crate::error::Kind;
 /// A program to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
-    /// The program's executable. A name without a path is searched in `PATH`.
+    /// The program's executable. A name without a path is searched for in `PATH`.
     pub executable: &'a Path,
     pub arguments: &'a [&'a str],
-    /// Variables that are added to dockbridge's environment, from which systemd's variables are removed.
+    /// Variables that are added to dockbridge's environment without `SYSTEMD_VARIABLES`.
     pub environment: &'a [(&'static str, &'a str)],
     pub input: &'a [u8],
     pub time_limit: Duration,
-    /// How many bytes the program may print. A program that prints more is killed.
+    /// How many bytes the program may print to standard output. A program that prints more is killed.
     pub output_limit: usize,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The result of a program that has ended by itself.
+/// The result of a program that dockbridge did not kill.
 #[derive(Clone, Debug)]
 pub struct Finished {
     pub exit: ProcessExit,
@@ -87,7 +87,7 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// Why a program could not be started, or was killed.
+/// Why a program could not be started, or why dockbridge killed it.
 #[derive(Debug, Error)]
 pub enum ProcessError {
     #[error("cannot start {}", program.display())]
@@ -146,7 +146,7 @@ enum Stop {
     Lost(io::Error),
 }
 
-/// A running program with its child processes. Dropping a `ProcessGroup` kills those that still run.
+/// A running program with its child processes. Unless [`run`] has finished, dropping this value kills them.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     child: Child,

@@ -103,7 +103,7 @@ impl Processes {
     }
 
     /// The value of a variable in the process's environment; `Some(None)` if not set. None if the environment
-    /// is empty, as it is for a moment during every execve, and always in a process without variables.
+    /// is unreadable, or empty, as it is for a moment during every execve and in a process without variables.
     pub fn variable(&self, pid: u32, name: &str) -> Option<Option<String>> {
         let variables = self.text(pid, "environ").filter(|text| !text.is_empty())?;
         let value = |one: &str| Some(one.strip_prefix(name)?.strip_prefix('=')?.to_owned());

@@ -1,5 +1,6 @@
-//! Changes files below the root directory of a container that does not run. Follows no symbolic link, because
-//! the image and the files of a checkpoint may have links that lead out of the root directory.
+//! Changes files below the root directory of a container that does not run. The image and the files of a
+//! checkpoint may have symbolic links that lead out of the root directory, so only [`RootFiles::resolve`]
+//! follows links, and stays inside the root.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, PROC_SUPER_MAGIC, XattrFlags, fstatfs, lsetx
 
 use super::file::if_there;
 
-/// The owner, permissions and extended attributes of a file.
+/// The owner, permissions, modification time and extended attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     pub uid: u32,
@@ -70,7 +71,7 @@ impl RootFiles {
     /// Removes everything in a directory.
     ///
     /// # Errors
-    /// The same errors as [`Self::remove`].
+    /// The errors of [`Self::remove`]; also, the path is not a directory.
     pub fn clear(&self, path: &Path) -> io::Result<()> {
         let place = self.place(path)?;
         for entry in fs::read_dir(place.path())? {
@@ -207,8 +208,8 @@ impl RootFiles {
     }
 }
 
-/// Sets the properties of a file or directory that was just created. Sets the owner first, because changing
-/// the owner clears set-user-ID bits and file capabilities.
+/// Sets the owner, mode and extended attributes of a file or directory. Sets the owner first, because
+/// changing the owner clears set-user-ID bits and file capabilities.
 fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     chown(path, Some(properties.uid), Some(properties.gid))?;
     fs::set_permissions(path, Permissions::from_mode(properties.mode & 0o7777))?;

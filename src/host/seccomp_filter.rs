@@ -13,7 +13,7 @@ use nix::{
 /// no filter. Stops the process for a moment.
 ///
 /// # Errors
-/// The process does not exist, another process traces it, or dockbridge itself has a seccomp filter.
+/// The process does not exist or is traced, or dockbridge has a seccomp filter or lacks `CAP_SYS_ADMIN`.
 pub fn of_process(pid: u32) -> io::Result<Option<Vec<u8>>> {
     let pid = i32::try_from(pid).map_err(|_| Errno::ESRCH)?;
     trace(libc::PTRACE_ATTACH, pid, 0, ptr::null_mut())?;
@@ -44,6 +44,6 @@ fn trace(request: libc::c_uint, pid: i32, address: usize, data: *mut c_void) -> 
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// The number of the ptrace request PTRACE_SECCOMP_GET_FILTER.
+/// `PTRACE_SECCOMP_GET_FILTER` of `linux/ptrace.h`.
 const GET_FILTER: libc::c_uint = 0x420c;
 const INSTRUCTION: usize = 8;

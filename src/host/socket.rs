@@ -7,7 +7,8 @@ use std::{
 
 use nix::{errno::Errno, libc};
 
-/// How many written bytes the peer has not yet acknowledged (TCP) or not yet read (unix socket).
+/// How many written bytes the peer has not yet acknowledged (TCP) or not yet read (unix socket, where the
+/// kernel counts the whole size of its buffers).
 ///
 /// # Errors
 /// The descriptor is not a connected socket.

@@ -28,7 +28,7 @@ pub struct TailEvents {
     notices: Notifications,
 }
 
-/// The id of a watch, which is never reused for another file.
+/// The id of a watch. The kernel numbers watches upwards, so no other file gets the id soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchedFile(WatchDescriptor);
 
@@ -68,7 +68,7 @@ impl TailWatch {
 }
 
 impl TailEvents {
-    /// Waits for events and returns all since the last call. Dropping the future loses no event.
+    /// Waits for at least one event. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
             let events = self.notices.next().await;
@@ -89,7 +89,7 @@ impl TailEvents {
     }
 }
 
-/// Whether a failed [`TailWatch::set`] means that the kernel's limit on watches is reached.
+/// Whether [`TailWatch::set`] failed because a limit of the kernel is reached or memory is short.
 pub fn is_exhausted(error: &HostError) -> bool {
     let errno = error.source.raw_os_error().map(Errno::from_raw);
     matches!(errno, Some(Errno::ENOSPC | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))

@@ -21,7 +21,7 @@ pub struct Size {
     pub inodes: u64,
 }
 
-/// A walk in progress. However deep the tree is, the walk has at most [`KEPT_OPEN`] + 1 descriptors open.
+/// A walk in progress. However deep the tree is, the walk keeps at most [`KEPT_OPEN`] + 1 directories open.
 #[derive(Debug)]
 pub struct Walk {
     device: (u32, u32),

@@ -29,7 +29,7 @@ pub struct LayerEntry<'a> {
     /// The path relative to the layer's root.
     pub path: &'a Path,
     pub metadata: Metadata,
-    /// The extended attributes, without the attributes of overlayfs. For a symbolic link, this list is empty.
+    /// The extended attributes, without the SELinux label and those of overlayfs. Empty for a symbolic link.
     pub attributes: Vec<(String, Vec<u8>)>,
     pub kind: EntryKind,
 }
@@ -50,7 +50,7 @@ pub enum EntryKind {
 /// Calls `visit` for each entry. Visits a directory before its content.
 ///
 /// # Errors
-/// The layer cannot be read, a restore could not create a file, or `visit` failed.
+/// The layer cannot be read or is too deep, a restore could not create a file, or `visit` failed.
 pub fn walk(
     layer: &Path,
     visit: &mut dyn FnMut(LayerEntry<'_>) -> io::Result<()>,

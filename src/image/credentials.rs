@@ -53,7 +53,7 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
 }
 
 /// The credential helper for a registry in a Docker client configuration: the registry's own helper,
-/// otherwise the helper for all registries. A helper whose name has a path separator is ignored.
+/// otherwise the helper for all registries. Ignores a name with a path separator or other special characters.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| registry_of(key) == domain);

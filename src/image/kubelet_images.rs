@@ -1,7 +1,8 @@
 //! Which images belong to kubelet: images that were pulled for kubelet and that nobody has tagged since.
 //!
-//! The list of these images is in a file, so it survives restarts. With `--collect-images pulled`, kubelet
-//! can remove only these images, because an operator might have no copy of an image that was built here.
+//! The list of these images is in a file, so it survives restarts. With `--collect-images pulled`, kubelet's
+//! garbage collection keeps all other images, because an operator might have no copy of a locally built
+//! image.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ impl KubeletImages {
         Self { known, checkpoints, saving: Arc::default() }
     }
 
-    /// Whether kubelet pulled the image under each of its names.
+    /// Whether kubelet pulled the image under each of its tags.
     pub(super) fn contains(&self, image: &ImageRecord) -> bool {
         let known = self.known.lock();
         known.0.get(&image.id).is_some_and(|names| {

@@ -1,9 +1,9 @@
 //! Images: pull, remove, the pause image, and the space that images take.
 //!
-//! Lists and statuses come from the store. The calls of this module change the engine's images. Each call
-//! runs as its own task ([`service::Images`]) and returns when the store shows the change. `pull` pulls an
-//! image, `stall` decides when a pull is stalled, `remove` removes an image, `pause` finds the pause image,
-//! `usage` answers ImageFsInfo, and `kubelet_images` knows which images kubelet may remove.
+//! Lists and statuses come from the store. Start with [`service::Images`]. A pull or a removal runs as its
+//! own task and returns when the store shows the change. `pull` pulls an image, `stall` decides when a pull
+//! is stalled, `remove` removes an image, `pause` finds, loads or pulls the pause image, `usage` answers
+//! ImageFsInfo, and `kubelet_images` knows which images were pulled for kubelet.
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;

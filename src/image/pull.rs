@@ -33,8 +33,7 @@ impl Images {
     }
 
     /// Returns the id of a pulled image. Removes the image if the answer to its inspect is too large: the
-    /// node's cleanup would wait for the inspect forever, and a registry could fill the disk with such
-    /// images.
+    /// node's cleanup would wait for the inspect forever, and such images could fill the disk.
     async fn inspect_pulled(&self, name: &str) -> Result<ImageId, Failure> {
         let inspected = self.engine.inspect_image(name).await;
         if matches!(inspected, Err(EngineError::TooLarge { .. })) {
@@ -48,7 +47,8 @@ impl Images {
         Ok(inspected?.id)
     }
 
-    /// Updates a pulled or loaded image in the store, and records that it belongs to kubelet.
+    /// Updates a pulled or loaded image in the store. Adds it to kubelet's images, unless it was foreign
+    /// before.
     pub(super) async fn record_pulled(
         &self,
         before: &Snapshot,

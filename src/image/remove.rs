@@ -36,7 +36,7 @@ impl Images {
         Ok(self.engine.list_images().await?.into_iter().find(|image| image.id == *id))
     }
 
-    /// Repeats the removal until the engine does not have the image, then updates the store.
+    /// Removes the image, with at most [`ATTEMPTS`] attempts, and then updates the store.
     pub(super) async fn remove_now(&self, id: &ImageId) -> Result<(), Failure> {
         // The engine does not protect an image that is mounted into a container from a removal by id.
         if let Some(user) = self.store.snapshot().mounting(id).next() {
@@ -110,7 +110,7 @@ impl Images {
     }
 }
 
-/// Whether `name` is the image's id, a prefix of the id, or one of its names in any spelling.
+/// Whether `name` is the image's id, a prefix of at least 12 digits, or one of its names in any spelling.
 pub(super) fn has_name(record: &ImageRecord, name: &str) -> bool {
     if names_id(name) {
         return record.id.as_str() == name || record.id.hex() == name;
@@ -132,7 +132,7 @@ fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
     hex.len() >= SHORTEST_PREFIX && record.id.hex().starts_with(hex)
 }
 
-/// How often the removal of an image is repeated, if somebody tags the image again each time.
+/// How often dockbridge tries to remove an image that somebody tags again each time.
 const ATTEMPTS: u32 = 5;
 /// The length of Docker's short id. A shorter text is more likely a name.
 const SHORTEST_PREFIX: usize = 12;

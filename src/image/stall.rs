@@ -188,7 +188,7 @@ impl Transfer {
 }
 
 impl Phase {
-    /// The phase that a layer's status means; None for a message about the tag or the digest.
+    /// The phase that a layer's status means; None for any other status, such as one about the tag.
     fn of(status: &str) -> Option<Self> {
         Some(match status {
             "Downloading" => Self::Downloading,

@@ -33,7 +33,7 @@ impl UsageMonitor {
         tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
 
-    /// Measures the images' size after changes, with pauses of at least [`INTERVAL`] between measurements.
+    /// Measures the images' size at the start and after changes, at most once in [`INTERVAL`].
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;

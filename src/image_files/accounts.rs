@@ -1,4 +1,4 @@
-//! Reads the users and groups of images, once for each image.
+//! Reads the users and groups of images, and caches them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ impl ImageFiles {
     /// The users and groups of an image. Callers that ask at the same time share one inspection.
     ///
     /// # Errors
-    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large or not a file, or a call fails.
+    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large, a pipe or a device, or a call of
+    /// the engine fails.
     pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, UnreadableFile> {
         let known = self.accounts.lock().get(image).cloned();
         if let Some(known) = known {

@@ -52,7 +52,7 @@ impl ImageFiles {
     /// The root of the image's directory, mounted if necessary. The caller must hold [`Self::lock`].
     ///
     /// # Errors
-    /// The image's layers are unknown or cannot be mounted, or the engine does not see the mount.
+    /// The engine fails, lacks the image or does not see the mount, or the layers cannot be found or mounted.
     pub async fn directory(
         &self,
         engine: &EngineInfo,
@@ -173,8 +173,8 @@ impl ImageFiles {
     }
 }
 
-/// Pins an image while dockbridge mounts its files, because the engine does not know that mount. The engine
-/// never removes an image that a container uses, so a pin is a container that is never started.
+/// Pins an image while its files are mounted, because the engine does not know that mount. Unless forced, the
+/// engine does not remove an image that a container uses, so a pin is a container that is never started.
 impl ImageFiles {
     /// Pins the image. Returns whether the pin is new.
     pub(super) async fn pin(&self, image: &ImageId) -> Result<bool, Failure> {

@@ -56,7 +56,7 @@ impl ImageFiles {
     /// Removes the inspection containers that earlier dockbridge processes have left.
     ///
     /// # Errors
-    /// The engine fails. All containers that could be removed were removed nevertheless.
+    /// The engine fails. After a failed removal, the other containers are still removed.
     pub async fn sweep_inspections(&self) -> Result<(), Failure> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
@@ -87,7 +87,7 @@ impl ImageInspection {
     }
 
     /// The path of the regular file to which an absolute path leads, after following links inside the image.
-    /// None if the path does not exist or is a directory.
+    /// None if the path does not exist or leads to a directory.
     ///
     /// # Errors
     /// The engine fails, the links form a loop, or the file is larger than `limit` bytes, a pipe or a device.

@@ -2,7 +2,7 @@
 //! containers can mount. This module does not know for which purpose other modules read images.
 //!
 //! The engine shows only the content of containers, so an inspection needs a container, which is never
-//! started. Results are cached by image id, because an image id always means the same files.
+//! started. Users and groups are cached by image id, because an id always means the same files.
 //!
 //! Start with [`service::ImageFiles`]. [`accounts`] reads `/etc/passwd` and `/etc/group` through an
 //! [`inspection`]. [`volume`] prepares a mount of an image, by the engine or as a [`directory`] that has a

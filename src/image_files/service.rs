@@ -28,7 +28,7 @@ pub struct ImageFiles {
     pub(super) tracker: TaskTracker,
     /// A random part of the names of inspection containers, different for each dockbridge process.
     pub(super) token: u32,
-    /// Locks by image: creating a container from the image's directory read-locks, removing it write-locks.
+    /// Locks of images' directories: creating a container from one read-locks it, removing it write-locks it.
     pub(super) locks: KeyedLocks,
     /// Locks by image: mounting the image's directory write-locks the image.
     pub(super) making: KeyedLocks,

@@ -42,7 +42,7 @@ impl ImageFiles {
                     }
                 }
             }
-            // Waits until the store shows the new pins: otherwise they would count as missing again.
+            // Gives the store time to show the new pins: otherwise they would count as missing again.
             sleep(SETTLE).await;
         }
     }

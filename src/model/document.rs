@@ -40,7 +40,7 @@ pub struct ContainerDocument {
     pub image_id: ImageId,
     /// CRI's `ContainerStatus.image_ref`: `repo@digest` of the image as it was requested, or the image's id.
     pub image_ref: String,
-    /// The user and groups of the container's main process. None if the image was not inspected.
+    /// The user and groups of the container's main process. None if dockbridge did not read them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
     /// The image of each image mount, in the order of the specification.

@@ -1,5 +1,5 @@
-//! CheckpointContainer and CheckpointPod. In this code a checkpoint of containers is called a dump, because checkpoints
-//! are also the files of the state directory.
+//! CheckpointContainer and CheckpointPod. In this code a checkpoint of containers is called a dump, because
+//! checkpoints are also the files of the state directory.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

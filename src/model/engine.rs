@@ -20,7 +20,7 @@ impl ApiVersion {
     pub const NEWEST: Self = Self::new(55);
     /// Since this version (Docker 23.0), `/system/df` can return only the usage of images.
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
-    /// Since this version (Docker 23.0), the engine creates missing mount sources.
+    /// Since this version (Docker 23.0), the engine creates missing mount sources if a request asks for it.
     pub const MAKES_MOUNT_SOURCES: Self = Self::new(42);
     /// Since this version (Docker 23.0), the engine knows `seccomp=builtin`. Docker 20.10 would read
     /// `builtin` as the text of a profile.
@@ -156,7 +156,7 @@ pub struct OciRuntime {
     pub path: String,
     /// The arguments that the engine passes in each call of the runtime, before the call's own arguments.
     pub arguments: Vec<String>,
-    /// The runtime's features (a JSON document of the OCI runtime specification), if the engine reports it.
+    /// The runtime's features (a JSON document of the OCI runtime specification), if the engine reports them.
     pub features: Option<serde_json::Value>,
 }
 
@@ -338,7 +338,7 @@ pub enum Ownership {
 /// A change that dockbridge itself may have requested. The engine's event then contains no news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// The container was created. It does not change any more before the event arrives.
+    /// The container was created. Each later change causes another event.
     Created,
     /// The container was started. Before another start it must end, which causes another event.
     Started,

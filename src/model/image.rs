@@ -38,7 +38,7 @@ impl fmt::Debug for Credentials {
 pub struct FilesystemUsage {
     /// The directory of the images, from which kubelet finds the device.
     pub mountpoint: PathBuf,
-    /// How many bytes all image layers have, each layer counted once.
+    /// The bytes of all image layers, each layer counted once; an estimate before the first measurement.
     pub image_bytes: u64,
     /// How many inodes of the file system are in use. None if the file system does not count inodes.
     pub inodes: Option<u64>,

@@ -1,4 +1,4 @@
-//! The keys of Docker labels on pods' containers, shared with dockershim and cri-dockerd for existing tools.
+//! The keys of Docker labels: those of dockershim and cri-dockerd, for existing tools, and dockbridge's own.
 
 /// The kind of the object: [`TYPE_SANDBOX`] or [`TYPE_CONTAINER`].
 pub const TYPE: &str = "io.kubernetes.docker.type";

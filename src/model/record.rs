@@ -157,7 +157,7 @@ pub enum Process {
         /// The engine's message, for example why the process could not be started.
         message: String,
     },
-    /// The state is known only from the engine's list, because Docker has not answered the inspect yet.
+    /// The state is from the engine's list, because the last inspect failed or is not answered yet.
     Listed(ListedState),
     /// The engine reports a state that dockbridge does not know.
     Unknown,
@@ -197,7 +197,7 @@ impl Process {
         matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
 
-    /// Whether this state is from the engine's list, because the engine has not answered an inspect yet.
+    /// Whether this state is from the engine's list: see [`Self::Listed`].
     pub const fn is_listed(&self) -> bool {
         matches!(self, Self::Listed(_))
     }

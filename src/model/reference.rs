@@ -1,5 +1,4 @@
-//! Parses and normalises image references as the engine does. Normalised names can be compared, and only
-//! valid references are used in paths of the Engine API.
+//! Parses and normalises image references as the engine does, so that they can be compared.
 //!
 //! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain if it contains `.`, `:` or
 //! an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a path with a
@@ -40,7 +39,7 @@ fn looks_like_digest(text: &str) -> bool {
     matches!(algorithm, "sha256" | "sha384" | "sha512") && !hex.contains('/')
 }
 
-/// A normalised image reference: `domain/path[:tag][@digest]`. Two references to the same image are equal.
+/// A normalised image reference: `domain/path[:tag][@digest]`. Two spellings of one reference are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageReference {
     domain: String,
@@ -143,7 +142,7 @@ pub fn registry_of(address: &str) -> &str {
     }
 }
 
-/// Whether the text is a whole image id (a digest, or 64 hexadecimal digits), also valid as an image name.
+/// Whether the text is a whole image id: a digest, or 64 hexadecimal digits. Both could also be names.
 pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }

@@ -83,7 +83,7 @@ fn owned(at: &[&str]) -> Vec<String> {
     at.iter().map(|key| (*key).to_owned()).collect()
 }
 
-/// Mount options that CDI specs of all vendors have and that the Engine API has no field for. Leaving them
+/// Mount options that CDI specs often have and that the Engine API has no field for. Leaving them
 /// out is safe: a bind mount keeps these options of its source on the host.
 pub const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
 /// Stands for any key in [`SET_BY_PLUGINS`].

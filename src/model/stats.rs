@@ -1,7 +1,6 @@
 //! Resource usage of containers and pods, as the kernel counts it.
 //!
 //! A figure is `None` if the kernel does not keep it, or if the reader did not request it ([`Detail`]).
-//! dockbridge reads all figures and estimates none.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -38,7 +37,7 @@ pub struct PodReading {
     pub record: Arc<SandboxRecord>,
     /// Usage of the pod's cgroup, or the sum over the cgroups of its pause container and its containers.
     pub group: GroupReading,
-    /// `None` if the pod uses the host's network.
+    /// `None` if unknown, or if the pod uses the host's network.
     pub network: Option<NetworkReading>,
     /// Newest first.
     pub containers: Vec<ContainerReading>,

@@ -13,7 +13,7 @@ use crate::{
     model::network::PortMapping,
 };
 
-/// `CNI_ARGS` as pairs of key and value, in the order that every Kubernetes runtime uses.
+/// `CNI_ARGS` as pairs of key and value, with the keys of other Kubernetes runtimes.
 ///
 /// # Errors
 /// Fails if a value contains `;`, `=` or a control character.

@@ -36,7 +36,7 @@ pub(super) struct ConfigWatcher {
 }
 
 impl ConfigWatcher {
-    /// Does not read the configuration yet. `timeout` applies to each VERSION or STATUS call of a plugin.
+    /// Reads nothing yet. `timeout` limits each VERSION call, and the STATUS calls of all plugins together.
     pub(super) fn new(live: LiveSettings, plugins: Arc<Plugins>, timeout: Duration) -> Self {
         let directory = live.current().cni.conf_dir.clone();
         let state = watch::Sender::new(Arc::new(ConfigState { directory, ..Default::default() }));
@@ -71,7 +71,7 @@ impl ConfigWatcher {
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
-            // The watcher lists the files before it reads them, so that it notices every later change.
+            // The watcher lists the files before it reads them, so that it notices later changes.
             let listed = self.list().await;
             let state = self.refresh().await;
             let pause = if state.selected().is_none() || state.status_error.is_some() {
@@ -150,7 +150,7 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
     }
 }
 
-/// Pause between two listings of the files. dockbridge uses a new file after at most two pauses.
+/// Pause between two listings of the files. dockbridge usually uses a new file after at most two pauses.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);

@@ -1,12 +1,12 @@
 //! Connects pods to the network with CNI plugins, and disconnects pods.
 //!
-//! This module does not know Docker. Of a pod, this module knows only the name, the namespace path and the
-//! ports. Start with [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the
-//! plugins. `config_watcher` updates [`config_state::ConfigState`] from the configuration directory.
-//! [`arguments`] makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `stale`
-//! finds the attachments of pods that are gone, and `lost_pods` releases them.
+//! This module does not know Docker, and knows only the `PodNetwork` of a pod. Start with
+//! [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the plugins.
+//! `config_watcher` updates [`config_state::ConfigState`] from the configuration directory. [`arguments`]
+//! makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `stale` finds the
+//! attachments of pods that are gone, and `lost_pods` releases them.
 //!
-//! Without a usable CNI configuration, dockbridge connects no pod, and reports why.
+//! Without a usable CNI configuration, this module connects no pod, and reports why.
 
 pub mod arguments;
 pub mod cni;

@@ -391,11 +391,11 @@ pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
 }
 
-/// Name of the interface that every Kubernetes runtime creates in a pod.
+/// Name of the interface in a pod, as in other Kubernetes runtimes.
 pub(super) const INTERFACE: &str = "eth0";
 /// Name of the CNI network with which cri-dockerd and dockershim bring up `lo`.
 const LOOPBACK: &str = "cni-loopback";
-/// How long one VERSION or STATUS call may take.
+/// Limit for one VERSION call, and for the STATUS calls of all plugins together.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests;

@@ -45,7 +45,7 @@ pub(super) fn is_ours(entry: &CachedResult) -> bool {
     entry.ours || entry.netns.as_deref().is_some_and(is_of_process)
 }
 
-/// Whether the path names a namespace by a pid. Only cri-dockerd and dockershim write such paths.
+/// Whether the path names a namespace by a pid, as only cri-dockerd and dockershim are known to do.
 fn is_of_process(netns: &str) -> bool {
     let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
     pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))

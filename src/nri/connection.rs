@@ -1,5 +1,5 @@
 //! The connection to one NRI plugin: dockbridge's calls to the plugin, and the plugin's calls to dockbridge.
-//! All waits and queues have a limit. If the plugin violates the protocol, dockbridge closes the connection.
+//! Calls to the plugin and queues have limits. dockbridge disconnects a plugin that violates the protocol.
 
 use std::{
     collections::HashMap,

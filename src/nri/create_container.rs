@@ -30,8 +30,8 @@ impl Nri {
     /// to ask, or if dockbridge has already asked about the container.
     ///
     /// # Errors
-    /// Fails if a plugin rejects the container or requests an impossible change. After a failure, all plugins
-    /// that dockbridge has asked get an event for the container's end.
+    /// A plugin rejects the container or requests an impossible change, or a required plugin is missing. All
+    /// plugins that dockbridge has asked then get an event for the container's end.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,
@@ -99,7 +99,7 @@ impl Turn<'_> {
         Ok(wanted)
     }
 
-    /// Asks the validating plugins about the merged changes. Fails if one of them does not answer.
+    /// Asks the validating plugins about the merged changes. Fails if one rejects them or does not answer.
     async fn validate(
         &self,
         request: &nri::ValidateContainerAdjustmentRequest,

@@ -1,4 +1,4 @@
-//! Events of pods and containers. Each event goes to all subscribed plugins, in the order of their indices.
+//! Events of pods and containers. Each event goes to the subscribed plugins, in the order of their indices.
 //!
 //! Plugins can refuse a start, but not a stop or a removal, so a plugin cannot prevent the end of a pod.
 
@@ -29,7 +29,8 @@ impl Nri {
     /// Asks plugins about a pod that Docker has created and that has no containers yet.
     ///
     /// # Errors
-    /// Fails if a plugin refuses the pod. All plugins that were asked then get an event for the pod's end.
+    /// A plugin refuses the pod, or a required plugin is missing. All plugins that were asked then get an
+    /// event for the pod's end.
     pub async fn run_pod(
         &self,
         creation: Option<&Creation>,
@@ -110,7 +111,7 @@ impl Nri {
         turn.announce(Event::PostCreateContainer, &turn.shared.container_subject(record)).await;
     }
 
-    /// Tells plugins that a start succeeded or failed. dockbridge reports the end only after this call.
+    /// Ends a start: tells plugins if it succeeded, and then if the container has already ended.
     pub async fn container_started(&self, id: &str, was_started: bool) {
         let Some(mut turn) = self.turn().await else { return };
         // Plugins that know the container as running have already received this event.

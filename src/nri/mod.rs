@@ -7,8 +7,8 @@
 //! store ──▶ follower: containers that end or are removed without a CRI call
 //! ```
 //!
-//! dockbridge sends one event at a time, so all plugins see the same order. A plugin that fails is
-//! disconnected and may connect again. Without a plugin, every call of [`service::Nri`] returns at once.
+//! dockbridge sends one event at a time, so all plugins see the same order. A plugin that does not answer or
+//! violates the protocol is disconnected and may connect again. Without a plugin, no event delays a call.
 
 mod connection;
 mod container_updates;

@@ -1,4 +1,4 @@
-//! The pause image as an archive that every engine can load. The archive describes the same blobs twice: in
+//! The pause image as an archive that an engine can load. The archive describes the same blobs twice: in
 //! `manifest.json` for engines with graph drivers, and as an OCI layout for containerd's image store.
 
 use std::sync::LazyLock;
@@ -49,8 +49,7 @@ fn blobs(machine: Machine) -> (Blob, Blob, Blob) {
     (layer, config, manifest)
 }
 
-/// Name of the pause image in the engine. The tag must change whenever the image changes, because dockbridge
-/// loads the archive only if the engine has no image with this name.
+/// Name of the pause image in the engine. The tag must change whenever the image changes.
 pub const fn reference() -> &'static str {
     "dockbridge/pause:2"
 }

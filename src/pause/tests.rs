@@ -115,7 +115,7 @@ fn tar_is_what_tar_reads() {
     assert_eq!(tar.len() % 10240, 0);
 }
 
-/// Tries all system calls of all architectures with the seccomp filter of the pause program.
+/// Tries the system calls of both architectures with the seccomp filter of the pause program.
 #[test]
 fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     for machine in machines() {

@@ -1,4 +1,4 @@
-//! Reads the usage of containers. Keeps paths of cgroups, rates, sizes of layers and disks between readings.
+//! Reads the usage of containers. Between readings, keeps cgroups, rates, sizes of layers, and disks.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 

@@ -1,5 +1,4 @@
-//! Targets of `make fuzz`: they read the kernel's files for a cgroup and for processes, and render the
-//! figures.
+//! Targets of `make fuzz` that read the kernel's files for a cgroup and for processes, and render figures.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -126,7 +125,7 @@ impl Drop for Place {
 const LEGACY: &str = "cpu,cpuacct,cpuset,memory,blkio,pids,hugetlb";
 const PID: u32 = 42;
 const OWNER: &str = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
-/// Names of all files that dockbridge reads for a cgroup.
+/// Names of the cgroup files that the input can contain.
 const FILES: [&str; 42] = [
     "cpu.stat",
     "cpu.max",

@@ -1,4 +1,4 @@
-//! Measures the sizes of writable layers in the background, slowly and one layer after the other.
+//! Measures the sizes of writable layers in the background, slowly and in one thread at a time.
 //!
 //! A layer may have millions of files, so dockbridge walks through it in steps. Between two steps of a layer
 //! it measures other layers, and leaves the disk idle for some time.

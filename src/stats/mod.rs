@@ -1,5 +1,5 @@
 //! Resource usage of containers and pods, read from the kernel: cgroups, network namespaces, and the
-//! directories of writable layers. dockbridge never asks the engine for usage.
+//! directories of writable layers. This module never asks the engine for usage.
 //!
 //! ```text
 //! service:       Stats, what the other modules call

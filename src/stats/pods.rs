@@ -110,7 +110,7 @@ impl Collector {
     }
 }
 
-/// The sum over several cgroups, without pressure, available memory and peaks, which cannot be added.
+/// The sums of processor time, memory and tasks over several cgroups, without pressure, limits and peaks.
 pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupReading {
     let mut total = GroupReading::default();
     for group in groups {

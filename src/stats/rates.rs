@@ -1,7 +1,7 @@
 //! Rates of processor usage, computed from earlier readings.
 //!
 //! Several callers request rates at different intervals. A rate is computed between a new reading and an
-//! earlier reading, the base. The new reading replaces the base only if the base is older than [`SHORTEST`].
+//! earlier reading, the base. The new reading replaces the base if the base is older than [`SHORTEST`].
 //! While the base is newer, the result is the last rate.
 
 use std::{
@@ -23,7 +23,7 @@ struct Rate {
 }
 
 impl Rates {
-    /// Adds a reading of processor time in nanoseconds. Returns the processor time per second.
+    /// Adds a reading of processor time in nanoseconds. Returns the processor time per second, once known.
     pub(super) fn next(&self, id: &str, usage: u64, at: Instant) -> Option<u64> {
         let mut known = self.0.lock();
         let Some(last) = known.get_mut(id) else {

@@ -71,7 +71,7 @@ impl Stats {
         self.spread(asked.cloned().collect(), detail, Collector::container).await
     }
 
-    /// Resource usage of one pod; only that of its containers if the pause container does not run.
+    /// Resource usage of one pod. If the pause container does not run, at most the usage of its containers.
     pub async fn pod(
         &self,
         now: &Snapshot,
@@ -96,7 +96,7 @@ impl Stats {
         self.spread(targets, detail, Collector::pod).await
     }
 
-    /// The disks to which figures refer, as dockbridge read them a few seconds ago.
+    /// The disks to which figures refer, as last read; empty if that was a minute ago or more.
     pub fn disks(&self) -> Arc<Disks> {
         self.collector.disks.at(Instant::now())
     }

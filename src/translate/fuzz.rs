@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Parses the bytes as each of the CRI's requests. `parse` refuses a request with a short message, or `plan`
-/// makes a request to the engine from it. `observe` must then read the same document that `plan` has written.
+/// Parses the bytes as CRI requests of several kinds. `parse` refuses a request with a short message, or
+/// `plan` makes a request to the engine. `observe` must then read the same document that `plan` has written.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
         let spec = parse::sandbox::sandbox_spec(request.config.as_ref(), &request.runtime_handler);
@@ -306,7 +306,7 @@ pub(crate) static WORKLOAD: LazyLock<Arc<ContainerRecord>> = LazyLock::new(|| {
     }
 });
 
-/// Three engines: an old one, one with systemd's cgroups, and one with all features.
+/// Three engines: an old one, one with systemd's cgroups, and one with AppArmor and SELinux.
 static ENGINES: LazyLock<[EngineInfo; 3]> = LazyLock::new(|| {
     let features = json!({"mountOptions": ["rro"]}).to_string();
     let features = BTreeMap::from([("org.opencontainers.runtime-spec.features", features)]);

@@ -1,8 +1,8 @@
 //! Bodies of requests and answers of the Docker Engine API.
 //!
-//! Requests use the complete types of bollard. Answers are decoded into the lenient structs of this module,
-//! where a field that dockbridge does not need is optional, and a field with a fixed set of words accepts any
-//! word. With bollard's enums, a single unknown word of a newer engine would make a whole list fail.
+//! Requests use the complete types of bollard. Answers are decoded into the lenient structs of this module:
+//! missing fields get defaults, and enum fields are strings. With bollard's enums, a single unknown value of
+//! a newer engine would make a whole list fail.
 
 mod lenient;
 pub mod summary;
@@ -205,7 +205,7 @@ pub struct ImageInspect {
     pub graph_driver: GraphDriver,
 }
 
-/// One entry of `Manifests` of an image.
+/// One entry of `Manifests` in an image's inspect.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ImageManifest {
@@ -347,7 +347,7 @@ pub struct Runtime {
     pub status: BTreeMap<String, String>,
 }
 
-/// The answer to a request that creates a container.
+/// The answer to a request that creates a container or an exec, or updates a container (then without `id`).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
@@ -368,7 +368,7 @@ pub struct ExecInspect {
     pub exit_code: Option<i64>,
 }
 
-/// The body of every error answer of the engine.
+/// The body of the engine's error answers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ErrorAnswer {

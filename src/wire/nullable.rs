@@ -1,5 +1,5 @@
 //! `null` in JSON and YAML. Programs in Go write `null` for empty maps, lists and pointers, and read it as if
-//! the field were absent. So dockbridge reads `null` from any peer as the default.
+//! the field were absent. With [`nullable`], dockbridge does the same.
 
 use serde::{Deserialize, Deserializer};
 

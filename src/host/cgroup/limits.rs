@@ -3,7 +3,7 @@
 use super::{Cgroup, Hierarchy, file_name, read, weight::CpuWeight, write};
 use crate::host::error::HostError;
 
-/// Current limits. A field is None if the host does not have the cgroup controller of the limit.
+/// Current limits. A field is None if it was not read, for example without the limit's cgroup controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub cpu_period: Option<i64>,
@@ -22,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether any limit was read, which proves that the cgroup existed.
+    /// Whether a limit of CPU time or memory was read, which proves that the cgroup existed.
     pub const fn is_known(&self) -> bool {
         self.cpu_quota.is_some() || self.cpu_weight.is_some() || self.memory.is_some()
     }
@@ -32,7 +32,7 @@ impl Limits {
 pub const UNLIMITED: i64 = -1;
 
 impl Cgroup {
-    /// The limits of the cgroup, and the OOM score adjustment of process `pid`. Reads a dozen small files.
+    /// The limits of the cgroup, and the OOM score adjustment of process `pid`. Reads up to eight files.
     pub fn limits(&self, pid: u32) -> Limits {
         Limits {
             cpus: self.text("cpuset", "cpuset.cpus"),

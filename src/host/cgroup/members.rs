@@ -11,7 +11,7 @@ use super::{Cgroup, Cgroups, read};
 impl Cgroups {
     /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any
     /// hierarchy. The result contains every process that ran during the whole read, and perhaps processes
-    /// that have ended. The call's cost depends only on the size of the cgroup.
+    /// that have ended. The call's cost depends mainly on the size of the cgroup.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the process or its cgroup no longer exists or dockbridge cannot see it.

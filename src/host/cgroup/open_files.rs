@@ -103,11 +103,11 @@ fn page() -> usize {
 
 /// How many bytes are read at once. Nearly all cgroup files are smaller.
 const PIECE: usize = 4096;
-/// How many bytes are read at most. Every cgroup file is smaller.
+/// How many bytes are read at most. Cgroup files are smaller.
 const LARGEST: usize = 1 << 20;
 /// How many bytes of memory the open files may need: the kernel needs a page for each file.
 const MOST_BYTES: usize = 16 << 20;
-/// Cgroup files may use a quarter of the descriptors; logs, streams and sockets need the other descriptors.
+/// Cgroup files may use a quarter of the spare descriptors; logs, streams and sockets need the others.
 const PART: usize = 4;
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ fn a_daemon_that_outlived_its_program_is_spared() {
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
 
-/// Each way of running a program sets `DOCKBRIDGE_PARENT` in the program's environment.
+/// A program of [`crate::host::process::run`] has `DOCKBRIDGE_PARENT` in its environment.
 #[tokio::test]
 async fn programs_have_the_mark_of_this_process() {
     use crate::host::process::{Program, run};

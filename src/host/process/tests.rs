@@ -1,4 +1,4 @@
-//! Runs programs that succeed, and programs that fail in all possible ways.
+//! Runs programs that succeed, fail, hang, or print too much.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! Measures trees of every shape, also while they change.
+//! Measures trees of several shapes, also while they change.
 
 use std::{
     fs,

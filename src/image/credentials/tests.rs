@@ -96,8 +96,8 @@ fn a_helpers_answer_is_a_password_or_a_token() {
     }
 }
 
-/// Credential helpers are searched in `PATH`, which a test cannot change only for itself, so this test uses a
-/// missing helper. A missing helper must not hide the credentials in the configuration itself.
+/// Credential helpers are searched for in `PATH`, which a test cannot change only for itself, so this test
+/// uses a missing helper. A missing helper must not hide the credentials in the configuration itself.
 #[tokio::test]
 async fn a_missing_helper_leaves_the_credentials_of_the_file() {
     let home = tempfile::tempdir().unwrap();

@@ -95,7 +95,7 @@ impl ResultCache {
         self.load_all(|_| true)
     }
 
-    /// All readable entries of an interface by network name, and the error if some are unreadable.
+    /// All readable entries of an interface, sorted by network, and the error if some are unreadable.
     pub fn find(
         &self,
         container: &str,
@@ -110,7 +110,7 @@ impl ResultCache {
         (found, whole)
     }
 
-    /// Reads the wanted files. A read error precedes the error of a damaged file: see [`undamaged`].
+    /// Reads the wanted files. Returns the error of a damaged file ([`undamaged`]) only without another.
     fn load_all(
         &self,
         is_wanted: impl Fn(&Path) -> bool,
@@ -130,7 +130,7 @@ impl ResultCache {
         (found, whole)
     }
 
-    /// Path of the cache file. All parts of the path are safe: dockbridge checked the names earlier.
+    /// Path of the cache file. Slashes become `_`, so the file is always in the cache's directory.
     fn path(&self, key: &AttachmentKey) -> PathBuf {
         let AttachmentKey { network, container, interface } = key;
         self.results.join(format!("{network}-{container}-{interface}").replace('/', "_"))

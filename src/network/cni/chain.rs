@@ -26,8 +26,7 @@ impl Chain<'_> {
     /// Runs ADD and returns the last plugin's result.
     ///
     /// # Errors
-    /// The error of the first plugin that fails. The caller undoes the calls of earlier plugins with
-    /// [`Chain::del`].
+    /// The error of the first plugin that fails. The caller then undoes all calls with [`Chain::del`].
     pub async fn add(&self, conf: &RuntimeConf) -> Result<Value, PluginError> {
         let end = Instant::now() + self.timeout;
         let mut result = None;

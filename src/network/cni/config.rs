@@ -262,7 +262,7 @@ pub(super) fn negotiate_version(
     Err(list.versions.iter().rev().find_map(refused_by).unwrap_or_default())
 }
 
-/// Keys that move from a single plugin's configuration to the list that dockbridge makes from it.
+/// Keys that dockbridge copies from a single plugin's configuration to the list that it makes from it.
 const SHARED: [&str; 5] = ["name", "cniVersion", "cniVersions", "disableCheck", "disableGC"];
 /// Longest network name in bytes: a cache file's name (at most 255) also has a 64-digit id and an interface.
 const NAME_LIMIT: usize = 160;

@@ -13,7 +13,7 @@ use crate::{concurrency::blocking::blocking, host::file};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     pub selected: Option<SelectedConfig>,
-    /// The refused files: those with a name before the selected file.
+    /// The refused files: those with a name before the selected file, or all files if none is selected.
     pub refused: Vec<Refused>,
     /// Why the directory could not be read.
     pub problem: Option<String>,
@@ -110,7 +110,7 @@ fn text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes.unwrap_or_default()).map_err(|e| e.to_string())
 }
 
-/// Selects the version. Fails if a plugin is missing, or if plugins and configuration share no version.
+/// Selects the version. Fails if VERSION of a plugin fails, or if plugins and configuration share no version.
 async fn negotiate(
     list: NetworkConfigList,
     plugins: &Plugins,

@@ -41,8 +41,7 @@ pub(crate) fn result(bytes: &[u8]) {
     }
 }
 
-/// Parses a cache entry of the reference library. An entry that dockbridge writes and reads again is still
-/// the same entry.
+/// Parses a cache entry of libcni. An entry that dockbridge writes and reads again is still the same.
 pub(crate) fn cache(bytes: &[u8]) {
     let Ok(value) = serde_json::from_slice::<Value>(bytes) else { return };
     let Some(entry) = cache::decode(&value) else { return };

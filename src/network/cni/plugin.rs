@@ -82,7 +82,7 @@ impl Plugins {
     /// Calls a plugin and returns its output.
     ///
     /// # Errors
-    /// See [`Failure`]. dockbridge logs everything that the plugin writes to standard error.
+    /// See [`Failure`]. dockbridge usually logs the start of the plugin's standard error.
     pub async fn call(
         &self,
         kind: &str,
@@ -101,7 +101,7 @@ impl Plugins {
         done.map_err(|failure| PluginError::new(kind, command, failure))
     }
 
-    /// The versions of the CNI specification that a plugin supports. Calls VERSION once for each executable.
+    /// The CNI versions that a plugin supports. Calls VERSION only if the executable is new or has changed.
     pub async fn versions(
         &self,
         kind: &str,
@@ -263,7 +263,7 @@ const VERSION: &str = "VERSION";
 const OUTPUT_LIMIT: usize = 4 << 20;
 /// How many searches for plugins may run at once. A search that hangs blocks its thread.
 const MAX_SEARCHES: usize = 8;
-/// How long a search may take beyond the timeout of the plugin's call. A working disk needs much less.
+/// How long a search may take, unless the call's timeout is shorter. A working disk needs much less.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 const EXCERPT: usize = 1024;
 

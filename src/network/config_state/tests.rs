@@ -1,4 +1,4 @@
-//! Tests of every sentence about the network configuration that an operator may see.
+//! Tests of the sentences about the network configuration that an operator may see.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Tests of all ways in which configuration files and plugins can change. The clock of these tests stops
+//! Tests with configuration files and plugins that change. The clock of these tests stops
 //! while the watcher lists files.
 
 use std::{

@@ -109,7 +109,7 @@ pub(super) fn events(text: &str, reading: &mut MemoryReading) {
     fill(text, 1, fields);
 }
 
-/// Reads the number of OOM kills from `memory.oom_control` (cgroup v1), which kernels before 4.13 lack.
+/// The number of OOM kills in `memory.oom_control` of cgroup v1, which has it since Linux 4.13.
 pub(super) fn oom_control(text: &str) -> Option<u64> {
     flat(text).find(|(name, _)| *name == "oom_kill").map(|(_, value)| value)
 }

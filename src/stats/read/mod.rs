@@ -1,6 +1,6 @@
 //! Reads the kernel's values into the types of [`crate::model::stats`], for any layout of cgroups.
 //!
-//! Every reader blocks for a few microseconds and never fails. If a file is missing, its value is missing. A
+//! Readers block, usually for microseconds, and never fail. If a file is missing, its value is missing. A
 //! reader skips unknown lines, and reads a number that is too large as the largest number.
 
 pub(super) mod cpu;

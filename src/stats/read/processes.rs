@@ -8,8 +8,8 @@ use crate::{
     model::stats::{GroupReading, ProcessReading},
 };
 
-/// Reads every process in the cgroup. Leaves out processes that end during the read. The limits are those of
-/// the process `main`. Counts threads only if the kernel does not count them for the cgroup.
+/// Counts the processes in the cgroup itself, and reads up to [`MOST_PROCESSES`] of them. The limits are
+/// those of the process `main`. Counts threads only if the kernel does not count them for the cgroup.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,

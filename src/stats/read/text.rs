@@ -16,7 +16,7 @@ pub(super) fn count(text: &str) -> Option<u64> {
     }
 }
 
-/// Parses a limit. cgroup v1 writes the largest number of pages or -1 if there is no limit.
+/// Parses a limit. If there is no limit, cgroup v1 writes -1, or almost the largest number of 63 bits.
 pub(super) fn limit(text: &str) -> Option<Limit> {
     match count(text) {
         None => (text.trim() == "-1").then_some(Limit::Unlimited),

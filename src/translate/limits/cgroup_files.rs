@@ -41,7 +41,7 @@ pub enum CgroupLimit {
 pub enum IfMissing {
     /// Fail, because the container must not run without this limit.
     Fail,
-    /// Log a warning. kubelet always sends this limit, even if the kernel does not have it.
+    /// Log a warning. kubelet sends this limit, even if the kernel does not have it.
     Warn,
     /// Do nothing, because the container may run without this limit.
     Ignore,
@@ -131,7 +131,7 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
 }
 
 /// Edits of `config.json` for limits without which the container must not run. dockbridge sets other limits
-/// after the start, because kubelet always sends them, even if the kernel does not have them.
+/// after the start, because kubelet sends them, even if the kernel does not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     // The plan has already refused limits that this host cannot set.
     let files = cgroup_files(limits, engine).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Limits of the CRI, where zero and empty mean "not set". This module refuses only values outside of the
-//! kernel's range. Contradictions are found when new limits are merged with current limits.
+//! Limits of the CRI, where zero and empty mean "not set". This module refuses malformed values and values
+//! outside of the kernel's range. Contradictions are found when new limits are merged with current limits.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads `LinuxContainerResources`. The error names the field whose value is out of range.
+/// Reads `LinuxContainerResources`. The error names the first field with an invalid value.
 pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?;
     changed(given)

@@ -1,5 +1,5 @@
 //! Limits for which the Engine API has fields: in requests for a create or an update, and in answers to an
-//! inspect. If an update has removed a limit, the inspect shows a negative number.
+//! inspect. If an update has removed a limit, the inspect may show a negative or a very large number.
 //!
 //! Huge pages and verbatim cgroup keys have no field in the Engine API: see [`super::cgroup_files`].
 

@@ -1,7 +1,8 @@
 //! Merges the answers of several plugins about a new container, in the order of the plugins.
 //!
 //! A key that starts with `-` removes an entry. If the answer also sets this key, it replaces the entry, even
-//! if another plugin has set it. In all other cases, a field that two plugins set is a conflict.
+//! if another plugin has set it. Arguments and RDT have similar marks. Hooks of all plugins are added. In all
+//! other cases, a field that two plugins set is a conflict.
 
 use std::{collections::BTreeMap, mem};
 

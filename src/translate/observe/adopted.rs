@@ -1,6 +1,6 @@
 //! Makes documents for pods and containers that have no readable document: those of cri-dockerd, and
-//! dockbridge's own with a damaged label. Reads labels, the name and the inspect. Ports, DNS, id mappings and
-//! environment are not in these and remain unknown: see [`SandboxDocument::is_adopted`].
+//! dockbridge's own with a damaged label. Reads labels, the name and the inspect. Ports, DNS, id mappings,
+//! command and environment remain unknown: see [`SandboxDocument::is_adopted`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -5,8 +5,8 @@
 //!
 //! If somebody starts a container by hand, its labels may come from the image, and a document decides where
 //! dockbridge writes logs as root. So a container's labels count only together with facts that an image
-//! cannot set: see [`is_made_here`]. A container's document counts only if it agrees with the sandbox label,
-//! which cri-dockerd also writes.
+//! cannot set, such as [`is_made_here`]. A container's document counts only if it agrees with the sandbox
+//! label, which cri-dockerd also writes.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -48,7 +48,7 @@ pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     })
 }
 
-/// Whether the container's name agrees with its document. For an entry of a list, no other check is possible.
+/// Whether the container's name agrees with its document. For an entry of a list, replaces [`is_made_here`].
 pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
@@ -63,7 +63,7 @@ pub(super) fn has_its_name(observed: &Observed) -> bool {
     }
 }
 
-/// Whether dockbridge created the container. Every version of dockbridge sets the engine's `Init` to false.
+/// Whether `Init` shows that dockbridge created the container. Every version of dockbridge sets it to false.
 /// `docker run` leaves `Init` unset by default, and `docker commit`, `docker rename` and `docker update`
 /// cannot set it.
 fn is_made_here(inspect: &ContainerInspect) -> bool {
@@ -254,5 +254,5 @@ pub(super) fn instant(text: &str) -> Nanos {
         .map_or(Nanos::UNSET, Nanos)
 }
 
-/// CPU shares of pause containers: the kernel's smallest weight, as in every CRI server for Docker.
+/// CPU shares of pause containers: the kernel's smallest weight, as in dockershim and cri-dockerd.
 const PAUSE_CPU_SHARES: i64 = 2;

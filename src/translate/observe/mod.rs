@@ -1,4 +1,4 @@
-//! Observe: converts Docker's answers to records. Only this module reads inspects, lists and events.
+//! Observe: converts Docker's answers to the model. Only this module makes records from inspects and lists.
 //!
 //! No function of this module fails or panics. If a field is missing or unknown, the record has no value for
 //! it. A container that does not belong to a pod is [`Foreign`].

@@ -1,5 +1,5 @@
 //! Reads the merged answer of all NRI plugins about a new container. Some limits become an update of the
-//! container, and all other changes become edits of its `config.json`.
+//! container, and all other changes except CDI devices become edits of its `config.json`.
 
 use std::collections::BTreeMap;
 

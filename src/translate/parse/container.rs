@@ -118,7 +118,7 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;
-    // A leading slash means "below the pod's log directory", as in every CRI server.
+    // A leading slash means "below the pod's log directory", as in other CRI servers.
     let relative = path.trim_start_matches('/');
     Ok(match directory {
         Some(directory) if !relative.is_empty() => Some(directory.join(relative)),

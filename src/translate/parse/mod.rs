@@ -1,7 +1,6 @@
 //! Parse: converts CRI messages to the model, and refuses malformed requests.
 //!
-//! Each error names the field as the CRI does. dockbridge also refuses a valid request that the engine cannot
-//! fulfil, and never silently ignores a part of it.
+//! Each error names the field as the CRI does. [`super::plan`] refuses what the engine cannot fulfil.
 
 pub mod adjustment;
 pub mod container;

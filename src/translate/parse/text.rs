@@ -38,7 +38,7 @@ pub(super) fn word(text: &str) -> Result<String, ParseError> {
     checked(is_one, "must be one word", text).and_then(|text| line(&text))
 }
 
-/// Checks a text that becomes part of a Docker container name. Names from kubelet are always valid.
+/// Checks a text that becomes part of a Docker container name.
 pub(super) fn name(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -66,7 +66,8 @@ pub(super) fn no_parent(text: &str) -> Result<String, ParseError> {
     checked(!text.split('/').any(|component| component == ".."), "must not contain '..'", text)
 }
 
-/// Returns annotations unchanged. Values may contain any character: they appear only in JSON and CRI answers.
+/// Returns annotations unchanged. Refuses keys that are empty or have a NUL byte. Values may contain any
+/// character, because they appear only in JSON and CRI answers.
 pub(super) fn annotations(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {
@@ -74,7 +75,7 @@ pub(super) fn annotations(
     Ok(map.clone())
 }
 
-/// Returns labels and similar pairs unchanged, and refuses keys and values with a NUL byte.
+/// Returns labels and similar pairs unchanged. Refuses empty keys, and keys and values with a NUL byte.
 pub(in crate::translate) fn pairs(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// Refuses changes that plugins must not request, or that need dockbridge-runtime if the container was
-/// created without it (`has_oci_runtime` is false). The error names the plugin and the field.
+/// created without it (`has_oci_runtime` is false). The error names the field, and usually the plugin.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,

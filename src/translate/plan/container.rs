@@ -104,7 +104,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-/// Passes the names of CDI devices to the engine, if the engine reads CDI specifications itself.
+/// Passes the names of CDI devices to the engine. Fails if the engine reads no CDI specifications itself.
 fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,

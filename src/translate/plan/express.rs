@@ -1,4 +1,4 @@
-//! Puts edits into fields of the create request: environment, groups, and CDI devices and bind mounts.
+//! Puts edits into fields of the create request: environment, groups, devices and bind mounts.
 
 use serde_json::Value;
 

@@ -41,7 +41,7 @@ pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
 /// User and groups of a process. `image_user` is `Config.User` of the image.
 ///
 /// # Errors
-/// Fails if the image lacks the user or group, if a group is ambiguous, or if `accounts` is missing.
+/// Fails if the image lacks the user or group, if a group is ambiguous, or if `accounts` is needed and None.
 pub(super) fn resolve(
     requested: &Identity,
     image_user: &str,

@@ -1,7 +1,7 @@
 //! Makes the Docker labels of a container: dockbridge's document, and kubelet's labels for other programs.
 //!
-//! The engine adds those labels of the image that the request does not have. So dockbridge always writes
-//! every label that it reads, even with an empty value, and an image cannot set it.
+//! The engine adds those labels of the image that the request does not have. So dockbridge always writes the
+//! labels by which it recognises pods and containers, even with an empty value.
 
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};

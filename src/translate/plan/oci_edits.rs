@@ -1,7 +1,7 @@
 //! The changes that dockbridge-runtime makes to a container, because the Engine API has no field for them.
 //!
-//! The edits follow from the documents in the labels and the paths of namespaces. dockbridge computes them
-//! before each start.
+//! The edits follow from the documents in the labels, the limits, the paths of namespaces and the changes of
+//! plugins. dockbridge computes them before each start.
 
 use std::path::{Path, PathBuf};
 

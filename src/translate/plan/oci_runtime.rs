@@ -1,4 +1,4 @@
-//! Decides whether the engine runs a container with dockbridge-runtime: only if the request needs it.
+//! Selects dockbridge-runtime for a container, and refuses requests that need it if it cannot be used.
 
 use super::capabilities;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Refuses a pod with a user namespace if the engine cannot run it with dockbridge-runtime.
+/// Refuses a pod with a user namespace if dockbridge-runtime cannot run it, or if it has Docker's network.
 pub(super) fn check_sandbox(
     document: &SandboxDocument,
     engine: &EngineInfo,
@@ -32,6 +32,7 @@ pub(super) fn check_sandbox(
 }
 
 /// Refuses a container that needs dockbridge-runtime if the engine cannot run it with dockbridge-runtime.
+/// Also refuses another user namespace than the pod's, and a checkpoint in a pod with a user namespace.
 pub(super) fn check_container(
     document: &ContainerDocument,
     pod: &SandboxDocument,

@@ -1,4 +1,4 @@
-//! Plans a container that is never started, through which the Engine API reads the files of an image.
+//! Plans a container that is never started: for reading the files of an image, or for pinning the image.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,7 +1,7 @@
 //! Render: converts records to CRI messages.
 //!
-//! kubelet's client fails the whole call if an answer lacks an identity, a creation time or an image. All
-//! rendered messages have an identity, a creation time and an image.
+//! kubelet's client fails the whole call if a pod or container lacks its identity or creation time, or a
+//! container its image. So these fields are never empty.
 
 pub mod container;
 pub mod dump;

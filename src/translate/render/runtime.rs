@@ -61,7 +61,7 @@ pub fn handlers(engine: Option<&EngineInfo>) -> Vec<cri::RuntimeHandler> {
         .collect()
 }
 
-/// The features that all handlers have.
+/// The features that the CRI reports for all handlers together: those of the default handler.
 ///
 /// dockbridge reads the image's accounts for a create, so it supports both policies for supplemental groups.
 /// All other features need dockbridge-runtime, and are not reported before the engine's runtimes are known.

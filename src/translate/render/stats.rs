@@ -1,7 +1,6 @@
 //! Renders the resource usage of containers and pods as CRI messages.
 //!
-//! Identities, and a pod's Linux part and default interface, are always set: kubelet uses them without a
-//! check.
+//! Identities and a pod's Linux part are always set, because kubelet uses them without a check.
 
 use super::{container, sandbox};
 use crate::{

@@ -1,4 +1,4 @@
-//! Tests of all ways in which a CNI plugin can fail, and of the errors that dockbridge returns for them.
+//! Tests of the calls of a CNI plugin, and of the errors that dockbridge returns if they fail.
 
 use std::time::{Duration, Instant};
 
