@@ -87,7 +87,11 @@ fn refuse_without_edits(
     }
     let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
     if document.get("annotations").and_then(|all| all.get(REQUIRED)).is_some() {
-        return Err(OciRuntimeError::NoEdits { id: id.to_owned(), path: directory.file(id) });
+        return Err(OciRuntimeError::Other(format!(
+            "container {id} cannot start: {} is missing. dockbridge writes that file before each start. Start \
+             the container through the CRI, or remove it: kubelet then creates another one",
+            directory.file(id).display()
+        )));
     }
     Ok(())
 }
@@ -186,10 +190,7 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     if error.source.kind() != io::ErrorKind::InvalidInput {
         return error.into();
     }
-    OciRuntimeError::Unsupported {
-        what: format!("cannot map the owners of files of {what}"),
-        reason: reason.to_owned(),
-    }
+    OciRuntimeError::Other(format!("cannot map the owners of files of {what}: {reason}"))
 }
 
 impl EditsDirectory {

@@ -32,7 +32,7 @@ use crate::{
     model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
     oci_runtime::{
         command_line::CommandLine,
-        error::OciRuntimeError::{self, Restore},
+        error::OciRuntimeError::{self, Other},
     },
 };
 
@@ -49,7 +49,7 @@ pub(in crate::oci_runtime) fn prepare(
     run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
-    let mut config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let mut config = Config::deserialize(&document).map_err(|error| Other(error.to_string()))?;
     let root = line.bundle.join(&config.root.path);
     // CRIU's images have resolved paths, so the lower runtime must also resolve links such as /var/run.
     let files = RootFiles::open(&root).map_err(|e| HostError::new("open", &root, e))?;
@@ -97,12 +97,12 @@ pub(in crate::oci_runtime) fn prepare(
 /// Fails with the version of such a runtime.
 pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
     let features: Value = serde_json::from_slice(features).map_err(|_| {
-        Restore("the runtime does not report its features: install runc 1.2 or newer".to_owned())
+        Other("the runtime does not report its features: install runc 1.2 or newer".to_owned())
     })?;
     let version = features.pointer(RUNC_VERSION).and_then(Value::as_str).unwrap_or_default();
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(1), Some(1)) => Err(Restore(format!(
+        (Some(1), Some(1)) => Err(Other(format!(
             "runc {version} cannot restore containers on cgroup v2 with their limits: install runc 1.2 or newer"
         ))),
         _ => Ok(()),
@@ -118,7 +118,7 @@ pub fn time_limit(checkpoint: &Path) -> Duration {
 }
 
 fn unfit(reason: &str) -> OciRuntimeError {
-    Restore(format!("the checkpoint does not fit the new container: {reason}"))
+    Other(format!("the checkpoint does not fit the new container: {reason}"))
 }
 
 /// Checks that a path exists in a volume. With an empty path, the volume itself may be a single file.
@@ -169,7 +169,7 @@ fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeErro
             Some(Handling::Kept) => {}
             Some(Handling::Removed) => removed.push(name),
             None => {
-                return Err(Restore(format!("the checkpoint has {name}, which is not restored")));
+                return Err(Other(format!("the checkpoint has {name}, which is not restored")));
             }
         }
     }
@@ -221,14 +221,14 @@ fn filter(
         match pid.trim().parse() {
             Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
                 .map_err(|e| HostError::new("read the seccomp filter of", bundle, e))?),
-            _ => Err(Restore(
+            _ => Err(Other(
                 "the runtime cannot create a container with the seccomp filter".to_owned(),
             )),
         }
     });
     remove_filter(line, bundle, run)?;
     match read? {
-        None => Err(Restore("the runtime set no seccomp filter".to_owned())),
+        None => Err(Other("the runtime set no seccomp filter".to_owned())),
         filter => Ok(filter),
     }
 }
