@@ -26,7 +26,7 @@ use crate::{
     error::chain,
     host::{
         detached::ignore_broken_pipes,
-        error::HostError,
+        error::OrCannot as _,
         file::{self, Durability},
         process_tree, umask,
     },
@@ -122,7 +122,7 @@ fn restore(
     create::prepare(directory, &line.id, &line.bundle)?;
     // The server may write a new dump to the same path while this process runs.
     let own = dump.with_file_name(format!("taken-{}", process::id()));
-    fs::rename(dump, &own).map_err(|e| HostError::new("start from the checkpoint in", dump, e))?;
+    fs::rename(dump, &own).or_cannot("start from the checkpoint in", dump)?;
     let restored = restore_from(line, directory, &own);
     if let Err(error) = fs::remove_dir_all(&own) {
         // The server will remove this dump after the start.

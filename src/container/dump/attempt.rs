@@ -29,7 +29,11 @@ use crate::{
         oci_runtime_files::remove_directory,
     },
     error::{Failure, Kind, chain, without_numbers},
-    host::{beneath, clock, detached, disk, error::HostError, file},
+    host::{
+        beneath, clock, detached, disk,
+        error::{HostError, OrCannot as _},
+        file,
+    },
     logs::log_path::LogPath,
     model::{
         dump::{BindMount, DumpSpec, DumpedContainer},
@@ -148,8 +152,7 @@ impl Attempt {
                 return Err(Failure::invalid(format!("{directory} is not a directory")));
             }
             if is_pod {
-                let listed = fs::read_dir(directory);
-                let mut listed = listed.map_err(|e| HostError::new("list", directory, e))?;
+                let mut listed = fs::read_dir(directory).or_cannot("list", directory)?;
                 if listed.next().is_some() {
                     let location = location.display();
                     return Err(Failure::unmet(format!("output_path: {location} is not empty")));
@@ -272,8 +275,7 @@ impl Attempt {
         let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
         let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
         let started = detached::start(&self.program, &arguments, &directory, &name);
-        let mut child = started
-            .map_err(|e| HostError::new("start the checkpoint program", &self.program, e))?;
+        let mut child = started.or_cannot("start the checkpoint program", &self.program)?;
         let unwanted = directory.join(UNWANTED);
         let tell = async {
             self.gone.cancelled().await;
