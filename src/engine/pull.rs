@@ -50,8 +50,8 @@ impl Engine {
         let call = Call { verb: "pull", subject: Subject::Image(reference.clone()) };
         let limit = self.timeouts().stream;
         let target = Some(pull_target(request));
-        let pull = ApiRequest::new(call.clone(), Method::POST, target, limit)?
-            .with_credentials(authorisation(request.credentials.as_ref()));
+        let mut pull = ApiRequest::new(call.clone(), Method::POST, target, limit)?;
+        pull.credentials = authorisation(request.credentials.as_ref());
         let body = self.begin(&pull).await.map_err(|error| of_registry(&reference, error))?;
         let messages = Messages::new(self.clone(), call, body);
         Ok(Pull { reference, messages })
