@@ -4,7 +4,6 @@
 //! where a field that dockbridge does not need is optional, and a field with a fixed set of words accepts any
 //! word. With bollard's enums, a single unknown word of a newer engine would make a whole list fail.
 
-mod lenient;
 pub mod summary;
 
 use std::collections::BTreeMap;
@@ -17,8 +16,10 @@ pub use bollard::models::{
 };
 use serde::{Deserialize, de::IgnoredAny};
 
-use self::lenient::{labels, lenient};
-use super::nullable::nullable;
+use super::{
+    lenient::{labels, lenient},
+    nullable::nullable,
+};
 
 /// `GET /containers/{id}/json`.
 #[derive(Clone, Debug, Default, Deserialize)]
