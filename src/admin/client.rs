@@ -42,24 +42,19 @@ pub enum ClientError {
 /// whether all answers were successes.
 pub fn run(
     run_dir: &Path,
-    requests: Vec<(Method, &'static str, String)>,
+    (method, path, body): (Method, &'static str, String),
     out: &mut impl Write,
 ) -> Result<bool, ClientError> {
     let socket = run_dir.join(SOCKET);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut good = true;
-    for (method, path, body) in requests {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, "dockbridge")
-            .body(Full::new(Bytes::from(body)))?;
-        let asked = runtime.block_on(async { timeout(TIMEOUT, ask(&socket, request)).await });
-        let silent = |_| ClientError::Silent { socket: socket.clone() };
-        let (success, answer) = asked.map_err(silent)??;
-        good &= success;
-        out.write_all(&answer).map_err(ClientError::Output)?;
-    }
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "dockbridge")
+        .body(Full::new(Bytes::from(body)))?;
+    let asked = runtime.block_on(async { timeout(TIMEOUT, ask(&socket, request)).await });
+    let (good, answer) = asked.map_err(|_| ClientError::Silent { socket })??;
+    out.write_all(&answer).map_err(ClientError::Output)?;
     Ok(good)
 }
 
@@ -68,7 +63,7 @@ pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError>
     let mut good = true;
     for (question, path) in [("alive", HEALTH), ("pods can run", READY)] {
         let mut answer = Vec::new();
-        let yes = run(run_dir, vec![(Method::GET, path, String::new())], &mut answer)?;
+        let yes = run(run_dir, (Method::GET, path, String::new()), &mut answer)?;
         let reasons = String::from_utf8_lossy(&answer).trim_end().replace('\n', "; ");
         let answer = if yes { "yes".to_owned() } else { format!("no: {reasons}") };
         writeln!(out, "{question}: {answer}").map_err(ClientError::Output)?;

@@ -1,7 +1,6 @@
 //! The subcommands of `dockbridge debug`, and the paths of the admin server.
 
 use clap::Subcommand;
-use http::Method;
 
 /// A subcommand of `dockbridge debug`.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -14,19 +13,6 @@ pub enum DebugCommand {
     Metrics,
     /// Say whether dockbridge is alive and whether pods can run; exits with 1 if not
     Health,
-}
-
-impl DebugCommand {
-    /// The requests of the subcommand: method, path, body.
-    pub fn requests(&self) -> Vec<(Method, &'static str, String)> {
-        let read = |path| (Method::GET, path, String::new());
-        match self {
-            Self::State => vec![read(STATE)],
-            Self::Tasks => vec![read(TASKS)],
-            Self::Metrics => vec![read(METRICS)],
-            Self::Health => vec![read(HEALTH), read(READY)],
-        }
-    }
 }
 
 /// The path of metrics in the formats of Prometheus.

@@ -63,7 +63,7 @@ fn versions() -> String {
 /// The answer of the running dockbridge's admin server, without environment, commands or labels.
 fn ask(run_dir: &Path, path: &'static str) -> Result<String, ClientError> {
     let mut answer = Vec::new();
-    client::run(run_dir, vec![(Method::GET, path, String::new())], &mut answer)?;
+    client::run(run_dir, (Method::GET, path, String::new()), &mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 

@@ -27,7 +27,7 @@ use crate::{
     concurrency::{blocking::blocking, named::Named},
     error::chain,
     host::{
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability},
     },
     model::{id::SandboxId, network::PortMapping},
@@ -137,8 +137,7 @@ impl Checkpoints {
         body: &T,
         durability: Durability,
     ) -> Result<(), HostError> {
-        let bytes = envelope::seal(body)
-            .map_err(|error| HostError::new("encode", &path, io::Error::from(error)))?;
+        let bytes = envelope::seal(body).or_cannot("encode", &path)?;
         self.in_order(path, move |path| replace(path, &bytes, durability)).await
     }
 
@@ -311,7 +310,7 @@ fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
         numbered.push(format!(".{serial}"));
         target.set_file_name(numbered);
     }
-    fs::rename(path, &target).map_err(|e| HostError::new("move aside", path, e))?;
+    fs::rename(path, &target).or_cannot("move aside", path)?;
     Ok(target)
 }
 

@@ -3,6 +3,7 @@
 use std::{
     error::Error,
     io::{self, Write},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -78,8 +79,7 @@ pub fn execute(
             write!(out, "{resolved}")?;
             true
         }
-        Command::Debug(DebugCommand::Health) => client::health(&settings()?.run_dir, out)?,
-        Command::Debug(command) => client::run(&settings()?.run_dir, command.requests(), out)?,
+        Command::Debug(command) => debug(&command, &settings()?.run_dir, out)?,
         Command::Support => {
             // If the settings file has an error, the bug report is written without the file, with a warning.
             let resolved = source.resolve().or_else(|error| {
@@ -96,6 +96,20 @@ pub fn execute(
         }
     };
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn debug(
+    command: &DebugCommand,
+    run_dir: &Path,
+    out: &mut impl Write,
+) -> Result<bool, ClientError> {
+    let path = match command {
+        DebugCommand::State => endpoints::STATE,
+        DebugCommand::Tasks => endpoints::TASKS,
+        DebugCommand::Metrics => endpoints::METRICS,
+        DebugCommand::Health => return client::health(run_dir, out),
+    };
+    client::run(run_dir, (Method::GET, path, String::new()), out)
 }
 
 /// Sends a request to the running dockbridge, with the variables of this command if `with_environment`, and
@@ -116,7 +130,7 @@ fn request(
     };
     let body = with_environment.then(|| serde_json::to_string(&source.variables)).transpose()?;
     let body = body.unwrap_or_default();
-    match (client::run(&resolved.settings.run_dir, vec![(Method::POST, path, body)], out), error) {
+    match (client::run(&resolved.settings.run_dir, (Method::POST, path, body), out), error) {
         (Err(ClientError::NotRunning { .. }), Some(error)) => Err(error.into()),
         (answered, _) => Ok(answered?),
     }

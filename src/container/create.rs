@@ -196,7 +196,8 @@ async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), Failure> {
     .await
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
+/// Creates a directory for the source of a mount. A source that exists need not be a directory.
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
     }

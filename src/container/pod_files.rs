@@ -14,7 +14,7 @@ use crate::{
     error::Failure,
     host::{
         error::{HostError, OrCannot as _},
-        file::{Durability, Readers, if_there, replace_for},
+        file::{Durability, if_there, replace_with_mode},
     },
     model::{id::SandboxId, network::NetworkMode, record::SandboxRecord},
     translate::plan::{
@@ -119,7 +119,7 @@ fn write_if_different(path: &Path, text: &str) -> io::Result<()> {
         fs::create_dir_all(directory)?;
     }
     let bytes = text.as_bytes();
-    replace_for(Readers::Everyone, path, bytes, Durability::Written).map_err(io::Error::other)
+    replace_with_mode(0o644, path, bytes, Durability::Written).map_err(io::Error::other)
 }
 
 const RESOLV_CONF: &str = "resolv.conf";

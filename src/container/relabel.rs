@@ -1,14 +1,14 @@
 //! Gives the sources of mounts an SELinux label, if the request demands that.
 
-use std::{
-    collections::BTreeSet, fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::node::{Node, refused_file};
+use super::{
+    create::make_directory,
+    node::{Node, refused_file},
+};
 use crate::{
     concurrency::blocking::blocking,
     error::Failure,
@@ -56,7 +56,7 @@ async fn relabel_source(
     let relabelling = blocking(move || {
         let place = Path::new(&place);
         // Before API 1.42, the engine has not created the source of a mount yet.
-        DirBuilder::new().recursive(true).mode(0o755).create(place).or_else(present)?;
+        make_directory(place)?;
         let resolved = place.canonicalize()?;
         if is_the_hosts(&resolved) {
             let text = "is a system directory, whose SELinux label must stay as it is";
@@ -84,11 +84,6 @@ async fn relabel_source(
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;
-}
-
-/// Accepts a source that exists, even if it is not a directory.
-fn present(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
 /// Whether dockbridge refuses to relabel this path, because other programs of the host need it.

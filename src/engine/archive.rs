@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method, body::Incoming};
 use serde::Deserialize;
 use tar::EntryType;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{
     address,
-    client::Engine,
+    client::{Engine, collect},
     error::{Call, EngineError, Subject},
     request::ApiRequest,
 };
@@ -100,7 +100,11 @@ impl Engine {
         let Some(answer) = present(self.beginning(&read).await)? else { return Ok(None) };
         match kind(&read.call, answer.headers())? {
             PathKind::File(size) if size <= limit => {
-                let archive = collected(&read, answer.into_body(), limit).await?;
+                let largest = usize::try_from(limit).unwrap_or(usize::MAX);
+                let largest = largest.saturating_add(AROUND_A_FILE);
+                let collecting = collect(&read.call, answer.into_body(), largest);
+                let archive = timeout(read.timeout, collecting).await;
+                let archive = archive.map_err(|_| read.call.late(read.timeout))??;
                 let bytes = first_file(&archive);
                 let bytes = bytes.map_err(|reason| read.call.garbled(reason.to_string()))?;
                 Ok(Some(PathContent::File(bytes)))
@@ -126,20 +130,6 @@ fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError>
         Err(EngineError::NotFound { subject: Subject::Path(_), .. }) => Ok(None),
         Err(EngineError::Failed { message, .. }) if message.ends_with(NO_FOLDER) => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Reads the archive that contains one file of at most `limit` bytes.
-async fn collected(read: &ApiRequest, body: Incoming, limit: u64) -> Result<Vec<u8>, EngineError> {
-    let largest = usize::try_from(limit).unwrap_or(usize::MAX).saturating_add(AROUND_A_FILE);
-    let collecting = timeout(read.timeout, Limited::new(body, largest).collect());
-    match collecting.await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes().to_vec()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(EngineError::TooLarge { call: read.call.clone(), limit: largest })
-        }
-        Ok(Err(error)) => Err(read.call.broken(error)),
-        Err(_) => Err(read.call.late(read.timeout)),
     }
 }
 

@@ -400,12 +400,21 @@ async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T,
         Subject::Image(_) => LARGEST_IMAGE,
         _ => LARGEST,
     };
+    object(&collect(call, body, limit).await?).map_err(|reason| call.garbled(reason))
+}
+
+/// Reads the body of an answer. [`EngineError::TooLarge`] if it has more than `limit` bytes.
+pub(super) async fn collect(
+    call: &Call,
+    body: Incoming,
+    limit: usize,
+) -> Result<Bytes, EngineError> {
     let read = Limited::new(body, limit).collect().await;
     let read = read.map_err(|error| match error.is::<LengthLimitError>() {
         true => EngineError::TooLarge { call: call.clone(), limit },
         false => call.broken(error),
     })?;
-    object(&read.to_bytes()).map_err(|reason| call.garbled(reason))
+    Ok(read.to_bytes())
 }
 
 /// Reads a JSON object. serde itself would also accept a JSON list, as the values of the fields.

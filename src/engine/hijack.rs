@@ -36,10 +36,10 @@ impl Engine {
     /// returned output and input closes the connection, but does not end the process.
     pub(super) async fn hijack(
         &self,
-        what: ApiRequest,
+        mut what: ApiRequest,
         tty: bool,
     ) -> Result<(Output, Input), EngineError> {
-        let what = what.with_upgrade();
+        what.upgrade = true;
         let answer = self.beginning(&what).await?;
         let call = what.call;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {

@@ -23,7 +23,6 @@ use crate::{
 pub struct Pull {
     reference: String,
     messages: Messages,
-    over: bool,
 }
 
 /// One message of a pull.
@@ -51,28 +50,23 @@ impl Engine {
         let call = Call { verb: "pull", subject: Subject::Image(reference.clone()) };
         let limit = self.timeouts().stream;
         let target = Some(pull_target(request));
-        let pull = ApiRequest::new(call.clone(), Method::POST, target, limit)?
-            .with_credentials(authorisation(request.credentials.as_ref()));
+        let mut pull = ApiRequest::new(call.clone(), Method::POST, target, limit)?;
+        pull.credentials = authorisation(request.credentials.as_ref());
         let body = self.begin(&pull).await.map_err(|error| of_registry(&reference, error))?;
         let messages = Messages::new(self.clone(), call, body);
-        Ok(Pull { reference, messages, over: false })
+        Ok(Pull { reference, messages })
     }
 }
 
 impl Pull {
-    /// The next message of the pull. None if the pull has succeeded, or after an error. An error ends the
-    /// pull: `Pull` with the engine's message, or an error of the connection.
+    /// The next message of the pull. None if the pull has succeeded. After an error the pull has failed: `Pull`
+    /// with the engine's message, or an error of the connection.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
-        if self.over {
-            return None;
-        }
         let message = self.messages.next::<docker::Progress>().await?;
-        let outcome = message.and_then(|message| match failure(&message) {
+        Some(message.and_then(|message| match failure(&message) {
             Some(text) => Err(error_response::classify_pull(&self.reference, text)),
             None => Ok(progress(message)),
-        });
-        self.over = outcome.is_err();
-        Some(outcome)
+        }))
     }
 }
 

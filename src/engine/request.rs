@@ -23,7 +23,7 @@ pub(super) struct ApiRequest {
     method: Method,
     target: String,
     payload: Option<(HeaderValue, Bytes)>,
-    credentials: Option<HeaderValue>,
+    pub(super) credentials: Option<HeaderValue>,
     /// Whether the request asks the engine to hijack the connection.
     pub(super) upgrade: bool,
     /// How long the answer, or the start of a stream, may take.
@@ -68,16 +68,6 @@ impl ApiRequest {
             Err(error) => error.to_string(),
         };
         Err(EngineError::Rejected { call: self.call, message })
-    }
-
-    pub(super) fn with_upgrade(mut self) -> Self {
-        self.upgrade = true;
-        self
-    }
-
-    pub(super) fn with_credentials(mut self, credentials: Option<HeaderValue>) -> Self {
-        self.credentials = credentials;
-        self
     }
 
     /// The HTTP request with the API version in its path; a ping has no version.

@@ -30,32 +30,24 @@ pub enum Durability {
     Written,
 }
 
-/// Who may read a written file, whatever the umask is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readers {
-    /// Only dockbridge's own user (mode 0600).
-    Owner,
-    /// All users (mode 0644), for files that pods see.
-    Everyone,
-}
-
-/// Replaces a file that only dockbridge's own user may read: see [`replace_for`].
+/// Replaces a file that only dockbridge's own user may read: see [`replace_with_mode`].
 ///
 /// # Errors
 /// The directory is absent or not writable, or the disk is full or fails. After an error, the file has its
 /// old text, or its new text if only the last flush failed.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
-    replace_for(Readers::Owner, path, bytes, durability)
+    replace_with_mode(0o600, path, bytes, durability)
 }
 
-/// Writes `bytes` to a file next to `path` and renames it to `path`. Readers see the old or the new text.
-pub fn replace_for(
-    readers: Readers,
+/// Writes `bytes` to a file next to `path` and renames it to `path`. Readers see the old or the new text. The
+/// file has this mode, whatever the umask is.
+pub fn replace_with_mode(
+    mode: u32,
     path: &Path,
     bytes: &[u8],
     durability: Durability,
 ) -> Result<(), HostError> {
-    rename_draft(readers, path, bytes, durability, |_| Ok(()))
+    rename_draft(mode, path, bytes, durability, |_| Ok(()))
 }
 
 /// Replaces the text of another program's file. Keeps the file's mode and owner, and follows a symbolic link
@@ -72,9 +64,9 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
         ensure_directory(parent, 0o755)?;
     }
     let Ok(facts) = fs::metadata(path) else {
-        return replace_for(Readers::Everyone, path, bytes, Durability::Synced);
+        return replace_with_mode(0o644, path, bytes, Durability::Synced);
     };
-    rename_draft(Readers::Owner, path, bytes, Durability::Synced, |draft| {
+    rename_draft(0o600, path, bytes, Durability::Synced, |draft| {
         // Sets the owner before the mode, because changing the owner clears set-user-id bits.
         std::os::unix::fs::chown(draft, Some(facts.uid()), Some(facts.gid()))?;
         fs::set_permissions(draft, facts.permissions())
@@ -184,14 +176,14 @@ pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
 
 /// Writes a draft, lets `prepare` change the draft, and renames the draft to `path`.
 fn rename_draft(
-    readers: Readers,
+    mode: u32,
     path: &Path,
     bytes: &[u8],
     durability: Durability,
     prepare: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<(), HostError> {
     let draft = draft_of(path);
-    let written = write_draft(&draft, bytes, readers, durability).or_cannot("write", &draft);
+    let written = write_draft(&draft, bytes, mode, durability).or_cannot("write", &draft);
     let done = written.and_then(|()| {
         prepare(&draft).and_then(|()| fs::rename(&draft, path)).or_cannot("replace", path)
     });
@@ -206,16 +198,7 @@ fn rename_draft(
     }
 }
 
-fn write_draft(
-    draft: &Path,
-    bytes: &[u8],
-    readers: Readers,
-    durability: Durability,
-) -> io::Result<()> {
-    let mode = match readers {
-        Readers::Owner => 0o600,
-        Readers::Everyone => 0o644,
-    };
+fn write_draft(draft: &Path, bytes: &[u8], mode: u32, durability: Durability) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

@@ -9,7 +9,7 @@ use std::{
     io,
     os::{
         fd::AsRawFd,
-        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+        unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
 };
@@ -23,6 +23,7 @@ use nix::{
 use super::{
     capability::listening_pid,
     error::{HostError, OrCannot as _},
+    file,
     mounts::{MountInfo, remove_mount_point, unmount_all},
 };
 
@@ -32,11 +33,7 @@ use super::{
 /// # Errors
 /// A layer is missing, or the mount is not supported or not permitted.
 pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(at)
-        .or_cannot("create directory", at)?;
+    file::ensure_directory(at, 0o700)?;
     let mut held = Vec::new();
     for layer in layers {
         held.push(directory(layer).or_cannot("open layer", layer)?);

@@ -41,29 +41,14 @@ pub fn relabel(
     (name, value): (&str, &str),
     is_over: &dyn Fn() -> bool,
 ) -> Result<usize, HostError> {
-    let mut walk = Walk { attribute: Attribute { name, value }, seen: 0, is_over };
+    let mut walk = Walk { name, value, seen: 0, is_over };
     walk.from(root).or_cannot("relabel", root)?;
     Ok(walk.seen)
 }
 
-struct Attribute<'a> {
+struct Walk<'a> {
     name: &'a str,
     value: &'a str,
-}
-
-impl Attribute<'_> {
-    /// Sets the attribute on an entry of an open directory, also on a symbolic link itself.
-    fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
-        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(entry);
-        match lsetxattr(path, self.name, self.value.as_bytes(), XattrFlags::empty()) {
-            Ok(()) | Err(Refusal::NOENT | Refusal::NOTSUP) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-}
-
-struct Walk<'a> {
-    attribute: Attribute<'a>,
     seen: usize,
     is_over: &'a dyn Fn() -> bool,
 }
@@ -86,7 +71,7 @@ impl Walk<'_> {
                 format!("there are more than {MAX_FILES} files, or {MAX_DEPTH} nested directories"),
             ));
         }
-        self.attribute.set(directory, name)?;
+        self.set(directory, name)?;
         match openat(directory, name, DIRECTORY, Mode::empty()) {
             Ok(below) => self.entries(&below, depth + 1),
             // The walk does not enter an entry that is not a directory, or that was removed.
@@ -111,11 +96,20 @@ impl Walk<'_> {
                 Some(Type::Directory) | None => self.entry(directory, name, depth)?,
                 Some(_) => {
                     self.seen += 1;
-                    self.attribute.set(directory, name)?;
+                    self.set(directory, name)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Sets the attribute on an entry of an open directory, also on a symbolic link itself.
+    fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(entry);
+        match lsetxattr(path, self.name, self.value.as_bytes(), XattrFlags::empty()) {
+            Ok(()) | Err(Refusal::NOENT | Refusal::NOTSUP) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 

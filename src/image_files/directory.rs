@@ -91,7 +91,7 @@ impl ImageFiles {
         _alone: OwnedRwLockWriteGuard<()>,
     ) -> Result<(), Failure> {
         let now = self.store.synced(SYNC_TIMEOUT).await?;
-        if !now.is_complete() || is_needed(&now, image) {
+        if !now.is_complete() || needed(&now).contains(image) {
             // Either a container needs the directory, or the store does not know all containers yet. Once the
             // store knows all containers, a sweep removes the directory if no container needs it.
             return Ok(());
@@ -129,7 +129,7 @@ impl ImageFiles {
         image: &ImageId,
     ) -> Result<bool, Failure> {
         let _locks = self.lock([image.clone()].into()).await;
-        if !is_needed(&self.store.snapshot(), image) {
+        if !needed(&self.store.snapshot()).contains(image) {
             return Ok(false);
         }
         let new = self.pin(image).await?;
@@ -147,7 +147,7 @@ impl ImageFiles {
     /// Releases images that no container needs, except locked ones, which the lock's holder releases.
     async fn release_all(&self, images: Vec<ImageId>) {
         for image in images {
-            if !is_needed(&self.store.snapshot(), &image)
+            if !needed(&self.store.snapshot()).contains(&image)
                 && let Some(alone) = self.locks.try_write(image.as_str())
                 && let Err(error) = self.release_locked(&image, alone).await
             {
@@ -213,14 +213,6 @@ impl ImageFiles {
 /// The error if the engine does not have the image.
 pub fn no_image() -> Failure {
     Failure::new(Kind::NotFound, "the image is not on this node: pull it first")
-}
-
-fn is_needed(now: &Snapshot, image: &ImageId) -> bool {
-    let unpacked = |container: &crate::model::record::ContainerRecord| {
-        let mut mounted = container.document.image_volumes.iter();
-        mounted.any(|one| one.unpacked && one.image == *image)
-    };
-    now.mounting(image).any(|container| unpacked(container))
 }
 
 /// The images whose directories containers mount.

@@ -164,7 +164,8 @@ impl LogTask {
         } else if is_hopeless {
             warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show the log");
             self.last_error = Some(text);
-        } else if !(self.failures == 1 && is_transient(error)) {
+        } else if self.failures > 1 || !matches!(error, LogError::SourceAbsent { .. }) {
+            // After a missing source, the next try usually succeeds.
             warn!(%container, error = text, "cannot write the container log; retrying");
             self.last_error = Some(text);
         }
@@ -224,11 +225,6 @@ async fn poll(
     let polled = polling.await;
     info!(container = %container.id, "the file system of the container log answers again");
     polled
-}
-
-/// Whether the next try usually succeeds after this error.
-const fn is_transient(error: &LogError) -> bool {
-    matches!(error, LogError::SourceAbsent { .. })
 }
 
 /// A log is busy if the container wrote to it in the last [`BUSY_WITHIN`], or wrote [`BUSY_BYTES`] since the

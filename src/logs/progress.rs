@@ -25,16 +25,15 @@ pub(super) struct Progress {
     pub(super) remaining: Option<u64>,
 }
 
-/// The error if a caller has waited too long, with the last known state of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimedOut(pub(super) Progress);
-
 /// Returns when the whole log of this run is written. Returns at once if an earlier caller has already waited
-/// too long for this log, or if the container was started again. Fails after a time limit.
+/// too long for this log, or if the container was started again.
+///
+/// # Errors
+/// The caller has waited too long; the error is the last known state of the log.
 pub(super) async fn completion(
     mut log: watch::Receiver<Progress>,
     run: Nanos,
-) -> Result<(), TimedOut> {
+) -> Result<(), Progress> {
     let give_up = Instant::now() + LONGEST_WAIT;
     loop {
         let now = *log.borrow_and_update();
@@ -46,7 +45,7 @@ pub(super) async fn completion(
             later.complete || later.bytes != now.bytes || later.ended != now.ended
         });
         let Ok(is_written) = timeout_at(until, change).await.map(|change| change.is_ok()) else {
-            return Err(TimedOut(*log.borrow()));
+            return Err(*log.borrow());
         };
         // No task writes the log any more.
         if !is_written {

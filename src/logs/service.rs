@@ -14,7 +14,7 @@ use super::{
     metrics::LogMetrics,
     poll::Shared,
     position_store::PositionStore,
-    progress::{TimedOut, completion, opening},
+    progress::{completion, opening},
     watches::Watches,
 };
 use crate::{
@@ -93,7 +93,7 @@ impl Logs {
             let id = container.id.clone();
             let Some(log) = all.observe(container, run) else { return };
             if let RunState::Ended(start) = run
-                && let Err(TimedOut(late)) = completion(log, start).await
+                && let Err(late) = completion(log, start).await
             {
                 warn!(
                     container = %id, written = late.bytes, left = late.remaining,

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     host::{
         error::{HostError, OrCannot as _},
-        file::{self, Durability, Readers},
+        file::{self, Durability},
         id_map::{self, Overlay},
         namespaces::{IdMaps, NamespaceHolder},
     },
@@ -56,7 +56,8 @@ pub fn prepare(
     let done = mount(directory, id, bundle, &document, &edits).and_then(|mounted| {
         edit::edit(&mut document, &edits, &mounted)?;
         let text = serde_json::to_vec(&document).map_err(malformed)?;
-        file::replace_for(readers(bundle, &edits)?, &path, &text, Durability::Written)?;
+        let mode = config_mode(bundle, &edits)?;
+        file::replace_with_mode(mode, &path, &text, Durability::Written)?;
         Ok(mounted != Mounted::default())
     });
     if done.is_err() {
@@ -66,12 +67,12 @@ pub fn prepare(
     done
 }
 
-/// The users who may read `config.json`. If the pod has a user namespace, hooks such as NVIDIA's run as the
-/// pod's root and must read it. containerd gives the same permission in user namespaces that it creates.
-fn readers(bundle: &Path, edits: &OciEdits) -> Result<Readers, HostError> {
-    let Some(users) = &edits.users else { return Ok(Readers::Owner) };
+/// The mode of `config.json`. If the pod has a user namespace, hooks such as NVIDIA's run as the pod's root
+/// and must read it. containerd gives the same permission in user namespaces that it creates.
+fn config_mode(bundle: &Path, edits: &OciEdits) -> Result<u32, HostError> {
+    let Some(users) = &edits.users else { return Ok(0o600) };
     file::ensure_passable_by(bundle, Some(users.gids.host))?;
-    Ok(Readers::Everyone)
+    Ok(0o644)
 }
 
 /// Fails if the document has the annotation of a container that requires edits. Most containers have no
@@ -86,7 +87,11 @@ fn refuse_without_edits(
     }
     let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
     if document.get("annotations").and_then(|all| all.get(REQUIRED)).is_some() {
-        return Err(OciRuntimeError::NoEdits { id: id.to_owned(), path: directory.file(id) });
+        return Err(OciRuntimeError::Other(format!(
+            "container {id} cannot start: {} is missing. dockbridge writes that file before each start. Start \
+             the container through the CRI, or remove it: kubelet then creates another one",
+            directory.file(id).display()
+        )));
     }
     Ok(())
 }
@@ -185,10 +190,7 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     if error.source.kind() != io::ErrorKind::InvalidInput {
         return error.into();
     }
-    OciRuntimeError::Unsupported {
-        what: format!("cannot map the owners of files of {what}"),
-        reason: reason.to_owned(),
-    }
+    OciRuntimeError::Other(format!("cannot map the owners of files of {what}: {reason}"))
 }
 
 impl EditsDirectory {

@@ -26,7 +26,7 @@ use crate::{
     error::chain,
     host::{
         detached::ignore_broken_pipes,
-        error::HostError,
+        error::OrCannot as _,
         file::{self, Durability},
         process_tree, umask,
     },
@@ -122,7 +122,7 @@ fn restore(
     create::prepare(directory, &line.id, &line.bundle)?;
     // The server may write a new dump to the same path while this process runs.
     let own = dump.with_file_name(format!("taken-{}", process::id()));
-    fs::rename(dump, &own).map_err(|e| HostError::new("start from the checkpoint in", dump, e))?;
+    fs::rename(dump, &own).or_cannot("start from the checkpoint in", dump)?;
     let restored = restore_from(line, directory, &own);
     if let Err(error) = fs::remove_dir_all(&own) {
         // The server will remove this dump after the start.
@@ -139,13 +139,14 @@ fn restore_from(
     if Path::new(CGROUP_V2).exists() {
         let features = CommandLine { words: vec!["features".into()], ..line.clone() };
         let answer = command(&features).stdin(Stdio::null()).output();
-        restore::run::check_runtime(&answer.map_err(|source| failed_to_run(line, source))?.stdout)?;
+        let answer = answer.map_err(|source| failed_to_run(line, &source))?;
+        restore::run::check_runtime(&answer.stdout)?;
     }
     let (limit, begun) = (restore::run::time_limit(dump), Instant::now());
     let restoring = prepare_restore((line.clone(), directory.filter(&line.id)), dump, limit)?;
     let left = limit.saturating_sub(begun.elapsed());
     let ended = process_tree::run_within(&mut command(&restoring), left)
-        .map_err(|source| failed_to_run(line, source))?;
+        .map_err(|source| failed_to_run(line, &source))?;
     if ended.is_some_and(|ended| ended.success()) {
         directory.mark_restored(&line.id)?;
         return Ok(ExitCode::SUCCESS);
@@ -158,7 +159,7 @@ fn restore_from(
         (Some(_), Ok(log)) => criu_log::reason(&log, ""),
         (None, log) => criu_log::unfinished(&log.unwrap_or_default(), limit),
     };
-    Err(OciRuntimeError::Restore(format!("CRIU cannot restore the checkpoint: {reason}")))
+    Err(OciRuntimeError::Other(format!("CRIU cannot restore the checkpoint: {reason}")))
 }
 
 /// Prepares a restore on a thread, which blocks until this process ends if a volume's disk does not answer.
@@ -177,7 +178,7 @@ fn prepare_restore(
     prepared.recv_timeout(limit).unwrap_or_else(|_| {
         let cause = "a file system of this host did not answer (a dead network mount?)";
         let text = format!("the checkpoint was not prepared after {}s: {cause}", limit.as_secs());
-        Err(OciRuntimeError::Restore(text))
+        Err(OciRuntimeError::Other(text))
     })
 }
 
@@ -196,7 +197,7 @@ pub(super) fn chained(
     }
     line.runtime = named;
     let missing = || io::Error::new(io::ErrorKind::NotFound, "no such program");
-    if is_there { Ok(line) } else { Err(failed_to_run(&line, missing())) }
+    if is_there { Ok(line) } else { Err(failed_to_run(&line, &missing())) }
 }
 
 fn is_there(program: &Path, environment: &dyn Fn(&str) -> Option<String>) -> bool {
@@ -236,7 +237,7 @@ pub(super) fn change_command(
 
 /// Answers `features` with the lower runtime's answer and our version, which the engine's `info` shows.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
-    let failed = |source| failed_to_run(line, source);
+    let failed = |source| failed_to_run(line, &source);
     let output = command(line).stderr(Stdio::inherit()).output().map_err(failed)?;
     let mut text = output.stdout;
     if let Ok(mut document) = serde_json::from_slice::<Value>(&text)
@@ -254,13 +255,13 @@ fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
 }
 
 fn wait(line: &CommandLine) -> Result<ExitStatus, OciRuntimeError> {
-    command(line).status().map_err(|source| failed_to_run(line, source))
+    command(line).status().map_err(|source| failed_to_run(line, &source))
 }
 
 /// Runs the lower runtime without standard input. Returns whether the command succeeded.
 fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
     let ended = command(line).stdin(Stdio::null()).status();
-    Ok(ended.map_err(|source| failed_to_run(line, source))?.success())
+    Ok(ended.map_err(|source| failed_to_run(line, &source))?.success())
 }
 
 /// Replaces this process with the lower runtime (`execve`). Returns only if this fails.
@@ -268,7 +269,7 @@ fn replace(line: &CommandLine) -> OciRuntimeError {
     let failed = command(line).exec();
     // Without `ignore_broken_pipes`, a write of the error to a closed standard error would kill this process.
     ignore_broken_pipes();
-    failed_to_run(line, failed)
+    failed_to_run(line, &failed)
 }
 
 /// The command that runs the lower runtime. A runtime with arguments runs in a shell, which splits the
@@ -290,8 +291,8 @@ fn runtime(line: &CommandLine) -> &OsStr {
     line.runtime.first().map_or(OsStr::new(DEFAULT), OsString::as_os_str)
 }
 
-fn failed_to_run(line: &CommandLine, source: io::Error) -> OciRuntimeError {
-    OciRuntimeError::Runtime { runtime: runtime(line).to_string_lossy().into_owned(), source }
+fn failed_to_run(line: &CommandLine, source: &io::Error) -> OciRuntimeError {
+    OciRuntimeError::Other(format!("cannot run {}: {source}", runtime(line).display()))
 }
 
 /// The exit code as in a shell: 128 plus the signal's number if a signal ended the process.

@@ -273,7 +273,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::CheckpointContainerResponse>, Status> {
         self.about(&request.get_ref().container_id);
         let spec = parse::dump::dump_spec(request.get_ref())?;
-        self.dumps.checkpoint(spec, render::dump::files).await.map_err(Failure::from)?;
+        self.dumps.checkpoint(spec, render::dump::files).await?;
         Ok(Response::new(cri::CheckpointContainerResponse {}))
     }
 
@@ -283,7 +283,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::CheckpointPodResponse>, Status> {
         self.about(&request.get_ref().pod_sandbox_id);
         let spec = parse::dump::pod_dump_spec(request.get_ref())?;
-        self.dumps.checkpoint(spec, render::dump::files).await.map_err(Failure::from)?;
+        self.dumps.checkpoint(spec, render::dump::files).await?;
         Ok(Response::new(cri::CheckpointPodResponse {}))
     }
 

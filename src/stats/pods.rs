@@ -16,7 +16,6 @@ use crate::{
             ContainerReading, CpuReading, GroupReading, MemoryReading, NetworkReading, PidsReading,
             PodReading,
         },
-        time::Nanos,
     },
     store::snapshot::Snapshot,
 };
@@ -32,10 +31,6 @@ pub(super) struct PodTarget {
 }
 
 impl PodTarget {
-    pub(super) fn of(record: &Arc<SandboxRecord>, now: &Snapshot) -> Self {
-        Self::among(record, now.containers_of(&record.id), &parents(now.sandboxes()))
-    }
-
     pub(super) fn all<'a>(
         records: impl Iterator<Item = &'a Arc<SandboxRecord>>,
         now: &Snapshot,
@@ -115,7 +110,7 @@ pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupRe
     let mut total = GroupReading::default();
     for group in groups {
         total.cpu = both(total.cpu, group.cpu.as_ref(), |one, other| CpuReading {
-            at: later(one.at, other.at),
+            at: one.at.max(other.at),
             usage: one.usage.saturating_add(other.usage),
             nano_cores: plus(one.nano_cores, other.nano_cores),
             user: plus(one.user, other.user),
@@ -124,7 +119,7 @@ pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupRe
         });
         total.memory = both(total.memory, group.memory.as_ref(), add_memory);
         total.pids = both(total.pids, group.pids.as_ref(), |one, other| PidsReading {
-            at: later(one.at, other.at),
+            at: one.at.max(other.at),
             tasks: one.tasks.saturating_add(other.tasks),
             limit: None,
         });
@@ -134,7 +129,7 @@ pub(super) fn sum<'a>(groups: impl Iterator<Item = &'a GroupReading>) -> GroupRe
 
 fn add_memory(one: &MemoryReading, other: &MemoryReading) -> MemoryReading {
     MemoryReading {
-        at: later(one.at, other.at),
+        at: one.at.max(other.at),
         usage: one.usage.saturating_add(other.usage),
         working_set: one.working_set.saturating_add(other.working_set),
         rss: plus(one.rss, other.rss),
@@ -168,10 +163,6 @@ fn plus(one: Option<u64>, other: Option<u64>) -> Option<u64> {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),
         (one, other) => one.or(other),
     }
-}
-
-fn later(one: Nanos, other: Nanos) -> Nanos {
-    one.max(other)
 }
 
 /// The cgroup parents of all running pods, including pods that were not inspected yet.

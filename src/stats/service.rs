@@ -77,8 +77,8 @@ impl Stats {
         now: &Snapshot,
         record: &Arc<SandboxRecord>,
     ) -> Result<PodReading, Failure> {
-        let target = PodTarget::of(record, now);
-        let read = self.spread(vec![target], Detail::Usage, Collector::pod).await?;
+        let target = PodTarget::all(std::iter::once(record), now);
+        let read = self.spread(target, Detail::Usage, Collector::pod).await?;
         Ok(read.into_iter().next().unwrap_or_else(|| PodReading::unknown(record)))
     }
 

@@ -162,17 +162,16 @@ impl<W> InspectQueue<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// Queues an inspect because of an event. Returns false if the running inspect began after the change.
-    pub(super) fn on_event(&mut self, target: &Target, transition: Transition, at: Nanos) -> bool {
+    /// Queues an inspect because of an event, unless the running inspect began after the change.
+    pub(super) fn on_event(&mut self, target: &Target, transition: Transition, at: Nanos) {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
         if running.is_some_and(|entry| entry.shows == Some(Seen::Answer(transition))) {
-            return false;
+            return;
         }
         self.enqueue(target, Reason::Changed);
         if let Some(entry) = self.entries.get_mut(target) {
             entry.begins_after(Seen::Event(transition, at));
         }
-        true
     }
 
     /// Queues an inspect for a caller. After the answer to the call `answered`, the caller instead gets the

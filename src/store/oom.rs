@@ -27,7 +27,7 @@ use tracing::warn;
 pub(super) use self::causes::ExitCause;
 use self::{
     causes::ExitCauses,
-    kill_accounting::{KillAccounting, KillCount},
+    kill_accounting::{KillAccounting, kills_of_ended},
 };
 use crate::{
     checkpoint::{directory::Checkpoints, record::MemoryKills},
@@ -118,7 +118,7 @@ impl OomDetector {
         let (cgroups, id) = (self.cgroups.clone(), record.id.clone());
         let counted = blocking(move || {
             let cgroup = pod_cgroup(&cgroups, pid, id.as_str())?;
-            let count = KillCount::read(&cgroup, &HashSet::new())?;
+            let count = kills_of_ended(&cgroup, &HashSet::new())?;
             Some((cgroup, count))
         });
         if let Some((cgroup, count)) = counted.await {
@@ -171,7 +171,7 @@ impl OomDetector {
         let _lock = self.counting.lock().await;
         let (cgroup, ended) = self.known.lock().has_ended(record)?;
         let path = cgroup.clone();
-        let count = blocking(move || KillCount::read(&path, &ended)).await;
+        let count = blocking(move || kills_of_ended(&path, &ended)).await;
         self.known.lock().attribute(record, &cgroup, count)
     }
 
@@ -260,7 +260,7 @@ impl Known {
         &mut self,
         record: &ContainerRecord,
         cgroup: &Path,
-        count: Option<KillCount>,
+        count: Option<u64>,
     ) -> Option<bool> {
         let seen = self.runs.remove(record.id.as_str());
         if !self.accounting.get_mut(cgroup)?.attribute(count)? {

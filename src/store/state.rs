@@ -64,15 +64,6 @@ pub(super) struct Answer<W, E> {
     pub(super) result: Result<(), E>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EventEffect {
-    /// The event causes no inspect.
-    None,
-    Queued,
-    /// The writer must read `/info` again.
-    Reloaded,
-}
-
 /// The data on which the decisions of the writer depend. `E` is the type of the reason why an inspect failed.
 #[derive(Debug)]
 pub(super) struct StoreState<W, E> {
@@ -237,34 +228,28 @@ impl<W, E> StoreState<W, E> {
     }
 
     /// Handles an event of the engine. `at` is the event's time on the engine's clock.
-    pub(super) fn event(&mut self, event: EngineEvent, at: Nanos) -> EventEffect {
+    pub(super) fn event(&mut self, event: EngineEvent, at: Nanos) {
         match event {
-            // A kill itself changes no state: a `die` event follows. An unreadable event causes new lists.
-            EngineEvent::ContainerKilled { .. } | EngineEvent::Unreadable { .. } => {
-                EventEffect::None
-            }
             EngineEvent::ContainerChanged { id } | EngineEvent::ContainerOom { id } => {
-                if self.objects.is_foreign(&id) {
-                    return EventEffect::None;
+                if !self.objects.is_foreign(&id) {
+                    self.inspects.enqueue(&Target::Container(id), Reason::Changed);
                 }
-                self.enqueue(&Target::Container(id))
             }
             EngineEvent::ContainerTransition { id, transition } => {
-                let target = Target::Container(id);
-                if self.objects.is_foreign(target.name())
-                    || !self.inspects.on_event(&target, transition, at)
-                {
-                    return EventEffect::None;
+                if !self.objects.is_foreign(&id) {
+                    self.inspects.on_event(&Target::Container(id), transition, at);
                 }
-                EventEffect::Queued
             }
-            EngineEvent::ContainerGone { id } => {
-                self.container_gone(id);
-                EventEffect::None
-            }
+            EngineEvent::ContainerGone { id } => self.container_gone(id),
             // A removed image can be pulled again, so the event does not prove that the image is gone.
-            EngineEvent::ImageChanged { name } => self.enqueue(&Target::Image(name)),
-            EngineEvent::DaemonReloaded => EventEffect::Reloaded,
+            EngineEvent::ImageChanged { name } => {
+                self.inspects.enqueue(&Target::Image(name), Reason::Changed);
+            }
+            // A kill itself changes no state: a `die` event follows. An unreadable event causes new lists.
+            // After a reload, the writer reads `/info`.
+            EngineEvent::ContainerKilled { .. }
+            | EngineEvent::Unreadable { .. }
+            | EngineEvent::DaemonReloaded => {}
         }
     }
 
@@ -413,11 +398,6 @@ impl<W, E> StoreState<W, E> {
         if matches!(&self.connection, Connection::Inspecting(open) if open.is_empty()) {
             self.set_connection(Connection::Ready);
         }
-    }
-
-    fn enqueue(&mut self, target: &Target) -> EventEffect {
-        self.inspects.enqueue(target, Reason::Changed);
-        EventEffect::Queued
     }
 
     fn container_gone(&mut self, id: String) {

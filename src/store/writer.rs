@@ -30,7 +30,7 @@ use super::{
     publisher::{Publisher, Reply},
     settings::StoreSettings,
     snapshot::Snapshot,
-    state::{EventEffect, Listing, StoreState},
+    state::{Listing, StoreState},
 };
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -234,13 +234,12 @@ impl Writer {
             EngineEvent::ContainerOom { id } => {
                 self.inspector.oom.record(id, KillEvent::OutOfMemory, at);
             }
-            _ => {}
-        }
-        if self.state.event(event, at) == EventEffect::Reloaded {
             // The engine returns one answer to all concurrent callers of `/info`, possibly from before the
             // reload. A second call, after the first one has returned, gets a new answer.
-            self.read_info(2);
+            EngineEvent::DaemonReloaded => self.read_info(2),
+            _ => {}
         }
+        self.state.event(event, at);
     }
 
     /// Removes the exit causes of containers that the last two lists lack.

@@ -17,7 +17,7 @@ use crate::{
     engine::client::Engine,
     error::{Failure, Kind},
     model::{
-        record::{SandboxRecord, SandboxState},
+        record::SandboxState,
         stream::{AttachSpec, ExecSpec, ForwardSpec},
     },
     store::handle::Store,
@@ -68,7 +68,13 @@ impl Streaming {
     /// # Errors
     /// Fails if there is no such sandbox, if it is not ready, or if too many requests are open.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, Failure> {
-        let sandbox = self.ready(&spec.sandbox).await?.id.as_str().to_owned();
+        let now = self.store.inspected(&spec.sandbox).await?;
+        let missing = || Failure::missing(format_args!("sandbox {}", spec.sandbox));
+        let sandbox = now.sandbox(&spec.sandbox).ok_or_else(missing)?;
+        if sandbox.state() == SandboxState::NotReady {
+            return Err(Failure::unmet(format!("sandbox {} is not ready", sandbox.id)));
+        }
+        let sandbox = sandbox.id.to_string();
         self.issue(PendingStream::Forward(ForwardSpec { sandbox, ..spec }))
     }
 
@@ -99,18 +105,6 @@ impl Streaming {
     async fn running(&self, id: &str) -> Result<String, Failure> {
         let now = self.store.inspected(id).await?;
         Ok(self.store.running(&now, id).await?.id.to_string())
-    }
-
-    async fn ready(&self, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
-        let now = self.store.inspected(id).await?;
-        let missing = || Failure::missing(format_args!("sandbox {id}"));
-        let sandbox = now.sandbox(id).ok_or_else(missing)?;
-        match sandbox.state() {
-            SandboxState::Ready => Ok(sandbox.clone()),
-            SandboxState::NotReady => {
-                Err(Failure::unmet(format!("sandbox {} is not ready", sandbox.id)))
-            }
-        }
     }
 }
 

@@ -4,7 +4,6 @@
 //! missing fields get defaults, and enum fields are strings. With bollard's enums, a single unknown value of
 //! a newer engine would make a whole list fail.
 
-mod lenient;
 pub mod summary;
 
 use std::collections::BTreeMap;
@@ -17,8 +16,10 @@ pub use bollard::models::{
 };
 use serde::{Deserialize, de::IgnoredAny};
 
-use self::lenient::{labels, lenient};
-use super::nullable::nullable;
+use super::{
+    lenient::{labels, lenient},
+    nullable::nullable,
+};
 
 /// `GET /containers/{id}/json`.
 #[derive(Clone, Debug, Default, Deserialize)]

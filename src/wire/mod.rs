@@ -2,5 +2,6 @@
 
 pub mod cri;
 pub mod docker;
+pub mod lenient;
 pub mod nri;
 pub mod nullable;

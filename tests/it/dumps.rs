@@ -11,11 +11,8 @@ use std::{
 };
 
 use dockbridge::{
-    container::{
-        dump::{error::DumpError, service::Dumps},
-        node::Node,
-    },
-    error::{Kind, WithKind},
+    container::{dump::service::Dumps, node::Node},
+    error::{Failure, Kind},
     host::detached,
     model::dump::DumpSpec,
     translate::render::dump::files,
@@ -107,6 +104,11 @@ impl Scene {
     }
 }
 
+/// Whether a checkpoint was refused because another one uses the same containers or files.
+fn is_in_progress(error: &Failure) -> bool {
+    error.kind() == Kind::FailedPrecondition && error.to_string().ends_with("is already being made")
+}
+
 /// Starts a process whose current directory is `directory`, and which is killed when the value is dropped.
 async fn program_in(directory: &Path) -> Child {
     let mut program = tokio::process::Command::new("cat");
@@ -161,16 +163,16 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     let first = tokio::spawn(async move { dumps.checkpoint(spec, files).await });
     eventually(|| scene.docker.count(&inspect) > inspects).await;
     let second = scene.dumps.checkpoint(scene.spec(), files).await.unwrap_err();
-    assert!(matches!(second, DumpError::InProgress { .. }), "{second}");
+    assert!(is_in_progress(&second), "{second}");
     forward(Duration::from_secs(4)).await;
     let first = first.await.unwrap().unwrap_err();
-    assert!(matches!(first, DumpError::TimedOut { .. }), "{first}");
+    assert!(first.kind() == Kind::DeadlineExceeded, "{first}");
     let third = scene.dumps.checkpoint(scene.spec(), files).await.unwrap_err();
-    assert!(matches!(third, DumpError::InProgress { .. }), "{third}");
+    assert!(is_in_progress(&third), "{third}");
     held.cancel();
     loop {
         match scene.dumps.checkpoint(scene.spec(), files).await.unwrap_err() {
-            DumpError::InProgress { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
+            error if is_in_progress(&error) => tokio::time::sleep(Duration::from_millis(5)).await,
             other => break assert_eq!(other.kind(), Kind::FailedPrecondition, "{other}"),
         }
     }
@@ -201,7 +203,7 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
         let same_archive = DumpSpec { location: archive, ..same_place.clone() };
         for spec in [same_pod, same_place, same_archive] {
             let error = scene.dumps.checkpoint(spec, files).await.unwrap_err();
-            assert!(matches!(error, DumpError::InProgress { .. }), "{error}");
+            assert!(is_in_progress(&error), "{error}");
         }
         held.cancel();
     };
@@ -233,7 +235,7 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     let next = Scene::dumps(&scene.verbs.node, &scene.place);
     next.adopt_leftovers().await;
     let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
-    assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+    assert!(is_in_progress(&refused), "{refused}");
     let (containers, id) = (scene.verbs.containers.clone(), scene.container.clone());
     let stopping = tokio::spawn(async move { containers.stop(&id, Duration::from_secs(1)).await });
     crate::clock::settle().await;
@@ -275,7 +277,7 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     crate::clock::settle().await;
     for spec in [scene.spec(), scene.pod_spec()] {
         let refused = next.checkpoint(spec, files).await.unwrap_err();
-        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        assert!(is_in_progress(&refused), "{refused}");
     }
     assert_eq!(state(), "FROZEN");
     drop(other);
@@ -375,12 +377,12 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         let next = Scene::dumps(&scene.verbs.node, &scene.place);
         next.adopt_leftovers().await;
         let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
-        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        assert!(is_in_progress(&refused), "{refused}");
         // dockbridge refuses a checkpoint of another container to the same archive, because dockbridge will
         // remove the archive of the unfinished checkpoint.
         let other = DumpSpec { location: archive.clone(), containers: vec![other], ..scene.spec() };
         let refused = next.checkpoint(other, files).await.unwrap_err();
-        assert!(matches!(refused, DumpError::InProgress { .. }), "{refused}");
+        assert!(is_in_progress(&refused), "{refused}");
         drop(program);
         eventually(|| !directory.exists()).await;
         assert_eq!(archive.exists(), is_complete);

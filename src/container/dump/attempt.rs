@@ -18,16 +18,22 @@ use tracing::{info, warn};
 
 use super::{
     archive::{self, Content, Written},
-    error::DumpError,
     facts::Facts,
     order::{self, Cause, LOG, ORDER, Order, Part, Place, REPORT, Report, UNWANTED},
     work::{COMMAND, FREEZE_LIMIT, NO_SPACE},
 };
 use crate::{
     concurrency::blocking::blocking,
-    container::{node::Node, oci_runtime_files::remove_directory},
-    error::chain,
-    host::{beneath, clock, detached, disk, error::HostError, file},
+    container::{
+        node::{Node, not_running},
+        oci_runtime_files::remove_directory,
+    },
+    error::{Failure, Kind, chain, without_numbers},
+    host::{
+        beneath, clock, detached, disk,
+        error::{HostError, OrCannot as _},
+        file,
+    },
     logs::log_path::LogPath,
     model::{
         dump::{BindMount, DumpSpec, DumpedContainer},
@@ -93,7 +99,7 @@ impl Attempt {
     }
 
     /// Removes the files of a checkpoint whose caller no longer waits.
-    pub(super) async fn discard(&self, unheard: Result<Vec<Written>, DumpError>) {
+    pub(super) async fn discard(&self, unheard: Result<Vec<Written>, Failure>) {
         let error = match unheard {
             Ok(written) => {
                 let removed = blocking(move || archive::take_back(&written)).await;
@@ -106,7 +112,7 @@ impl Attempt {
     }
 
     /// Makes the checkpoint. Returns its files, which are complete and have their final names.
-    pub(super) async fn make(&self) -> Result<Vec<Written>, DumpError> {
+    pub(super) async fn make(&self) -> Result<Vec<Written>, Failure> {
         let facts = self.facts().await?;
         let parts = self.parts(&facts);
         let (directory, places) = (self.directory(), parts.clone());
@@ -124,14 +130,14 @@ impl Attempt {
     }
 
     /// Checks the containers and the destination, and reads [`Facts`], while the containers run.
-    async fn facts(&self) -> Result<Vec<Facts>, DumpError> {
+    async fn facts(&self) -> Result<Vec<Facts>, Failure> {
         for container in &self.containers {
             let id = container.id.to_string();
             if !container.process.is_running() {
-                return Err(DumpError::NotRunning { id });
+                return Err(not_running(&id));
             }
             if self.node.engine.is_paused(&id).await? {
-                return Err(DumpError::Paused { id });
+                return Err(paused(&id));
             }
         }
         let engine = self.node.store.snapshot().engine.clone();
@@ -142,21 +148,22 @@ impl Attempt {
         blocking(move || {
             let directory = if is_pod { &location } else { location.parent().unwrap_or(&location) };
             if !directory.is_dir() {
-                return Err(DumpError::NoDirectory { directory: directory.to_owned() });
+                let directory = directory.display();
+                return Err(Failure::invalid(format!("{directory} is not a directory")));
             }
             if is_pod {
-                let listed = fs::read_dir(directory);
-                let mut listed = listed.map_err(|e| HostError::new("list", directory, e))?;
+                let mut listed = fs::read_dir(directory).or_cannot("list", directory)?;
                 if listed.next().is_some() {
-                    return Err(DumpError::NotEmpty { location });
+                    let location = location.display();
+                    return Err(Failure::unmet(format!("output_path: {location} is not empty")));
                 }
             } else if fs::symlink_metadata(&location).is_ok() {
-                return Err(DumpError::Exists { location });
+                return Err(exists(&location));
             }
-            detached::find_program("criu").ok_or(DumpError::NoCriu)?;
+            detached::find_program("criu").ok_or_else(|| Failure::unmet(NO_CRIU))?;
             let facts = containers.iter().map(|container| {
                 Facts::read(container, &engine_root, &cgroups)
-                    .map_err(|reason| DumpError::Unfit { id: container.id.to_string(), reason })
+                    .map_err(|reason| unfit(container.id.as_str(), &reason))
             });
             let facts = facts.collect::<Result<Vec<_>, _>>()?;
             file::ensure_directory(&place, MODE)?;
@@ -186,7 +193,7 @@ impl Attempt {
         &self,
         facts: Vec<Facts>,
         parts: Vec<Part>,
-    ) -> Result<Vec<Written>, DumpError> {
+    ) -> Result<Vec<Written>, Failure> {
         let directory = self.directory();
         let order = Order { parts: parts.clone(), places: self.places() };
         let prepared = blocking(move || {
@@ -194,7 +201,10 @@ impl Attempt {
             archive::can_clean_up(&order.places)
         });
         if !prepared.await? {
-            return Err(DumpError::NoLinks { directory: self.spec.location.clone() });
+            return Err(Failure::unmet(format!(
+                "output_path: {} is on a file system without hard links, which the checkpoint of a pod needs",
+                self.spec.location.display()
+            )));
         }
         let report = self.run(&parts).await?;
         if let Some(order::Failure { container, cause }) = report.failure {
@@ -218,7 +228,7 @@ impl Attempt {
         &self,
         facts: Vec<Facts>,
         parts: Vec<Part>,
-    ) -> Result<(u64, Vec<Written>), DumpError> {
+    ) -> Result<(u64, Vec<Written>), Failure> {
         let (mut archives, mut names) = (Vec::new(), Vec::new());
         let all = self.containers.iter().zip(facts).zip(parts.into_iter().zip(self.archives()));
         for ((container, facts), (part, place)) in all {
@@ -232,23 +242,21 @@ impl Attempt {
         let gone = self.gone.clone();
         let written = blocking(move || archive::write(archives, index, &gone)).await;
         written.map_err(|error| match self.still_wanted() {
-            Ok(()) if error.source.kind() == io::ErrorKind::AlreadyExists => {
-                DumpError::Exists { location: error.path }
-            }
+            Ok(()) if error.source.kind() == io::ErrorKind::AlreadyExists => exists(&error.path),
             Ok(()) => error.into(),
             Err(abandoned) => abandoned,
         })
     }
 
     /// Runs the detached program to its end.
-    async fn run(&self, parts: &[Part]) -> Result<Report, DumpError> {
+    async fn run(&self, parts: &[Part]) -> Result<Report, Failure> {
         let freezes = self.node.engine.freezes();
         let mut held = Vec::new();
         for part in parts {
             let id = &part.container;
             held.push(tokio::select! {
                 begun = timeout(BUSY_TIMEOUT, freezes.begin(id)) => {
-                    begun.map_err(|_| DumpError::Busy { id: id.clone() })?
+                    begun.map_err(|_| busy(id))?
                 }
                 () = self.gone.cancelled() => return Err(self.abandoned()),
             });
@@ -259,7 +267,7 @@ impl Attempt {
             let id = container.id.as_str();
             let process = now.container(id).map(|now| &now.process);
             if process.is_none_or(|now| now.pid() != container.process.pid()) {
-                return Err(DumpError::NotRunning { id: id.to_owned() });
+                return Err(not_running(id));
             }
         }
         self.still_wanted()?;
@@ -267,8 +275,7 @@ impl Attempt {
         let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
         let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
         let started = detached::start(&self.program, &arguments, &directory, &name);
-        let mut child = started
-            .map_err(|e| HostError::new("start the checkpoint program", &self.program, e))?;
+        let mut child = started.or_cannot("start the checkpoint program", &self.program)?;
         let unwanted = directory.join(UNWANTED);
         let tell = async {
             self.gone.cancelled().await;
@@ -289,16 +296,15 @@ impl Attempt {
                 let full = io::Error::new(io::ErrorKind::StorageFull, "No space left on device");
                 return HostError::new("save the checkpoint in", &self.place, full).into();
             }
-            let reason = "the program that makes the checkpoint was killed".to_owned();
-            DumpError::Unfit { id: self.id().to_owned(), reason }
+            unfit(self.id(), "the program that makes the checkpoint was killed")
         })
     }
 
-    async fn failed(&self, container: &str, cause: Cause) -> DumpError {
+    async fn failed(&self, container: &str, cause: Cause) -> Failure {
         let directory = self.directory();
         let (reason, is_disk_full) = match cause {
             Cause::Unwanted => return self.abandoned(),
-            Cause::Paused => return DumpError::Paused { id: container.to_owned() },
+            Cause::Paused => return paused(container),
             Cause::Other { reason, is_disk_full } => (reason, is_disk_full),
             Cause::Runtime => {
                 let logs = [directory.join(container).join(LOG), directory.join(detached::OUTPUT)];
@@ -315,7 +321,7 @@ impl Attempt {
             let full = io::Error::new(io::ErrorKind::StorageFull, reason);
             return HostError::new("save the checkpoint in", &self.place, full).into();
         }
-        DumpError::Unfit { id: container.to_owned(), reason }
+        unfit(container, &reason)
     }
 
     async fn content(&self, container: &Arc<ContainerRecord>, facts: Facts) -> Content {
@@ -348,12 +354,13 @@ impl Attempt {
         Content { documents: (self.documents)(&dumped), log }
     }
 
-    fn still_wanted(&self) -> Result<(), DumpError> {
+    fn still_wanted(&self) -> Result<(), Failure> {
         if self.gone.is_cancelled() { Err(self.abandoned()) } else { Ok(()) }
     }
 
-    fn abandoned(&self) -> DumpError {
-        DumpError::Abandoned { id: self.id().to_owned() }
+    fn abandoned(&self) -> Failure {
+        let text = format!("the caller of the checkpoint of {} has disconnected", self.id());
+        Failure::new(Kind::Cancelled, text)
     }
 }
 
@@ -394,6 +401,25 @@ pub(super) fn name(container: &ContainerRecord) -> &str {
     &container.document.spec.metadata.name
 }
 
+/// The error if a container cannot be saved.
+pub(super) fn unfit(id: &str, reason: &str) -> Failure {
+    Failure::unmet(without_numbers(&format!("container {id} cannot be checkpointed: {reason}")))
+}
+
+fn paused(id: &str) -> Failure {
+    Failure::unmet(format!("container {id} is paused: unpause it first (docker unpause)"))
+}
+
+fn busy(id: &str) -> Failure {
+    let why = "is being stopped, or a command in it has not started yet";
+    Failure::unmet(format!("container {id} {why}"))
+}
+
+fn exists(location: &Path) -> Failure {
+    let text = format!("location: {} already exists", location.display());
+    Failure::new(Kind::AlreadyExists, text)
+}
+
 /// Creates the program's directory. An earlier dockbridge may have left one that could not be removed.
 fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
     remove_directory(directory)?;
@@ -403,7 +429,7 @@ fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
 
 /// Fails if a disk does not have enough space. The files of the detached program and the archive exist at the
 /// same time, perhaps on the same file system.
-fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), DumpError> {
+fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt as _;
     let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());
     let is_same = device(place) == device(directory);
@@ -411,7 +437,13 @@ fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), DumpError>
     for place in [place, directory] {
         let free = disk::size(place)?.free_bytes;
         if free < needed {
-            return Err(DumpError::NoSpace { place: place.to_owned(), needed, free });
+            let text = format!(
+                "not enough space for the checkpoint on the file system of {}: the checkpoint needs up to {} MiB, and {} MiB are free",
+                place.display(),
+                needed >> 20,
+                free >> 20
+            );
+            return Err(Failure::new(Kind::ResourceExhausted, text));
         }
     }
     Ok(())
@@ -432,6 +464,7 @@ const MODE: u32 = 0o700;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const NO_CRIU: &str = "criu is not installed: no such program in PATH; install CRIU 4.0 or newer";
 const LARGEST_LOG: u64 = 64 << 20;
 /// The C library's text for a full disk, which CRIU's messages have.
 const DISK_FULL: &str = "No space left on device";

@@ -13,7 +13,6 @@
 
 mod archive;
 mod attempt;
-pub mod error;
 mod facts;
 pub mod leftovers;
 mod order;

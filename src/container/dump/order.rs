@@ -2,7 +2,7 @@
 //! report.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     host::{
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability},
         freezer::Freezer,
     },
@@ -101,8 +101,7 @@ pub(super) enum Cause {
 /// Writes a file into the detached program's directory.
 pub(super) fn write<T: Serialize>(directory: &Path, name: &str, body: &T) -> Result<(), HostError> {
     let path = directory.join(name);
-    let bytes =
-        serde_json::to_vec(body).map_err(|e| HostError::new("write", &path, io::Error::from(e)))?;
+    let bytes = serde_json::to_vec(body).or_cannot("write", &path)?;
     file::replace(&path, &bytes, Durability::Written)
 }
 
@@ -113,8 +112,7 @@ pub(super) fn read<T: DeserializeOwned>(
 ) -> Result<Option<T>, HostError> {
     let path = directory.join(name);
     let Some(bytes) = file::read_if_present(&path, LARGEST)? else { return Ok(None) };
-    let read = serde_json::from_slice(&bytes);
-    read.map(Some).map_err(|e| HostError::new("read", &path, io::Error::from(e)))
+    serde_json::from_slice(&bytes).map(Some).or_cannot("read", &path)
 }
 
 /// The command line that makes the runtime dump a container into `directory`.

@@ -4,6 +4,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -11,13 +12,14 @@ use tokio::{sync::oneshot, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-use super::{
-    attempt::{Attempt, name},
-    error::DumpError,
-};
+use super::attempt::{Attempt, name, unfit};
 use crate::{
     concurrency::{blocking::blocking, keyed_locks::KeyedLocks, single_flight::Lost},
-    container::{gather::host_check::within_deadline, node::Node},
+    container::{
+        gather::host_check::within_deadline,
+        node::{Node, unknown_container},
+    },
+    error::{Failure, Kind},
     model::{
         dump::{DumpSpec, DumpedContainer},
         record::{ContainerRecord, SandboxRecord, SandboxState},
@@ -63,12 +65,13 @@ impl Dumps {
     /// has ended, and is then discarded.
     ///
     /// # Errors
-    /// See [`DumpError`]. The containers keep running, and dockbridge removes the archives.
+    /// A container cannot be saved, or the checkpoint takes too long. The containers keep running, and dockbridge
+    /// removes the archives.
     pub async fn checkpoint(
         &self,
         mut spec: DumpSpec,
         documents: fn(&DumpedContainer) -> [(&'static str, Value); 4],
-    ) -> Result<(), DumpError> {
+    ) -> Result<(), Failure> {
         let (pod, containers) = self.find(&spec).await?;
         let given = spec.location.clone();
         spec.location =
@@ -88,7 +91,8 @@ impl Dumps {
             gone,
         };
         let in_progress = attempt.in_use().into_iter().map(|id| {
-            self.running.try_write(&id).ok_or_else(|| DumpError::InProgress { id: id.clone() })
+            let text = format!("a checkpoint of container {id} is already being made");
+            self.running.try_write(&id).ok_or_else(|| Failure::unmet(text))
         });
         let in_progress = in_progress.collect::<Result<Vec<_>, _>>()?;
         let id = attempt.id().to_owned();
@@ -105,9 +109,7 @@ impl Dumps {
         };
         self.tracker.spawn(task.in_current_span());
         let answered = match limit {
-            Some(limit) => {
-                timeout(limit, outcome).await.map_err(|_| DumpError::TimedOut { id, limit })?
-            }
+            Some(limit) => timeout(limit, outcome).await.map_err(|_| late(&id, limit))?,
             None => outcome.await,
         };
         answered.map_err(|_| Lost)?.0.map(drop)
@@ -117,35 +119,43 @@ impl Dumps {
     async fn find(
         &self,
         spec: &DumpSpec,
-    ) -> Result<(Option<Arc<SandboxRecord>>, Vec<Arc<ContainerRecord>>), DumpError> {
+    ) -> Result<(Option<Arc<SandboxRecord>>, Vec<Arc<ContainerRecord>>), Failure> {
         let now = match &spec.sandbox {
             Some(id) => self.node.store.inspected(id).await?,
             None => self.node.store.snapshot(),
         };
         let pod = spec.sandbox.as_ref().map(|id| {
-            let pod = now.sandbox(id).ok_or_else(|| DumpError::NoPod { id: id.clone() })?;
+            let missing = || Failure::missing(format_args!("sandbox {id}"));
+            let pod = now.sandbox(id).ok_or_else(missing)?;
             match pod.state() {
                 SandboxState::Ready => Ok(Arc::clone(pod)),
-                SandboxState::NotReady => Err(DumpError::NotReady { id: id.clone() }),
+                SandboxState::NotReady => Err(Failure::unmet(format!("sandbox {id} is not ready"))),
             }
         });
         let pod = pod.transpose()?;
         let mut containers: Vec<Arc<ContainerRecord>> = Vec::new();
         for id in &spec.containers {
             let now = self.node.store.inspected(id).await?;
-            let missing = || DumpError::NotFound { id: id.clone() };
-            let container = now.container(id).ok_or_else(missing)?;
+            let container = now.container(id).ok_or_else(|| unknown_container(id))?;
             if pod.as_ref().is_some_and(|pod| container.document.sandbox != pod.id) {
-                return Err(DumpError::OtherPod { id: id.clone() });
+                return Err(Failure::invalid(format!("container {id} is not in the pod")));
             }
             if containers.iter().any(|other| name(other) == name(container)) {
-                let (id, reason) = (id.clone(), "two containers have the same name".to_owned());
-                return Err(DumpError::Unfit { id, reason });
+                return Err(unfit(id, "two containers have the same name"));
             }
             containers.push(Arc::clone(container));
         }
         Ok((pod, containers))
     }
+}
+
+/// The error if the checkpoint takes too long.
+fn late(id: &str, limit: Duration) -> Failure {
+    let text = format!(
+        "the checkpoint of {id} was not complete after {}s; dockbridge discards it once CRIU has ended",
+        limit.as_secs()
+    );
+    Failure::new(Kind::DeadlineExceeded, text)
 }
 
 /// The location without links and repeated slashes, so that all spellings of a path are the same.

@@ -31,7 +31,7 @@ fn a_failed_replacement_keeps_the_old_and_no_draft() {
 fn what_pods_read_is_readable_by_all() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("resolv.conf");
-    replace_for(Readers::Everyone, &path, b"nameserver ::1\n", Durability::Written).unwrap();
+    replace_with_mode(0o644, &path, b"nameserver ::1\n", Durability::Written).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
 }
 

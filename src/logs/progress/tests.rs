@@ -26,7 +26,7 @@ async fn waiting_ends_when_nothing_moves() {
     let waiting = tokio::spawn(completion(receiver.clone(), RUN));
     let last = Progress { remaining: Some(9), ..converted(7) };
     log.send_replace(last);
-    assert_eq!(waiting.await.unwrap(), Err(TimedOut(last)));
+    assert_eq!(waiting.await.unwrap(), Err(last));
     assert_eq!(opening(receiver).await, Ok(()));
 }
 

@@ -8,14 +8,17 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::result;
-use crate::host::{
-    error::HostError,
-    file::{self, Durability},
+use crate::{
+    host::{
+        error::HostError,
+        file::{self, Durability},
+    },
+    wire::lenient::lenient,
 };
 
 /// The cache of CNI results on this node.
@@ -137,29 +140,31 @@ impl ResultCache {
     }
 }
 
+/// An entry of the cache. A field with an unexpected type is `None`, because DEL runs with the fields that can
+/// be parsed.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: String,
     #[serde(rename = "containerId")]
     container: String,
-    #[serde(default, deserialize_with = "usable")]
+    #[serde(default, deserialize_with = "lenient")]
     config: Option<String>,
     #[serde(rename = "ifName")]
     interface: String,
     #[serde(rename = "networkName")]
     network: String,
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usable")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
     netns: Option<String>,
     #[serde(default, rename = "cniArgs", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "usable")]
+    #[serde(deserialize_with = "lenient")]
     arguments: Option<Vec<(String, String)>>,
     #[serde(default, rename = "capabilityArgs", skip_serializing_if = "Option::is_none")]
-    #[serde(deserialize_with = "usable")]
+    #[serde(deserialize_with = "lenient")]
     capabilities: Option<Map<String, Value>>,
     #[serde(default)]
     result: Value,
     /// Name of the runtime that wrote the entry. libcni does not have this field, and ignores the name.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "usable")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
     owner: Option<String>,
 }
 
@@ -178,15 +183,6 @@ impl From<&CachedResult> for Stored {
             owner: entry.ours.then(|| OWNER.to_owned()),
         }
     }
-}
-
-/// Reads a field as `None` if it has an unexpected type, because DEL runs with the fields that can be parsed.
-fn usable<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
 fn load(path: &Path) -> Result<Option<Value>, HostError> {

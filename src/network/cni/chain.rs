@@ -32,7 +32,8 @@ impl Chain<'_> {
         let mut result = None;
         for plugin in &self.list.plugins {
             let input = plugin.input(self.list, &conf.capabilities, result.as_ref());
-            let printed = self.call(plugin, ("ADD", conf), &input, remaining(end)).await?;
+            let call = self.plugins.call(&plugin.kind, ("ADD", conf), &input, remaining(end));
+            let printed = call.await?;
             result = Some(self.result(plugin, &printed)?);
         }
         Ok(result.unwrap_or_default())
@@ -47,10 +48,12 @@ impl Chain<'_> {
         });
         let mut failures = Vec::new();
         let plugins = self.list.plugins.iter().rev();
-        for (plugin, left) in plugins.zip((1..=self.count()).rev()) {
+        let count = u32::try_from(plugins.len()).unwrap_or(u32::MAX);
+        for (plugin, left) in plugins.zip((1..=count).rev()) {
             let input = plugin.input(self.list, &conf.capabilities, previous);
             let timeout = remaining(end) / left;
-            failures.extend(self.call(plugin, ("DEL", conf), &input, timeout).await.err());
+            let called = self.plugins.call(&plugin.kind, ("DEL", conf), &input, timeout).await;
+            failures.extend(called.err());
         }
         failures
     }
@@ -64,19 +67,9 @@ impl Chain<'_> {
         for plugin in &self.list.plugins {
             let input = plugin.input(self.list, &Map::new(), None);
             let call = ("STATUS", &RuntimeConf::default());
-            self.call(plugin, call, &input, remaining(end)).await?;
+            self.plugins.call(&plugin.kind, call, &input, remaining(end)).await?;
         }
         Ok(())
-    }
-
-    async fn call(
-        &self,
-        plugin: &PluginConfig,
-        call: (&'static str, &RuntimeConf),
-        input: &Map<String, Value>,
-        timeout: Duration,
-    ) -> Result<Vec<u8>, PluginError> {
-        self.plugins.call(&plugin.kind, call, input, timeout).await
     }
 
     /// Parses a plugin's output. As in libcni, the configuration's version replaces a missing version.
@@ -90,10 +83,6 @@ impl Chain<'_> {
             result.insert("cniVersion".to_owned(), self.list.version.to_string().into());
         }
         Ok(Value::Object(result))
-    }
-
-    fn count(&self) -> u32 {
-        u32::try_from(self.list.plugins.len()).unwrap_or(u32::MAX)
     }
 }
 

@@ -23,9 +23,7 @@ impl Image {
             if entries.len() >= MOST_ENTRIES {
                 return Err("the image has too many entries".to_owned());
             }
-            let (length, after) = rest.split_first_chunk().ok_or("it is truncated")?;
-            let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-            let (entry, after) = after.split_at_checked(length).ok_or("it is truncated")?;
+            let (entry, after) = split_entry(rest)?;
             entries.push(entry.to_vec());
             rest = after;
         }
@@ -35,11 +33,7 @@ impl Image {
     /// Decodes the first entry of an image. The image may have other content after it.
     pub(super) fn first<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
         let start = if has_two(bytes) { 8 } else { 4 };
-        let rest =
-            bytes.get(start..).and_then(<[u8]>::split_first_chunk).ok_or("it is truncated")?;
-        let (length, rest) = (u32::from_le_bytes(*rest.0), rest.1);
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        decoded(rest.get(..length).ok_or("it is truncated")?)
+        decoded(split_entry(bytes.get(start..).unwrap_or_default())?.0)
     }
 
     /// An image that has a single entry. `magic` is the number of the image's type.
@@ -59,6 +53,13 @@ impl Image {
     }
 }
 
+/// Splits off the first entry, whose length precedes it.
+fn split_entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
+    let (length, rest) = bytes.split_first_chunk().ok_or("it is truncated")?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    rest.split_at_checked(length).ok_or("it is truncated")
+}
+
 fn has_two(bytes: &[u8]) -> bool {
     COMMON.iter().any(|magic| bytes.starts_with(&magic.to_le_bytes()))
 }
@@ -69,12 +70,12 @@ pub(super) fn decoded<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
 }
 
 /// The encoded `message` with the fields of `changes` replaced. All other fields stay, also unknown fields.
-pub(super) fn merged(mut message: &[u8], changes: &impl Message) -> Result<Vec<u8>, String> {
+pub(super) fn merged(message: &[u8], changes: &impl Message) -> Result<Vec<u8>, String> {
     let changes = changes.encode_to_vec();
     let mut replaced = Vec::new();
     fields(&changes, |tag, _| replaced.push(tag))?;
     let mut kept = Vec::with_capacity(message.len() + changes.len());
-    fields(std::mem::take(&mut message), |tag, field| {
+    fields(message, |tag, field| {
         if !replaced.contains(&tag) {
             kept.extend_from_slice(field);
         }

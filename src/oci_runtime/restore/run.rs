@@ -24,7 +24,7 @@ use super::{
 use crate::{
     host::{
         disk,
-        error::HostError,
+        error::{HostError, OrCannot as _},
         file::{self, Durability},
         root_files::RootFiles,
         seccomp_filter,
@@ -32,7 +32,7 @@ use crate::{
     model::restore::{DELETED_FILES, IMAGES, ROOTFS_DIFF},
     oci_runtime::{
         command_line::CommandLine,
-        error::OciRuntimeError::{self, Restore},
+        error::OciRuntimeError::{self, Other},
     },
 };
 
@@ -49,13 +49,13 @@ pub(in crate::oci_runtime) fn prepare(
     run: &dyn Fn(&CommandLine) -> Result<bool, OciRuntimeError>,
 ) -> Result<CommandLine, OciRuntimeError> {
     let document: Value = json_file(&line.bundle.join("config.json"))?;
-    let mut config = Config::deserialize(&document).map_err(|error| Restore(error.to_string()))?;
+    let mut config = Config::deserialize(&document).map_err(|error| Other(error.to_string()))?;
     let root = line.bundle.join(&config.root.path);
     // CRIU's images have resolved paths, so the lower runtime must also resolve links such as /var/run.
-    let files = RootFiles::open(&root).map_err(|e| HostError::new("open", &root, e))?;
+    let files = RootFiles::open(&root).or_cannot("open", &root)?;
     for mount in &mut config.mounts {
         let resolved = files.resolve(Path::new(&mount.destination));
-        let resolved = resolved.map_err(|e| HostError::new("find a mount in", &root, e))?;
+        let resolved = resolved.or_cannot("find a mount in", &root)?;
         mount.destination = resolved.to_string_lossy().into_owned();
     }
     let images = checkpoint.join(IMAGES);
@@ -97,12 +97,12 @@ pub(in crate::oci_runtime) fn prepare(
 /// Fails for such a runtime, and for a runtime that does not report its features.
 pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
     let features: Value = serde_json::from_slice(features).map_err(|_| {
-        Restore("the runtime does not report its features: install runc 1.2 or newer".to_owned())
+        Other("the runtime does not report its features: install runc 1.2 or newer".to_owned())
     })?;
     let version = features.pointer(RUNC_VERSION).and_then(Value::as_str).unwrap_or_default();
     let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(1), Some(1)) => Err(Restore(format!(
+        (Some(1), Some(1)) => Err(Other(format!(
             "runc {version} cannot restore containers on cgroup v2 with their limits: install runc 1.2 or newer"
         ))),
         _ => Ok(()),
@@ -118,7 +118,7 @@ pub fn time_limit(checkpoint: &Path) -> Duration {
 }
 
 fn unfit(reason: &str) -> OciRuntimeError {
-    Restore(format!("the checkpoint does not fit the new container: {reason}"))
+    Other(format!("the checkpoint does not fit the new container: {reason}"))
 }
 
 /// Refuses a link or device, and a path through a link or in `/proc`. An empty path means `source` itself.
@@ -158,9 +158,8 @@ fn restore_command(line: &CommandLine, config: &Config, checkpoint: &Path) -> Co
 
 fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeError> {
     let (mut images, mut removed, mut left) = (Images::default(), Vec::new(), LARGEST_SUM);
-    let listed = fs::read_dir(directory).map_err(|e| HostError::new("list", directory, e))?;
-    for entry in listed {
-        let entry = entry.map_err(|e| HostError::new("list", directory, e))?;
+    for entry in fs::read_dir(directory).or_cannot("list", directory)? {
+        let entry = entry.or_cannot("list", directory)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         match handling(&name) {
             Some(Handling::Read) => {
@@ -172,7 +171,7 @@ fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeErro
             Some(Handling::Kept) => {}
             Some(Handling::Removed) => removed.push(name),
             None => {
-                return Err(Restore(format!("the checkpoint has {name}, which is not restored")));
+                return Err(Other(format!("the checkpoint has {name}, which is not restored")));
             }
         }
     }
@@ -219,19 +218,20 @@ fn filter(
         pid_file.as_os_str(),
         id.as_ref(),
     ];
-    let read = run(&subcommand(line, &words)).and_then(|is_created| {
-        let pid = fs::read_to_string(&pid_file).unwrap_or_default();
-        match pid.trim().parse() {
-            Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
-                .map_err(|e| HostError::new("read the seccomp filter of", bundle, e))?),
-            _ => Err(Restore(
-                "the runtime cannot create a container with the seccomp filter".to_owned(),
-            )),
-        }
-    });
+    let read =
+        run(&subcommand(line, &words)).and_then(|is_created| {
+            let pid = fs::read_to_string(&pid_file).unwrap_or_default();
+            match pid.trim().parse() {
+                Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
+                    .or_cannot("read the seccomp filter of", bundle)?),
+                _ => Err(Other(
+                    "the runtime cannot create a container with the seccomp filter".to_owned(),
+                )),
+            }
+        });
     remove_filter(line, bundle, run)?;
     match read? {
-        None => Err(Restore("the runtime set no seccomp filter".to_owned())),
+        None => Err(Other("the runtime set no seccomp filter".to_owned())),
         filter => Ok(filter),
     }
 }
@@ -244,7 +244,7 @@ pub(in crate::oci_runtime) fn remove_filter(
 ) -> Result<(), OciRuntimeError> {
     if bundle.exists() {
         run(&subcommand(line, &["delete".as_ref(), "--force".as_ref(), filter_id(line).as_ref()]))?;
-        fs::remove_dir_all(bundle).map_err(|e| HostError::new("remove", bundle, e))?;
+        fs::remove_dir_all(bundle).or_cannot("remove", bundle)?;
     }
     Ok(())
 }
@@ -292,8 +292,7 @@ fn filter_config(document: &Value, bundle: &Path, (id, filter_id): (&str, &str))
 
 /// The hard resource limits of this process, which a new container inherits.
 fn own_limits() -> Result<Vec<u64>, HostError> {
-    let table =
-        fs::read_to_string(LIMITS).map_err(|e| HostError::new("read", Path::new(LIMITS), e))?;
+    let table = fs::read_to_string(LIMITS).or_cannot("read", Path::new(LIMITS))?;
     let hard = table.lines().skip(1).map(|line| {
         let columns = line.get(NAME_WIDTH..).unwrap_or_default();
         // A value that is not a number is `unlimited`.

@@ -16,45 +16,30 @@ pub(super) struct KillAccounting {
 impl KillAccounting {
     /// Records that a pod uses the cgroup from now on: earlier kills do not belong to its future containers.
     /// If the cgroup was removed and created again, the kernel counts from 0.
-    pub(super) fn begin(&mut self, count: KillCount) {
-        let ended = count.of_ended();
+    pub(super) fn begin(&mut self, ended: u64) {
         self.attributed = Some(self.attributed.map_or(ended, |known| known.min(ended)));
     }
 
     /// Attributes all kills of ended containers. Returns whether there were new kills, `None` if unknown.
-    pub(super) fn attribute(&mut self, count: Option<KillCount>) -> Option<bool> {
-        let ended = count.map(KillCount::of_ended);
+    pub(super) fn attribute(&mut self, ended: Option<u64>) -> Option<bool> {
         let before = std::mem::replace(&mut self.attributed, ended);
         Some(ended? > before?)
     }
 }
 
-/// The number of OOM kills in a pod's cgroup at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KillCount {
-    pub(super) all: u64,
-    /// Kills in cgroups of the pod's containers that have not ended.
-    pub(super) running: u64,
-}
-
-impl KillCount {
-    /// Reads the counts from the kernel's files; blocks. `None` if the kernel does not count kills.
-    pub(super) fn read(cgroup: &Path, ended: &HashSet<String>) -> Option<Self> {
-        let mut all = kills(cgroup)?;
-        for _ in 0..ATTEMPTS {
-            let running = running(cgroup, ended)?;
-            let before = std::mem::replace(&mut all, kills(cgroup)?);
-            // If the pod's count has changed, a kill between the reads may be in only one of the two counts.
-            if before == all {
-                return Some(Self { all, running });
-            }
+/// The number of OOM kills in a pod's cgroup at one moment, without kills in cgroups of containers that have
+/// not ended. Reads the kernel's files; blocks. `None` if the kernel does not count kills.
+pub(super) fn kills_of_ended(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
+    let mut all = kills(cgroup)?;
+    for _ in 0..ATTEMPTS {
+        let running = running(cgroup, ended)?;
+        let before = std::mem::replace(&mut all, kills(cgroup)?);
+        // If the pod's count has changed, a kill between the reads may be in only one of the two counts.
+        if before == all {
+            return Some(all.saturating_sub(running));
         }
-        None
     }
-
-    const fn of_ended(self) -> u64 {
-        self.all.saturating_sub(self.running)
-    }
+    None
 }
 
 fn running(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     ExitCause, KillEvent, Known, OomDetector, Pod, is_unexplained_kill,
-    kill_accounting::{KillAccounting, KillCount},
+    kill_accounting::{KillAccounting, kills_of_ended},
     pod_cgroup, with_cause,
 };
 use crate::{
@@ -49,10 +49,10 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     counted(&pod, 3);
     counted(&of("pause"), 0);
     let mut accounting = KillAccounting::default();
-    accounting.begin(KillCount::read(&pod, &HashSet::new()).unwrap());
+    accounting.begin(kills_of_ended(&pod, &HashSet::new()).unwrap());
     let mut ends = |id: &str| {
         accounting.ended.insert(id.to_owned());
-        accounting.attribute(KillCount::read(&pod, &accounting.ended)).unwrap()
+        accounting.attribute(kills_of_ended(&pod, &accounting.ended)).unwrap()
     };
 
     assert!(!ends("first"), "kills before the pod");
@@ -76,21 +76,20 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
 
 #[test]
 fn a_cgroup_created_anew_counts_from_zero() {
-    let count = |all| KillCount { all, running: 0 };
     let mut accounting = KillAccounting::default();
-    accounting.begin(count(5));
+    accounting.begin(5);
     // The cgroup is removed, and created again for the pod's next sandbox.
-    accounting.begin(count(0));
-    assert_eq!(accounting.attribute(Some(count(1))), Some(true));
+    accounting.begin(0);
+    assert_eq!(accounting.attribute(Some(1)), Some(true));
     // The pod is inspected again with the same cgroup, so the count continues.
-    accounting.begin(count(2));
-    assert_eq!(accounting.attribute(Some(count(2))), Some(true));
-    assert_eq!(accounting.attribute(Some(count(1))), Some(false));
-    assert_eq!(accounting.attribute(Some(count(2))), Some(true));
+    accounting.begin(2);
+    assert_eq!(accounting.attribute(Some(2)), Some(true));
+    assert_eq!(accounting.attribute(Some(1)), Some(false));
+    assert_eq!(accounting.attribute(Some(2)), Some(true));
     // Kills from a time in which the counts were unreadable are not attributed to the next container.
     assert_eq!(accounting.attribute(None), None);
-    assert_eq!(accounting.attribute(Some(count(4))), None);
-    assert_eq!(accounting.attribute(Some(count(4))), Some(false));
+    assert_eq!(accounting.attribute(Some(4)), None);
+    assert_eq!(accounting.attribute(Some(4)), Some(false));
 }
 
 /// If Docker restarts a container, dockbridge may see only the end of the second run.
@@ -104,10 +103,9 @@ fn a_kill_is_not_attributed_to_a_run_if_the_end_of_the_run_before_was_not_seen()
     known.pods.insert(fixture::sandbox_id(1), pod);
     known.accounting.insert(cgroup.clone(), KillAccounting::default());
     let mut ends = |seen: Option<i64>, kills| {
-        let count = KillCount { all: kills, running: 0 };
         let record = ended(137, ExitReason::Error);
         seen.into_iter().for_each(|at| known.is_running(&record, Nanos(at)));
-        known.attribute(&record, &cgroup, Some(count))
+        known.attribute(&record, &cgroup, Some(kills))
     };
     ends(None, 0);
     assert_eq!(ends(Some(0), 1), None, "the kill may be the end of the run before");
@@ -165,13 +163,13 @@ async fn a_kill_of_our_own_explains_an_end_without_an_event() {
 fn no_count_without_the_memory_controller() {
     let root = tempfile::tempdir().unwrap();
     let (pod, nobody) = (root.path().join("pod"), HashSet::new());
-    assert_eq!(KillCount::read(&pod, &nobody), None);
+    assert_eq!(kills_of_ended(&pod, &nobody), None);
     fs::create_dir_all(pod.join("child")).unwrap();
-    assert_eq!(KillCount::read(&pod, &nobody), None, "no memory controller");
+    assert_eq!(kills_of_ended(&pod, &nobody), None, "no memory controller");
     fs::write(pod.join("memory.events"), "low 0\nmax x\noom_kill x\n").unwrap();
-    assert_eq!(KillCount::read(&pod, &nobody), None);
+    assert_eq!(kills_of_ended(&pod, &nobody), None);
     counted(&pod, 1);
-    assert_eq!(KillCount::read(&pod, &nobody), Some(KillCount { all: 1, running: 0 }));
+    assert_eq!(kills_of_ended(&pod, &nobody), Some(1));
 }
 
 #[test]

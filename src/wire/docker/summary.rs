@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{
-    InspectHostConfig, InspectMount, InspectNetwork,
-    lenient::{labels, lenient},
-};
+use super::{InspectHostConfig, InspectMount, InspectNetwork};
+use crate::wire::lenient::{labels, lenient};
 
 /// An entry of `GET /containers/json`.
 #[derive(Clone, Debug, Default, Deserialize)]

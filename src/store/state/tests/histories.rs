@@ -391,7 +391,10 @@ impl World {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
             let changed = EngineEvent::ContainerChanged { id: fixture::hex(number) };
-            assert_eq!(self.state.event(changed, AT), EventEffect::Queued, "{number}");
+            self.state.event(changed, AT);
+            let (target, at) = self.state.start().expect("an inspect");
+            assert_eq!(target, Target::Container(fixture::hex(number)));
+            self.state.inspected(&target, at, Err(String::new()));
         }
     }
 

@@ -1,12 +1,12 @@
-//! Reads fields of an answer whose type may be unexpected.
+//! Reads fields whose type may be unexpected.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-/// Reads `null` and unexpected types as the default: one container must not make a whole list fail.
-pub(super) fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// Reads `null` and unexpected types as the default: one field must not make a whole list or file fail.
+pub fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + DeserializeOwned,
@@ -17,7 +17,7 @@ where
 
 /// Reads a map of strings, such as labels. Skips values that are not strings, so that the other labels still
 /// identify a container. Reads any other type as an empty map.
-pub(super) fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+pub fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
 {
