@@ -16,7 +16,7 @@ impl RegisterMetrics for Store {
         );
         registry.register(
             "dockbridge_store_relists_total",
-            "Full lists of containers fetched from Docker: one per connection, then periodically",
+            "Full lists of containers fetched from Docker",
             &metrics.lists,
         );
         registry.register_family(
@@ -60,12 +60,14 @@ fn register_state(store: &Store, registry: &mut Registry) {
     );
     gauge(
         "dockbridge_store_uninspected_objects",
-        "Containers, pods and images known from lists only, because Docker has not answered their inspect",
+        "Containers, pods and images known from lists only: their inspect is pending or failed",
         |now| counted(now.uninspected().count()),
     );
-    gauge("dockbridge_engine_reachable", "1 while the Docker Engine answers", |now| {
-        f64::from(u8::from(now.health == EngineHealth::Reachable))
-    });
+    gauge(
+        "dockbridge_engine_reachable",
+        "1 while the Docker Engine answers and dockbridge knows its containers",
+        |now| f64::from(u8::from(now.health == EngineHealth::Reachable)),
+    );
     gauge("dockbridge_images", "Images on the node", |now| counted(now.images().len()));
     let now = store.clone();
     registry.register_fn("dockbridge_pods", &["state"], "Pods by state", move || {
