@@ -289,7 +289,7 @@ impl Attempt {
                 let full = io::Error::new(io::ErrorKind::StorageFull, "No space left on device");
                 return HostError::new("save the checkpoint in", &self.place, full).into();
             }
-            let reason = "the program that makes the checkpoint was killed".to_owned();
+            let reason = "the program that makes the checkpoint ended without a result".to_owned();
             DumpError::Unfit { id: self.id().to_owned(), reason }
         })
     }

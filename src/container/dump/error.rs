@@ -28,7 +28,7 @@ pub enum DumpError {
     Paused { id: String },
     #[error("a checkpoint of container {id} is already being made")]
     InProgress { id: String },
-    #[error("container {id} is being stopped, or a command in it has not started yet")]
+    #[error("container {id} is busy: for example, a stop or the start of a command has not ended")]
     Busy { id: String },
     #[error("criu is not installed: no such program in PATH; install CRIU 4.0 or newer")]
     NoCriu,

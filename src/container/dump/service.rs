@@ -139,7 +139,8 @@ impl Dumps {
                 return Err(DumpError::OtherPod { id: id.clone() });
             }
             if containers.iter().any(|other| name(other) == name(container)) {
-                let (id, reason) = (id.clone(), "two containers have the same name".to_owned());
+                let (id, reason) =
+                    (id.clone(), "two of the requested containers have the same name".to_owned());
                 return Err(DumpError::Unfit { id, reason });
             }
             containers.push(Arc::clone(container));
