@@ -35,8 +35,8 @@ pub enum Command {
     /// Query the running dockbridge
     #[command(subcommand, help_template = DEBUG_HELP)]
     Debug(DebugCommand),
-    /// Register dockbridge-runtime with Docker, which adds what the Engine API lacks: user namespaces,
-    /// ambient capabilities, mount options
+    /// Register dockbridge-runtime with Docker; it adds what the Engine API lacks, such as user namespaces,
+    /// ambient capabilities and mount options
     Setup(SetupArgs),
     /// Print what a bug report needs: versions, settings, findings, state and log, without secrets
     Support,
@@ -214,7 +214,7 @@ fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
 const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("network-plugin-mtu", "set the MTU in the CNI configuration"),
     ("hairpin-mode", "set hairpinMode in the CNI configuration"),
-    (DUAL_STACK, "dockbridge always reports IPv4 and IPv6"),
+    (DUAL_STACK, "dockbridge always reports all addresses of a pod"),
     ("runtime-cgroups", "set the cgroup in dockerd's service unit"),
 ];
 const DUAL_STACK: &str = "ipv6-dual-stack";
