@@ -80,7 +80,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
         Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
-        None => Err("the pod no longer has a network".to_owned()),
+        None => Err("the pod has no network".to_owned()),
     };
     let reason = match socket {
         Ok(socket) => return relay::run(socket, (reader, &mut writer), &mut error, &turn).await,

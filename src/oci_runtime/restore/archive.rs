@@ -52,7 +52,7 @@ impl Contents {
                 return refused("is not a file");
             }
             if path.components().count() > 2 {
-                return refused("is in a directory that no checkpoint has");
+                return refused("is in an unexpected directory");
             }
             if !paths.insert(path.clone()) {
                 return refused("is there twice");
