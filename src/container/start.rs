@@ -62,7 +62,7 @@ impl Containers {
             warn!(
                 container = id,
                 error = chain(&error),
-                "cannot link the log of this container; kubectl logs will not show it"
+                "cannot make the link to Docker's log file; kubectl logs will not show the log"
             );
         }
         Ok(())

@@ -128,7 +128,7 @@ async fn paired(
             Some(StreamPair { port, data, error: Writer::Spdy(error.1) })
         }
         Err(_) => {
-            info!(role = ?half.role, "closed a port-forward stream: the second stream of its pair was never opened");
+            info!(role = ?half.role, "closed a port-forward stream: the second stream of its pair was not opened in time");
             let (_, mut sender) = stream;
             if half.role == StreamType::Error {
                 let _ = sender.send("timed out waiting for the data stream".into()).await;
