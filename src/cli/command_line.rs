@@ -226,8 +226,9 @@ const AFTER_HELP: &str = "\
 Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
 for --state-dir) or in the file named by --config. A flag overrides the \
 environment, and the environment overrides the file.
-Commands other than serve read the service's settings from /etc/default/dockbridge \
-or /etc/dockbridge.toml unless a file is named.
+Commands other than serve read the service's settings from the first of \
+/etc/default/dockbridge, /etc/sysconfig/dockbridge and /etc/dockbridge.toml that \
+exists, unless a file is named.
 The flags of cri-dockerd are accepted as well. -h omits the settings.";
 /// This help does not list the settings, because `dockbridge debug` needs only the settings that lead to the
 /// server's socket.
