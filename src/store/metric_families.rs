@@ -11,7 +11,7 @@ impl RegisterMetrics for Store {
         let metrics = &self.metrics;
         registry.register(
             "dockbridge_engine_events_total",
-            "Docker events received",
+            "Docker events that dockbridge handled",
             &metrics.events,
         );
         registry.register(
@@ -40,7 +40,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],
-        "Time since Docker last sent anything; absent before Docker's first answer",
+        "Time since Docker last sent an event, a list or the answer to a ping; absent before Docker's first answer",
         move || {
             let since = metrics.since_last_contact();
             since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
