@@ -191,7 +191,7 @@ fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     }
     warn!(
         missing,
-        "missing capabilities to mount or to enter namespaces: port-forward and image volumes will \
+        "missing capabilities to mount or to enter namespaces: port-forward and image volumes can \
          fail, and pods with CNI cannot be taken over"
     );
     Ok(())

@@ -20,7 +20,7 @@ use super::endpoints::{HEALTH, READY, SOCKET};
 #[derive(Debug, Error)]
 pub enum ClientError {
     #[error(
-        "no dockbridge answers at {}: dockbridge does not run, or runs with another --run-dir",
+        "no dockbridge answers at {}: it does not run, it runs with another --run-dir, or it could not open this socket",
         socket.display()
     )]
     NotRunning { socket: PathBuf, source: io::Error },
@@ -28,7 +28,7 @@ pub enum ClientError {
     Forbidden { socket: PathBuf },
     #[error("the dockbridge at {} does not answer within {:?}", socket.display(), TIMEOUT)]
     Silent { socket: PathBuf },
-    #[error("the dockbridge at {} closed the connection", socket.display())]
+    #[error("the connection to the dockbridge at {} broke", socket.display())]
     Broken { socket: PathBuf, source: hyper::Error },
     #[error("cannot send the request to dockbridge")]
     Here(#[from] io::Error),

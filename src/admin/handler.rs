@@ -152,7 +152,7 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {
         EngineHealth::Reachable => {}
-        EngineHealth::Starting => obstacles.push("docker has not answered yet".to_owned()),
+        EngineHealth::Starting => obstacles.push("docker is not ready yet".to_owned()),
         EngineHealth::Unreachable { reason } => {
             obstacles.push(format!("docker is not ready: {reason}"));
         }
@@ -163,7 +163,7 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     if !network.ready {
         let words = [&network.message, &network.reason].into_iter().find(|text| !text.is_empty());
         let words = words.map_or("the reason is not known", String::as_str);
-        obstacles.push(format!("pods cannot be connected: {words}"));
+        obstacles.push(format!("pods cannot be connected to a network: {words}"));
     }
     obstacles
 }

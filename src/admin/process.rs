@@ -23,9 +23,12 @@ pub fn register(registry: &mut Registry) {
         move || Sample::single(started),
     );
     let runtime = Handle::current();
-    registry.register_fn("dockbridge_async_tasks", &[], "Asynchronous tasks alive", move || {
-        Sample::single(counted(runtime.metrics().num_alive_tasks()))
-    });
+    registry.register_fn(
+        "dockbridge_async_tasks",
+        &[],
+        "Asynchronous tasks that have not ended",
+        move || Sample::single(counted(runtime.metrics().num_alive_tasks())),
+    );
 }
 
 fn status(name: &str) -> Option<f64> {
@@ -65,7 +68,7 @@ const FIGURES: [Figure; 4] = [
     },
     Figure {
         name: "process_open_fds",
-        help: "Open file descriptors",
+        help: "Open file descriptors of dockbridge",
         read: || fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))),
     },
 ];

@@ -106,7 +106,7 @@ where
             }
             Err(error) => {
                 // Accepting most likely fails because the process has no free file descriptors.
-                warn!(%error, "cannot accept a connection to the metrics endpoint; retrying");
+                warn!(%error, "cannot accept a connection to the metrics endpoint or the admin socket; retrying");
                 sleep(ACCEPT_RETRY).await;
             }
         }
@@ -130,8 +130,8 @@ where
         .serve_connection(TokioIo::new(stream), service);
     match timeout(REQUEST_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a client of the metrics endpoint sent invalid HTTP"),
-        Err(_) => debug!("a client of the metrics endpoint did not read its answer"),
+        Ok(Err(error)) => debug!(%error, "the HTTP connection of an admin client failed"),
+        Err(_) => debug!("closed the HTTP connection of a slow admin client"),
     }
 }
 

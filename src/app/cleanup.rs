@@ -74,7 +74,7 @@ async fn wait_until_inspected(store: &Store) -> bool {
                 let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
                 warn!(
                     ?objects,
-                    "docker does not answer the inspect of some objects; nothing is cleaned up until it answers"
+                    "docker inspect of some objects has not succeeded; nothing is cleaned up until it does"
                 );
             }
         }
@@ -104,10 +104,7 @@ pub(super) async fn sweep_inspections_later(node: &Node) -> Infallible {
 
 async fn sweep_inspections(image_files: &ImageFiles) {
     if let Err(error) = image_files.sweep_inspections().await {
-        warn!(
-            error = chain(&error),
-            "cannot remove leftover image inspection containers; they stay until the next start"
-        );
+        warn!(error = chain(&error), "cannot remove leftover image inspection containers");
     }
 }
 

@@ -20,7 +20,7 @@ pub enum AppError {
     /// To connect a pod to a network, dockbridge needs capabilities for mounts and for network changes.
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and image \
-         volumes would fail. Run dockbridge as root in the host's namespaces, and look for \
+         volumes could fail. Run dockbridge as root in the host's namespaces, and look for \
          CapabilityBoundingSet= in its systemd unit (dockbridge check lists what else is missing)"
     )]
     MissingCapabilities { missing: String },

@@ -23,7 +23,7 @@ use crate::{
 pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
     for finding in failures(&settings, &locks).await {
         let (seen, advice) = (&finding.seen, &finding.advice);
-        warn!(subject = %finding.subject, seen, advice, "this host is not ready: pods will fail");
+        warn!(subject = %finding.subject, seen, advice, "this host is not ready: pods may fail");
     }
 }
 

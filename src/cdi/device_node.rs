@@ -105,7 +105,9 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), Strin
 fn permissions(requested: &Node) -> Result<String, String> {
     let (path, access) = (&requested.path, &requested.permissions);
     if access.len() > 3 || !access.bytes().all(|byte| matches!(byte, b'r' | b'w' | b'm')) {
-        return Err(format!("permissions {access:?} of {path:?} may contain only r, w and m"));
+        return Err(format!(
+            "permissions {access:?} of {path:?} may contain only r, w and m, at most three letters"
+        ));
     }
     Ok(if access.is_empty() { "rwm".to_owned() } else { access.clone() })
 }

@@ -26,6 +26,6 @@ fn words(status: &cri::RuntimeStatus) -> String {
     if missing.is_empty() {
         "serving the container runtime interface".to_owned()
     } else {
-        format!("serving the last known state, but not ready: {}", missing.join("; "))
+        format!("serving, but not ready: {}", missing.join("; "))
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn connect(socket: &Path) -> Result<RuntimeServiceClient<Channe
         .map_err(|error| unreachable(error.to_string()))?;
     match timeout(CONNECT, endpoint.connect()).await {
         Ok(Ok(channel)) => Ok(RuntimeServiceClient::new(channel)),
-        Ok(Err(_)) => Err(unreachable("nothing accepts connections on this socket".to_owned())),
+        Ok(Err(_)) => Err(unreachable("cannot connect to this socket".to_owned())),
         Err(_) => Err(unreachable("the server did not accept a connection in time".to_owned())),
     }
 }

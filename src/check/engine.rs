@@ -142,7 +142,7 @@ const NO_RUNTIME: &str = "Docker has no dockbridge-runtime (see `dockbridge setu
                           id-mapped volumes, mount options or ambient capabilities are refused";
 const OLD_API: &str = "dockbridge-runtime needs Docker 24.0 or newer";
 const SETUP_AGAIN: &str =
-    "no pod can start: run `dockbridge setup` again, or `dockbridge setup --undo`";
+    "pods on CNI cannot start: run `dockbridge setup` again, or `dockbridge setup --undo`";
 const WRONG_PATH: &str =
     "pods with this runtime cannot start: correct its path in /etc/docker/daemon.json";
 const UNUSED: &str = "`dockbridge setup --undo` removes dockbridge-runtime";

@@ -202,8 +202,8 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
     let warn = |seen, advice: String| Finding::warn(Subject::Confinement, seen, advice);
     match modules {
         Modules { apparmor: true, .. } if !engine.has_apparmor() => {
-            let seen = "AppArmor is on, and Docker does not use it: pods are not confined, and pods with an \
-                        AppArmor profile are refused";
+            let seen = "AppArmor is on, and Docker does not use it: pods with a Localhost profile of AppArmor \
+                        are refused, and other pods run without AppArmor";
             warn(seen, format!("install apparmor (apparmor_parser), {RESTART}"))
         }
         Modules { selinux: true, .. } if !engine.has_selinux() => {
@@ -212,9 +212,7 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
         }
         Modules { apparmor: true, .. } => Finding::ok(Subject::Confinement, "AppArmor"),
         Modules { selinux: true, .. } => Finding::ok(Subject::Confinement, "SELinux"),
-        Modules { .. } => {
-            Finding::ok(Subject::Confinement, "seccomp only: neither AppArmor nor SELinux is on")
-        }
+        Modules { .. } => Finding::ok(Subject::Confinement, "neither AppArmor nor SELinux is on"),
     }
 }
 

@@ -41,7 +41,7 @@ fn socket_in_place(socket: &Path) -> Finding {
     match UnixStream::connect(socket) {
         Ok(_) => Finding::ok(Subject::Listen, format!("a server answers on {shown} already")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let seen = format!("{shown} belongs to another user: {error}");
+            let seen = format!("no permission to connect to {shown}: {error}");
             Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
         }
         Err(_) => Finding::ok(

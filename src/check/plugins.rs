@@ -50,7 +50,9 @@ pub(super) fn examine(
     }
     let started = if started.is_empty() { "none".to_owned() } else { started.join(", ") };
     let (socket, directory) = (settings.socket.display(), settings.plugin_dir.display());
-    let seen = format!("NRI plugins connect to {socket}; started from {directory}: {started}");
+    let seen = format!(
+        "NRI plugins connect to {socket}; plugins that dockbridge starts from {directory}: {started}"
+    );
     findings.insert(0, Finding::ok(Subject::Nri, seen));
     findings
 }
@@ -108,7 +110,7 @@ fn missing(settings: &NriSettings, started: &[String]) -> Option<Finding> {
 const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
 const PROTECT: &str =
     "run chown root and chmod go-w on that path: plugins run as root and can change every pod";
-const OTHER_SOCKET: &str = "no NRI plugin can connect to this socket: run dockbridge as root, or choose another path with --nri-socket";
+const OTHER_SOCKET: &str = "NRI plugins cannot connect to dockbridge: run dockbridge as root, or choose another path with --nri-socket";
 const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin connected to Docker and \
                             dockbridge changes containers twice, and Docker reports no pods to plugins";
 const ONE_OF_BOTH: &str =

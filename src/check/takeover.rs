@@ -154,17 +154,18 @@ pub fn summary(findings: &Findings, way_back: &str) -> String {
         return "The pods are unknown: Docker did not list its containers.\n".to_owned();
     }
     match counted(findings) {
-        (0, 0) => format!("No pods exist: nothing can be lost.\n{way_back}"),
+        (0, 0) => format!("No pods exist.\n{way_back}"),
         (kept, recreated) => format!("Pods: {kept} kept, {recreated} recreated.\n{way_back}"),
     }
 }
 
 /// How to go back after a takeover.
 pub const WAY_BACK: &str = "
-The way back: stop dockbridge and start cri-dockerd with the same CNI directories. It lists these pods
-and those that dockbridge created since, with their addresses. Nothing restarts. Stopping a pod there
-releases its address and host ports. Containers whose logs dockbridge wrote get no new log lines under
-cri-dockerd until they are restarted, because their log is then a file, not a link to Docker's.
+The way back: stop dockbridge and start cri-dockerd with the same CNI directories. cri-dockerd lists
+these pods and those that dockbridge created since, with their addresses. No container restarts. If
+cri-dockerd stops a pod, it releases the pod's address and host ports. Containers whose logs dockbridge
+wrote get no new log lines under cri-dockerd until they are restarted, because their log is a file, not a
+link to Docker's.
 ";
 /// How long a plugin may take to report the versions that it supports.
 const QUESTION: Duration = Duration::from_secs(10);

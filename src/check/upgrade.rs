@@ -51,7 +51,7 @@ fn judge(info: &EngineInfo) -> Vec<Finding> {
     let live_restore = match info.live_restore {
         true => Finding::ok(Subject::LiveRestore, KEEPS),
         false => {
-            let seen = "live-restore is off: each container ends when Docker stops, then kubelet starts it again";
+            let seen = "live-restore is off: each container ends when Docker stops, and kubelet then replaces the pods";
             Finding::warn(Subject::LiveRestore, seen, TURN_ON)
         }
     };

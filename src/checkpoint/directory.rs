@@ -73,7 +73,7 @@ impl Checkpoints {
         let paths = Arc::clone(&self.paths);
         let loaded = blocking(move || paths.load()).await;
         for Quarantined { path, reason } in &loaded.quarantined {
-            warn!(file = %path.display(), reason, "checkpoint cannot be used; moved to quarantine");
+            warn!(file = %path.display(), reason, "checkpoint cannot be used; moved to quarantine if possible");
         }
         loaded
     }
@@ -241,7 +241,7 @@ impl Paths {
             Ok(body) => body,
             Err(why) => {
                 let Quarantined { path, reason } = self.quarantine(&path, why);
-                warn!(file = %path.display(), reason, "stored file cannot be used; moved to quarantine");
+                warn!(file = %path.display(), reason, "stored file cannot be used; moved to quarantine if possible");
                 None
             }
         }

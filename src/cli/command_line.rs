@@ -35,8 +35,8 @@ pub enum Command {
     /// Query the running dockbridge
     #[command(subcommand, help_template = DEBUG_HELP)]
     Debug(DebugCommand),
-    /// Register dockbridge-runtime with Docker, which adds what the Engine API lacks: user namespaces,
-    /// ambient capabilities, mount options
+    /// Register dockbridge-runtime with Docker; it adds what the Engine API lacks, such as user namespaces,
+    /// ambient capabilities and mount options
     Setup(SetupArgs),
     /// Print what a bug report needs: versions, settings, findings, state and log, without secrets
     Support,
@@ -214,7 +214,7 @@ fn legacy() -> impl Iterator<Item = (Key, &'static str)> {
 const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("network-plugin-mtu", "set the MTU in the CNI configuration"),
     ("hairpin-mode", "set hairpinMode in the CNI configuration"),
-    (DUAL_STACK, "dockbridge always reports IPv4 and IPv6"),
+    (DUAL_STACK, "dockbridge always reports all addresses of a pod"),
     ("runtime-cgroups", "set the cgroup in dockerd's service unit"),
 ];
 const DUAL_STACK: &str = "ipv6-dual-stack";
@@ -226,8 +226,9 @@ const AFTER_HELP: &str = "\
 Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
 for --state-dir) or in the file named by --config. A flag overrides the \
 environment, and the environment overrides the file.
-Commands other than serve read the service's settings from /etc/default/dockbridge \
-or /etc/dockbridge.toml unless a file is named.
+Commands other than serve read the service's settings from the first of \
+/etc/default/dockbridge, /etc/sysconfig/dockbridge and /etc/dockbridge.toml that \
+exists, unless a file is named.
 The flags of cri-dockerd are accepted as well. -h omits the settings.";
 /// This help does not list the settings, because `dockbridge debug` needs only the settings that lead to the
 /// server's socket.

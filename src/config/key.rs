@@ -101,7 +101,7 @@ settings! {
     PinnedImageLabels: "pinned-image-labels" Reload "LABELS" "",
     /// Images kubelet may remove: all, or only those it pulled
     CollectImages: "collect-images" Reload "all|pulled" "all",
-    /// How long one call to the engine may take
+    /// How long a call to the engine with a single answer may take
     RuntimeRequestTimeout: "runtime-request-timeout" Restart "DURATION" "110s",
     /// File at a container's log path: a CRI file, or a link to docker's log file
     ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",

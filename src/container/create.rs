@@ -98,7 +98,7 @@ impl Containers {
             let error = chain(&error);
             warn!(
                 name = plan.name,
-                error, "cannot write the log of this container; kubectl logs will not show it"
+                error, "the disk is full, so the container has no log file yet"
             );
         }
         let resolve = |observed: &Observed| match observed {

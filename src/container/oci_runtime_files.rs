@@ -46,7 +46,10 @@ impl OciRuntimeFiles {
         let unpacked = self.restores.join(id);
         if let Err(error) = blocking(move || remove_directory(&unpacked)).await {
             let error = chain(&error);
-            warn!(container = id, error, "cannot remove the files of dockbridge-runtime; retrying");
+            warn!(
+                container = id,
+                error, "cannot remove a container's files for dockbridge-runtime; retrying"
+            );
         }
     }
 
@@ -77,7 +80,10 @@ impl OciRuntimeFiles {
         let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
         if let Err(error) = self.work(id, remove).await {
             let error = chain(&error);
-            warn!(container = id, error, "cannot remove the files of dockbridge-runtime; retrying");
+            warn!(
+                container = id,
+                error, "cannot remove a container's files for dockbridge-runtime; retrying"
+            );
         }
     }
 
@@ -108,7 +114,7 @@ impl OciRuntimeFiles {
         work: impl FnOnce(&EditsDirectory, &str) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, Failure> {
         let (directory, owner) = (self.directory.clone(), id.to_owned());
-        let text = || format!("cannot update the files of dockbridge-runtime for container {id}");
+        let text = || format!("cannot update the files of container {id} for dockbridge-runtime");
         let done = blocking(move || work(&directory, &owner)).await;
         done.map_err(|error| Failure::from(error).within(text()))
     }

@@ -121,7 +121,10 @@ impl Node {
         let below = path.strip_prefix(&directory).unwrap_or(Path::new("")).to_owned();
         let are_names = below.components().all(|part| matches!(part, Component::Normal(_)));
         if !are_names || !(1..=2).contains(&below.components().count()) {
-            let reason = format!("dockbridge reads archives only from {}", directory.display());
+            let reason = format!(
+                "dockbridge reads archives only from {} and its direct subdirectories",
+                directory.display()
+            );
             return Err(refused(named, Kind::InvalidArgument, reason));
         }
         let (named, path) = (named.to_owned(), path.to_owned());

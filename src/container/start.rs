@@ -62,7 +62,7 @@ impl Containers {
             warn!(
                 container = id,
                 error = chain(&error),
-                "cannot write the log of this container; kubectl logs will not show it"
+                "cannot make the link to Docker's log file; kubectl logs will not show the log"
             );
         }
         Ok(())
@@ -94,7 +94,7 @@ impl Containers {
             Process::Created | Process::Exited { reason: ExitReason::CannotRun, .. } => {}
             process => {
                 return Err(Failure::unmet(format!(
-                    "container {} is {}; only a container that was never started can be started",
+                    "container {} is {}; only a container that has never run can be started",
                     container.id,
                     process.state_name()
                 )));

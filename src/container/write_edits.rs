@@ -79,7 +79,10 @@ impl Node {
     async fn edited(&self) -> Vec<String> {
         let Some(engine) = self.store.snapshot().engine.clone() else { return Vec::new() };
         self.oci_runtime_files.ids(&engine).await.unwrap_or_else(|error| {
-            warn!(error = chain(&error), "cannot list the files of dockbridge-runtime; retrying");
+            warn!(
+                error = chain(&error),
+                "cannot list the containers' files for dockbridge-runtime; retrying"
+            );
             Vec::new()
         })
     }

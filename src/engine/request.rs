@@ -64,7 +64,7 @@ impl ApiRequest {
             Ok(json) if json.len() <= LARGEST_JSON => {
                 return Ok(self.with_body("application/json", Bytes::from(json)));
             }
-            Ok(json) => format!("the JSON has {} bytes, over {LARGEST_JSON}", json.len()),
+            Ok(json) => format!("the JSON has {} bytes; the limit is {LARGEST_JSON}", json.len()),
             Err(error) => error.to_string(),
         };
         Err(EngineError::Rejected { call: self.call, message })

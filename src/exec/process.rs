@@ -326,10 +326,7 @@ pub(super) async fn end_all(
         still = if signalled.signalled == 0 { still + 1 } else { 0 };
         if still >= enough {
             if met > 0 {
-                info!(
-                    container = finder.container,
-                    "killed a command that timed out or was abandoned"
-                );
+                info!(container = finder.container, "killed a command that had not ended");
             }
             return Ok(());
         }

@@ -119,7 +119,7 @@ pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, Host
                 return Ok(known);
             }
         }
-        Err(io::Error::other("files in the directory keep changing their names"))
+        Err(io::Error::other("files are created, renamed or removed all the time"))
     });
     Ok(if_there(listed).or_cannot("list", &root.join(below))?.unwrap_or_default())
 }

@@ -65,7 +65,7 @@ fn attach_copy(
         | OpenTreeFlags::AT_RECURSIVE;
     let copy = open_tree(CWD, source, flags).or_cannot("copy the mount of", source)?;
     if let Some(ids) = ids {
-        map(&copy, ids).or_cannot("map the owners of files at", source)?;
+        map(&copy, ids).or_cannot("make an id-mapped mount of", source)?;
     }
     // If the copy were a peer of the source, unmounting the copy would unmount the mounts below the source.
     follow(&copy).or_cannot("change the propagation of the mount copied from", source)?;

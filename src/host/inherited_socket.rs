@@ -67,7 +67,7 @@ fn listener(descriptor: RawFd) -> io::Result<(PathBuf, UnixListener)> {
     if getsockopt(&socket, sockopt::SockType)? != SockType::Stream
         || !getsockopt(&socket, sockopt::AcceptConn)?
     {
-        return Err(io::Error::other("the socket does not listen"));
+        return Err(io::Error::other("the socket is not a listening stream socket"));
     }
     let listener = UnixListener::from(socket);
     listener.set_nonblocking(true)?;

@@ -75,7 +75,7 @@ impl KubeletImages {
         if let Err(error) = self.checkpoints.save_file(&known).await {
             warn!(
                 error = chain(&error),
-                "cannot save the list of images pulled for kubelet; after a restart of dockbridge, kubelet cannot remove new images"
+                "cannot save the list of images pulled for kubelet; after a restart of dockbridge, the list lacks new images"
             );
         }
     }

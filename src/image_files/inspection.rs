@@ -68,7 +68,7 @@ impl ImageFiles {
             if mine.contains(&id) {
                 continue;
             }
-            info!(container = id, "leftover image inspection container removed");
+            info!(container = id, "removing a leftover image inspection container");
             outcome = outcome.and(self.engine.remove_container(&id).await);
         }
         Ok(outcome?)

@@ -32,7 +32,7 @@ where
     F: Future<Output = Result<PathEntry, Failure>>,
 {
     let missing = |reason| {
-        Failure::invalid(format!("sub path {sub_path:?} does not exist in the image: {reason}"))
+        Failure::invalid(format!("sub path {sub_path:?} cannot be resolved in the image: {reason}"))
     };
     let mut at = PathBuf::new();
     let mut ahead = steps(Path::new(sub_path));
@@ -47,7 +47,7 @@ where
             PathEntry::Directory => at = next,
             PathEntry::File if ahead.is_empty() => at = next,
             PathEntry::File => return Err(missing("the path leads through a file")),
-            PathEntry::Nothing => return Err(missing("nothing is there")),
+            PathEntry::Nothing => return Err(missing("the path does not exist")),
             PathEntry::LinkLoop => return Err(missing("symbolic links in the path form a loop")),
             PathEntry::Link(_) if links == MAX_LINKS => {
                 return Err(missing("the path has too many symbolic links"));

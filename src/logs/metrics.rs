@@ -31,12 +31,12 @@ impl RegisterMetrics for LogMetrics {
         );
         registry.register(
             "dockbridge_log_tailers",
-            "Containers whose log is being written",
+            "Containers whose CRI log dockbridge writes",
             &self.followed,
         );
         registry.register(
             "dockbridge_log_errors_total",
-            "Failed attempts to read or write a log; dockbridge retries each",
+            "Failed attempts to read or write the log of a container",
             &self.errors,
         );
         registry.register_family(

@@ -213,7 +213,7 @@ impl Log {
             metrics.lost.with(["lines"]).inc_by(losses.unreadable);
             warn!(
                 container = %self.container.id, lines = losses.unreadable,
-                "cannot parse lines of the engine's log; leaving these lines out"
+                "cannot parse lines of the engine's log; skipping them"
             );
         }
         if losses.gaps > 0 {

@@ -236,7 +236,7 @@ impl EngineInfo {
             );
         }
         if self.remaps_users() {
-            return Err("the engine maps the users of all containers (userns-remap)");
+            return Err("the engine already maps container users (userns-remap)");
         }
         if !OVERLAYS.contains(&self.storage_driver.as_str()) {
             return Err("the engine's storage driver has to be overlay2 or overlayfs");

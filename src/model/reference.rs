@@ -214,7 +214,9 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     if path.split('/').all(is_path_component) {
         Ok(())
     } else {
-        Err("the repository may contain only a-z, 0-9 and single . _ - between them")
+        Err(
+            "the repository's parts may contain only a-z and 0-9, with '.', '_', '__' or dashes between them",
+        )
     }
 }
 

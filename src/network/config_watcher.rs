@@ -136,7 +136,7 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
     }
     match (next.selected(), &next.status_error) {
         (Some(selected), None) => {
-            info!(network = %selected.list.name, file = %selected.file, "network is ready");
+            info!(network = %selected.list.name, file = %selected.file, "using a network configuration");
         }
         (Some(selected), Some(error)) => {
             warn!(network = %selected.list.name, error, "CNI STATUS failed; the network is not ready");

@@ -302,7 +302,7 @@ impl Network {
         }
         let state = self.watcher.refresh().await;
         state.selected().cloned().ok_or_else(|| {
-            let text = format!("pods cannot be connected: {}", state.reason());
+            let text = format!("pods cannot be connected to a network: {}", state.reason());
             Failure::new(Kind::Unavailable, text)
         })
     }

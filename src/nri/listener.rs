@@ -105,7 +105,7 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
     })
 }
 
-const USED: &str = "another runtime, such as containerd, serves NRI plugins at this socket";
+const USED: &str = "another process, such as containerd, serves this socket";
 const BIND_RETRY: Duration = Duration::from_secs(10);
 /// How often dockbridge checks its socket. When containerd starts, it removes any socket at this path.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ pub(super) enum Channel {
 pub(super) enum ProtocolError {
     #[error("the plugin sent a frame for connection {0}, but NRI has only connections 1 and 2")]
     Connection(u32),
-    #[error("the plugin sent a length of {0} bytes; the limit is {MESSAGE_LIMIT}")]
+    #[error("the plugin announced a message of {0} bytes; the limit is {MESSAGE_LIMIT}")]
     Length(u32),
     #[error("the plugin sent an unexpected ttrpc message of type {kind} for stream {stream}")]
     Unexpected { kind: u8, stream: u32 },

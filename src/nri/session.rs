@@ -155,7 +155,7 @@ impl Shared {
                 Err(reason) => return reason,
             };
             if request.service == RUNTIME_SERVICE && request.method == "RegisterPlugin" {
-                return CloseReason::Violation("it registered twice".to_owned());
+                return CloseReason::Violation("the plugin registered twice".to_owned());
             }
             let answer = self.answer_to(plugin, &request).await;
             connection.answer(stream, answer).await;

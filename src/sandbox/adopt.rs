@@ -68,7 +68,7 @@ impl Adopter {
         let attachment = self.find(pod).await?;
         let adopted = checkpoint(pod, attachment);
         if let Err(error) = self.checkpoints.save(&adopted, Durability::Synced).await {
-            warn!(sandbox = %pod.id, error = chain(&error), "cannot write the checkpoint of an adopted pod; retrying at the next start");
+            warn!(sandbox = %pod.id, error = chain(&error), "cannot write the checkpoint of an adopted pod; retrying");
         }
         let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
         info!(sandbox = %pod.id, name = pod.name, ?addresses, "adopted a pod without a checkpoint");

@@ -48,7 +48,7 @@ impl Sandboxes {
     async fn remove_workloads(&self, id: &SandboxId) -> Vec<Failure> {
         let snapshot = self.deps.node.store.snapshot();
         for container in snapshot.joined_to(id) {
-            warn!(sandbox = %id, container, "a container outside the pod uses the pod's network namespace; leaving the container running");
+            warn!(sandbox = %id, container, "a container outside the pod has joined the pod's network namespace; leaving the container in place");
         }
         let removals = snapshot
             .containers_of(id)

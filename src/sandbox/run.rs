@@ -161,7 +161,9 @@ impl Sandboxes {
         // dockbridge lists the sandbox from now on, but no call may use it before it is complete.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
-        undo.push("release its namespaces", async move { service.unpin_released(&sandbox).await });
+        undo.push("release the namespaces of the sandbox", async move {
+            service.unpin_released(&sandbox).await
+        });
         if plan.document.network == NetworkMode::Cni {
             self.connect(&id, (plan, creating), undo).await?;
         } else {

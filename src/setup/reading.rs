@@ -132,7 +132,10 @@ impl Reading<'_> {
             return Ok(Ok(self.reached()));
         }
         let Some(Daemon { pid, flags }) = daemon else {
-            let why = format!("no dockerd of this host listens on {}", self.socket.display());
+            let why = format!(
+                "cannot find the dockerd of this host that serves {}",
+                self.socket.display()
+            );
             return Ok(Err(restart(&why)));
         };
         let read = flags.config_file.unwrap_or_else(|| USUAL_FILE.to_owned());

@@ -82,7 +82,7 @@ impl EventStream {
             warn!(
                 found,
                 advice,
-                "docker does not list all pods; nothing is cleaned up while hidden pods run"
+                "docker does not list all pods; nothing is cleaned up while hidden containers run"
             );
         }
         self.send(Signal::Connected(Box::new(engine))).await?;

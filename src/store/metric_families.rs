@@ -11,12 +11,12 @@ impl RegisterMetrics for Store {
         let metrics = &self.metrics;
         registry.register(
             "dockbridge_engine_events_total",
-            "Docker events received",
+            "Docker events that dockbridge handled",
             &metrics.events,
         );
         registry.register(
             "dockbridge_store_relists_total",
-            "Full lists of containers fetched from Docker: one per connection, then periodically",
+            "Full lists of containers fetched from Docker",
             &metrics.lists,
         );
         registry.register_family(
@@ -40,7 +40,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],
-        "Time since Docker last sent anything; absent before Docker's first answer",
+        "Time since Docker last sent an event, a list or the answer to a ping; absent before Docker's first answer",
         move || {
             let since = metrics.since_last_contact();
             since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
@@ -60,12 +60,14 @@ fn register_state(store: &Store, registry: &mut Registry) {
     );
     gauge(
         "dockbridge_store_uninspected_objects",
-        "Containers, pods and images known from lists only, because Docker has not answered their inspect",
+        "Containers, pods and images known from lists only: their inspect is pending or failed",
         |now| counted(now.uninspected().count()),
     );
-    gauge("dockbridge_engine_reachable", "1 while the Docker Engine answers", |now| {
-        f64::from(u8::from(now.health == EngineHealth::Reachable))
-    });
+    gauge(
+        "dockbridge_engine_reachable",
+        "1 while the Docker Engine answers and dockbridge knows its containers",
+        |now| f64::from(u8::from(now.health == EngineHealth::Reachable)),
+    );
     gauge("dockbridge_images", "Images on the node", |now| counted(now.images().len()));
     let now = store.clone();
     registry.register_fn("dockbridge_pods", &["state"], "Pods by state", move || {

@@ -67,7 +67,7 @@ pub(super) async fn serve(
                 Some(sandbox) => forward(wire, window, &spec, sandbox, protocol).await,
                 None => debug!(
                     sandbox = spec.sandbox,
-                    "client disconnected before its ports were forwarded"
+                    "the pod was removed before its ports were forwarded"
                 ),
             }
         }

@@ -80,7 +80,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
         Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
-        None => Err("the pod no longer has a network".to_owned()),
+        None => Err("the pod has no network".to_owned()),
     };
     let reason = match socket {
         Ok(socket) => return relay::run(socket, (reader, &mut writer), &mut error, &turn).await,
@@ -128,7 +128,7 @@ async fn paired(
             Some(StreamPair { port, data, error: Writer::Spdy(error.1) })
         }
         Err(_) => {
-            info!(role = ?half.role, "closed a port-forward stream: the second stream of its pair was never opened");
+            info!(role = ?half.role, "closed a port-forward stream: the second stream of its pair was not opened in time");
             let (_, mut sender) = stream;
             if half.role == StreamType::Error {
                 let _ = sender.send("timed out waiting for the data stream".into()).await;

@@ -35,7 +35,7 @@ impl HttpHandler {
 
     pub(super) fn answer(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::POST) {
-            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or POST\n");
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "use GET or POST\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, POST"));
             return answer;
         }

@@ -99,8 +99,8 @@ async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
         .with_upgrades();
     match timeout(REQUEST_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a streaming client sent invalid HTTP"),
-        Err(_) => debug!("a streaming client did not read its response"),
+        Ok(Err(error)) => debug!(%error, "the HTTP connection of a streaming client failed"),
+        Err(_) => debug!("closed the HTTP connection of a slow streaming client"),
     }
 }
 

@@ -98,7 +98,7 @@ async fn systemd_gets_all_notifications() {
     // On a busy machine, dockbridge's check of itself may time out, and other messages come before `READY=1`.
     while heard(&notify).await != "READY=1" {}
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
-    let serving = "STATUS=serving the last known state, but not ready: ";
+    let serving = "STATUS=serving, but not ready: ";
     while !heard(&notify).await.starts_with(serving) {}
     // systemd must not restart dockbridge because the engine is down.
     for _ in 0..2 {

@@ -84,14 +84,18 @@ pub(crate) async fn refused(world: World) -> Outcome {
     let before = stage.engine.containers().await?;
     let gone = format!("sha256:{}", "1".repeat(64));
     let wrong = [
-        (mount(&model.id, "/vol", "nowhere"), Code::InvalidArgument, "nothing is there"),
-        (mount(&model.id, "/vol", "dangling"), Code::InvalidArgument, "nothing is there"),
+        (mount(&model.id, "/vol", "nowhere"), Code::InvalidArgument, "the path does not exist"),
+        (mount(&model.id, "/vol", "dangling"), Code::InvalidArgument, "the path does not exist"),
         (
             mount(&model.id, "/vol", "model/file/x"),
             Code::InvalidArgument,
-            "does not exist in the image",
+            "cannot be resolved in the image",
         ),
-        (mount(&model.id, "/vol", "ring"), Code::InvalidArgument, "does not exist in the image"),
+        (
+            mount(&model.id, "/vol", "ring"),
+            Code::InvalidArgument,
+            "cannot be resolved in the image",
+        ),
         (mount(&gone, "/vol", ""), Code::NotFound, "pull it first"),
         (mount("nobody.test/pulled:1", "/vol", "x"), Code::NotFound, "pull it first"),
     ];

@@ -296,7 +296,7 @@ impl Attempt {
                 let full = io::Error::new(io::ErrorKind::StorageFull, "No space left on device");
                 return HostError::new("save the checkpoint in", &self.place, full).into();
             }
-            unfit(self.id(), "the program that makes the checkpoint was killed")
+            unfit(self.id(), "the program that makes the checkpoint ended without a result")
         })
     }
 
@@ -313,7 +313,8 @@ impl Attempt {
                     String::from_utf8_lossy(&read.unwrap_or_default()).into_owned()
                 };
                 let [log, output] = blocking(move || logs.map(text)).await;
-                let is_disk_full = log.contains(DISK_FULL) || output.contains(DISK_FULL);
+                let is_disk_full =
+                    [&log, &output].into_iter().any(|text| criu_log::is_disk_full(text));
                 (criu_log::reason(&log, &output), is_disk_full)
             }
         };
@@ -411,8 +412,8 @@ fn paused(id: &str) -> Failure {
 }
 
 fn busy(id: &str) -> Failure {
-    let why = "is being stopped, or a command in it has not started yet";
-    Failure::unmet(format!("container {id} {why}"))
+    let why = "for example, a stop or the start of a command has not ended";
+    Failure::unmet(format!("container {id} is busy: {why}"))
 }
 
 fn exists(location: &Path) -> Failure {

@@ -141,7 +141,7 @@ impl Dumps {
                 return Err(Failure::invalid(format!("container {id} is not in the pod")));
             }
             if containers.iter().any(|other| name(other) == name(container)) {
-                return Err(unfit(id, "two containers have the same name"));
+                return Err(unfit(id, "two of the requested containers have the same name"));
             }
             containers.push(Arc::clone(container));
         }

@@ -29,10 +29,9 @@ pub(in crate::container) async fn check_hugepages(
     let (known, counted) = blocking(read).await;
     for size in sizes {
         if !known.contains(&size) {
-            let known =
-                if known.is_empty() { "no huge pages".to_owned() } else { known.join(", ") };
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Failure::invalid(format!(
-                "linux.resources.hugepage_limits[{size}].page_size: this node has the page sizes {known}"
+                "linux.resources.hugepage_limits[{size}].page_size: page sizes of this node: {known}"
             )));
         }
         if !counted {

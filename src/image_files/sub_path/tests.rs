@@ -76,10 +76,10 @@ fn links_mean_the_image() {
 #[test]
 fn failed_paths_have_their_own_errors() {
     for (sub_path, reason) in [
-        ("nowhere", "nothing is there"),
-        ("dir/nowhere", "nothing is there"),
-        ("dangling", "nothing is there"),
-        ("dangling/..", "nothing is there"),
+        ("nowhere", "the path does not exist"),
+        ("dir/nowhere", "the path does not exist"),
+        ("dangling", "the path does not exist"),
+        ("dangling/..", "the path does not exist"),
         ("etc/passwd/x", "the path leads through a file"),
         ("file/x", "the path leads through a file"),
         ("self", "the path has too many symbolic links"),

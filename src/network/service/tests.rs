@@ -105,7 +105,7 @@ async fn without_configuration_the_error_names_the_directory_and_its_files() {
     let conf = node.path("conf").display().to_string();
     assert_eq!(
         error.to_string(),
-        format!("pods cannot be connected: no *.conflist, *.conf or *.json in {conf}")
+        format!("pods cannot be connected to a network: no *.conflist, *.conf or *.json in {conf}")
     );
     node.list("10-pods.conflist", "1.0.0", &["absent"]);
     let error = network.ensure_configured().await.unwrap_err().to_string();

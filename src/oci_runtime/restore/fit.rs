@@ -112,7 +112,7 @@ impl Images {
     fn check_standard_files(&self) -> Result<(), String> {
         let bytes = self.0.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
         let named: Vec<String> = serde_json::from_slice(bytes)
-            .map_err(|error| format!("file {DESCRIPTORS} is damaged: {error}"))?;
+            .map_err(|error| format!("{DESCRIPTORS} is missing or damaged: {error}"))?;
         if named.len() > 3 {
             return Err(format!("{DESCRIPTORS} lists more than standard input, output and error"));
         }

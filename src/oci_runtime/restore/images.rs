@@ -36,7 +36,10 @@ impl Images {
     pub(super) fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
         match self.names(start).as_slice() {
             [name] => self.read(name),
-            names => Err(format!("{} images are named {start}N instead of one", names.len())),
+            names => Err(format!(
+                "the checkpoint has {} images named {start}N instead of one",
+                names.len()
+            )),
         }
     }
 

@@ -161,7 +161,7 @@ fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
 fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     let of_file_system = mount.file_system_flags.unwrap_or_default();
     if mount.flags & !MOUNT_FLAGS != 0 || of_file_system & !FILE_SYSTEM_FLAGS != 0 {
-        return Err(format!("the mount at {} has flags that no checkpoint has", mount.path));
+        return Err(format!("the mount at {} has flags that are not allowed", mount.path));
     }
     if mount.is_deleted == Some(true) {
         return Err(format!("the mount at {} has a deleted root", mount.path));

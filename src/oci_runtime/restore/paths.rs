@@ -116,7 +116,7 @@ impl Images {
         }
         for name in self.names("ghost-file-") {
             let bytes = self.0.get(&name).map(Vec::as_slice).unwrap_or_default();
-            let damaged = |reason| format!("image {name} is damaged: {reason}");
+            let damaged = |reason| format!("CRIU image {name} is damaged: {reason}");
             let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
             if !MADE.contains(&(mode & TYPE)) {
                 return Err(format!("{name} is neither a file, a directory nor a named pipe"));
@@ -221,7 +221,7 @@ impl Places<'_> {
         }
         // A deleted file must be directly in a mount, or another container could put a link into its path.
         if use_.is_made && content != Content::Root && below.len() != 1 {
-            return refused("was deleted below a directory of a mount");
+            return refused("was deleted in a subdirectory of its mount");
         }
         if use_.is_terminal && matches!(content, Content::Root | Content::Volume(_)) {
             return refused("is not a terminal");

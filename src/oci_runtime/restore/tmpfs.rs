@@ -113,7 +113,7 @@ impl Names {
     fn add(&mut self, entry: &mut Entry<'_, impl Read>) -> Result<(), String> {
         let mut bytes = Vec::new();
         intact(entry.read_to_end(&mut bytes))?;
-        let twice = || Err("has an entry with two names".to_owned());
+        let twice = || Err("has an entry with an attribute that occurs twice".to_owned());
         let kind = entry.header().entry_type();
         if kind == EntryType::XHeader {
             if std::mem::replace(&mut self.has_pax, true) {

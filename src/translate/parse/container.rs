@@ -180,7 +180,8 @@ fn device(given: &cri::Device) -> Result<Device, ParseError> {
     let permissions = &given.permissions;
     let valid =
         permissions.len() <= 3 && permissions.bytes().all(|b| matches!(b, b'r' | b'w' | b'm'));
-    text::checked(valid, "may contain only r, w and m", permissions).at("permissions")?;
+    text::checked(valid, "may contain only r, w and m, at most three letters", permissions)
+        .at("permissions")?;
     Ok(Device {
         container_path: node(&given.container_path).at("container_path")?,
         host_path: text::path(&given.host_path).at("host_path")?,

@@ -177,7 +177,7 @@ fn protocol(number: i32) -> Result<Protocol, ParseError> {
 
 fn host_ip(address: &str) -> Result<String, ParseError> {
     let valid = address.is_empty() || address.parse::<IpAddr>().is_ok();
-    text::checked(valid, "is not an address", address)
+    text::checked(valid, "is not an IP address", address)
 }
 
 /// Maximum length of a host name in bytes: the kernel's `__NEW_UTS_LEN`.

@@ -73,7 +73,9 @@ pub(super) fn sandbox_namespaces(
     let namespaces = SandboxNamespaces {
         host_network: is_host(given.network).at("network")?,
         pid: match pid(given.pid).at("pid")? {
-            PidMode::Target => return Err(ParseError::invalid("is for containers only")).at("pid"),
+            PidMode::Target => {
+                return Err(ParseError::invalid("cannot be TARGET in a sandbox")).at("pid");
+            }
             mode => mode,
         },
         host_ipc: is_host(given.ipc).at("ipc")?,
@@ -115,7 +117,7 @@ fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
     };
     let group = requested.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
     let has_user = group.is_none() || user != RunAs::Image;
-    ParseError::unless(has_user, "needs a user").at("run_as_group")?;
+    ParseError::unless(has_user, "needs run_as_user or run_as_username").at("run_as_group")?;
     let supplemental_groups = text::each(requested.supplemental, |gid| numeric_id(*gid));
     Ok(Identity {
         user,

@@ -49,7 +49,8 @@ pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, Pa
 
 fn streams(streams: Streams) -> Result<Streams, ParseError> {
     let has_any = streams.stdin || streams.stdout || streams.stderr;
-    ParseError::unless(has_any, "one of stdin, stdout and stderr must be set").at("stdin")?;
+    ParseError::unless(has_any, "at least one of stdin, stdout and stderr must be set")
+        .at("stdin")?;
     let is_possible = !(streams.tty && streams.stderr);
     ParseError::unless(is_possible, "a terminal has no separate stderr").at("stderr")?;
     Ok(streams)

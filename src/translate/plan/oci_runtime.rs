@@ -41,7 +41,11 @@ pub(super) fn check_container(
     let spec = &document.spec;
     if spec.users != pod.spec.namespaces.users {
         let has = pod.spec.namespaces.users.is_some();
-        let pod = if has { "a private user namespace" } else { "the host's users" };
+        let pod = if has {
+            "a user namespace with the pod's id mappings"
+        } else {
+            "the host's user namespace"
+        };
         let field = "config.linux.security_context.namespace_options.userns_options";
         return Err(Failure::invalid(format!("{field}: must be the same as the pod's: {pod}")));
     }

@@ -280,8 +280,8 @@ fn signal_numbered(spelling: &str) -> Option<Signal> {
 
 /// The exit code that kubelet uses if it does not know the exit code: 128 plus the number of SIGKILL.
 const UNKNOWN_EXIT_CODE: i32 = 137;
-const NOT_INSPECTED: &str = "docker inspect of this container has not answered; the data is from docker's list of containers";
-const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container has not answered; the data is from docker's list of containers, without its mounts";
+const NOT_INSPECTED: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers";
+const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers, without its mounts";
 const WITHOUT_MOUNTS: &str = "docker inspect of this container lacks its mounts, command or environment; the container is shown without them";
 /// The fields of a specification that dockbridge reads only from an inspect.
 const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];

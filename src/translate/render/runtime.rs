@@ -105,7 +105,7 @@ pub fn engine_info(engine: &EngineInfo) -> String {
 fn runtime_ready(engine: &EngineHealth) -> cri::RuntimeCondition {
     let message = match engine {
         EngineHealth::Reachable => return ready("RuntimeReady"),
-        EngineHealth::Starting => "the Docker Engine has not answered yet",
+        EngineHealth::Starting => "the Docker Engine has not listed its containers yet",
         EngineHealth::Unreachable { reason } => reason,
     };
     unready("RuntimeReady", "DockerDaemonNotReady", message)

@@ -235,7 +235,7 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         [("/data/below/gone", DATA), ("/dev/below/gone", DEV), ("/data", DATA), ("/etc/hosts", 865)]
     {
         let refused = ghost(path, mount).expect_err(path);
-        assert!(refused.contains("deleted below a directory"), "{path}: {refused}");
+        assert!(refused.contains("deleted in a subdirectory"), "{path}: {refused}");
     }
     for (kind, from, is_refused) in [
         // With these values of `Remade`, CRIU would remove a file.

@@ -29,15 +29,15 @@ rows! {
     Gauge "container_spec_cpu_period" "Length of a period of the CPU quota, in microseconds."
         |of| of.cpu()?.period;
     Gauge "container_spec_cpu_quota"
-        "CPU quota: time allowed in each period, in microseconds. Absent without a quota."
+        "CPU quota: time allowed in each period, in microseconds. Absent if there is no quota."
         |of| of.cpu()?.quota?.value();
     Gauge "container_spec_cpu_shares" "CPU shares, usually 1024; weights of cgroup v2 are converted to shares."
         |of| of.cpu()?.shares;
     Counter "container_pressure_cpu_waiting_seconds_total"
-        "Time in which at least one task waited for a processor, in seconds."
+        "Time during which at least one task waited for a processor, in seconds."
         |of| of.cpu()?.pressure.map(waiting);
     Counter "container_pressure_cpu_stalled_seconds_total"
-        "Time in which all tasks waited for a processor, in seconds."
+        "Time during which all tasks waited for a processor, in seconds."
         |of| of.cpu()?.pressure.map(stalled);
 
     Gauge "container_memory_usage_bytes" "Memory in use, in bytes, page cache included."
@@ -69,19 +69,19 @@ rows! {
     // Only for containers: cgroup v1 does not count kills in the cgroups below, so a pod's value would be 0.
     Counter "container_oom_events_total" "Processes killed by the OOM killer."
         |of| of.container.and(of.memory())?.oom_kills;
-    Gauge "container_spec_memory_limit_bytes" "Memory limit, in bytes; 0 without a limit."
+    Gauge "container_spec_memory_limit_bytes" "Memory limit, in bytes; 0 if there is no limit."
         |of| of.memory()?.limit.map(zero);
     Gauge "container_spec_memory_swap_limit_bytes"
-        "Limit of memory and swap together, in bytes; 0 without a limit."
+        "Limit of memory and swap together, in bytes; 0 if there is no limit."
         |of| of.memory()?.swap_limit.map(zero);
     Gauge "container_spec_memory_reservation_limit_bytes"
-        "Memory that is kept for the cgroup when memory is short, in bytes; 0 without a reservation."
+        "Memory that is kept for the cgroup when memory is short, in bytes; 0 if there is no reservation."
         |of| of.memory()?.reserved.map(zero);
     Counter "container_pressure_memory_waiting_seconds_total"
-        "Time in which at least one task waited for memory, in seconds."
+        "Time during which at least one task waited for memory, in seconds."
         |of| of.memory()?.pressure.map(waiting);
     Counter "container_pressure_memory_stalled_seconds_total"
-        "Time in which all tasks waited for memory, in seconds."
+        "Time during which all tasks waited for memory, in seconds."
         |of| of.memory()?.pressure.map(stalled);
 
     Gauge "container_fs_usage_bytes" ["device"]
@@ -125,10 +125,10 @@ rows! {
             }
         };
     Counter "container_pressure_io_waiting_seconds_total"
-        "Time in which at least one task waited for a disk, in seconds."
+        "Time during which at least one task waited for disk I/O, in seconds."
         |of| of.io()?.pressure.map(waiting);
     Counter "container_pressure_io_stalled_seconds_total"
-        "Time in which all tasks waited for a disk, in seconds."
+        "Time during which all tasks waited for disk I/O, in seconds."
         |of| of.io()?.pressure.map(stalled);
 
     Counter "container_network_receive_bytes_total" ["interface"] "Bytes received."
@@ -150,14 +150,14 @@ rows! {
         "Outgoing packets that were dropped."
         |of, out| each_interface(of, out, |one| one.sent.dropped);
 
-    Gauge "container_processes" "Processes that run." |of| Some(of.processes()?.processes);
-    Gauge "container_threads" "Threads that run."
+    Gauge "container_processes" "Number of processes." |of| Some(of.processes()?.processes);
+    Gauge "container_threads" "Number of threads."
         |of| of.pids().map(|pids| pids.tasks).or_else(|| Some(of.processes()?.threads));
-    Gauge "container_threads_max" "Limit of threads; 0 without a limit." |of| of.pids()?.limit.map(zero);
+    Gauge "container_threads_max" "Limit of threads; 0 if there is no limit." |of| of.pids()?.limit.map(zero);
     Gauge "container_file_descriptors" "Open file descriptors." |of| of.processes()?.descriptors;
     Gauge "container_sockets" "Open sockets." |of| of.processes()?.sockets;
     Gauge "container_ulimits_soft" ["ulimit"]
-        "Soft ulimits of the main process, each in the unit of that ulimit."
+        "Soft limit of open files of the main process."
         |of, out| {
             // Only the ulimit that cAdvisor reports has a sample: all sixteen would be too many samples.
             let files = of.processes().and_then(|own| own.open_files_limit);
