@@ -64,12 +64,8 @@ impl Walk<'_> {
     }
 
     fn entry(&mut self, directory: &OwnedFd, name: &OsStr, depth: usize) -> io::Result<()> {
-        self.seen += 1;
-        if self.seen > MAX_FILES || depth > MAX_DEPTH {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                format!("there are more than {MAX_FILES} files, or {MAX_DEPTH} nested directories"),
-            ));
+        if depth > MAX_DEPTH {
+            return Err(too_large());
         }
         self.set(directory, name)?;
         match openat(directory, name, DIRECTORY, Mode::empty()) {
@@ -94,23 +90,29 @@ impl Walk<'_> {
             let name = OsStr::from_bytes(name);
             match entry.file_type() {
                 Some(Type::Directory) | None => self.entry(directory, name, depth)?,
-                Some(_) => {
-                    self.seen += 1;
-                    self.set(directory, name)?;
-                }
+                Some(_) => self.set(directory, name)?,
             }
         }
         Ok(())
     }
 
     /// Sets the attribute on an entry of an open directory, also on a symbolic link itself.
-    fn set(&self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
+    fn set(&mut self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
+        self.seen += 1;
+        if self.seen > MAX_FILES {
+            return Err(too_large());
+        }
         let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(entry);
         match lsetxattr(path, self.name, self.value.as_bytes(), XattrFlags::empty()) {
             Ok(()) | Err(Refusal::NOENT | Refusal::NOTSUP) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+fn too_large() -> io::Error {
+    let text = format!("there are more than {MAX_FILES} files, or {MAX_DEPTH} nested directories");
+    io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
 const DIRECTORY: OFlag =

@@ -62,6 +62,17 @@ fn a_tree_that_is_too_deep_is_refused() {
     assert!(refused.source.to_string().contains("200 nested directories"), "{}", refused.source);
 }
 
+/// Files that are not directories also count.
+#[test]
+fn a_directory_with_too_many_files_is_refused() {
+    let Some(folder) = folder() else { return };
+    for name in ["a", "b", "c"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    let mut walk = Walk { name: NAME, value: "label", seen: MAX_FILES - 2, is_over: &|| false };
+    assert_eq!(walk.from(folder.path()).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+}
+
 #[test]
 fn a_cancelled_relabelling_stops() {
     let Some(folder) = folder() else { return };
