@@ -21,6 +21,11 @@ pub(super) fn unfinished(log: &str, limit: Duration) -> String {
     reason("", &format!("CRIU had not ended after {}s: {last}", limit.as_secs()))
 }
 
+/// Whether the text says that a disk is full, in the words of CRIU (`No space …`) or of runc (`no space …`).
+pub fn is_disk_full(text: &str) -> bool {
+    text.contains("o space left on device")
+}
+
 /// A line of CRIU's log without its prefix: the time since the start of CRIU, in parentheses.
 fn without_time(line: &str) -> &str {
     let rest = line.strip_prefix('(').and_then(|rest| rest.split_once(')'));
@@ -46,5 +51,14 @@ mod tests {
         let unfinished = unfinished(log, Duration::from_secs(9));
         let wanted = "CRIU had not ended after 9s: Error (criu/cr-dump.c:2): Dumping FAILED.";
         assert_eq!(unfinished, wanted);
+    }
+
+    #[test]
+    fn a_full_disk_is_seen_in_the_words_of_criu_and_of_runc() {
+        assert!(is_disk_full(
+            "Error (criu/page-xfer.c:1): Unable to write: No space left on device"
+        ));
+        assert!(is_disk_full("mkdir /c/checkpoint: no space left on device"));
+        assert!(!is_disk_full("Error (criu/files-ext.c:98): Can't dump file 5"));
     }
 }

@@ -467,5 +467,3 @@ const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const NO_CRIU: &str = "criu is not installed: no such program in PATH; install CRIU 4.0 or newer";
 const LARGEST_LOG: u64 = 64 << 20;
-/// The C library's text for a full disk, which CRIU's messages have.
-const DISK_FULL: &str = "No space left on device";
