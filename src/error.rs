@@ -1,6 +1,6 @@
 //! The kinds of errors, and [`Failure`], the error of calls, which has a kind.
 //!
-//! A module may have an enum of its own errors. Most of these enums implement [`WithKind`] and so convert
+//! A module may have an enum for its errors. Most of these enums implement [`WithKind`] and so convert
 //! into a [`Failure`]. Only `rpc::status` turns a [`Kind`] into a gRPC code.
 
 use std::error::Error;

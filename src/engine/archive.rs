@@ -123,7 +123,7 @@ impl Engine {
 }
 
 /// None if the path does not exist or leads through a file. For a path through a file, the engine has no
-/// status code of its own, but its text ends with the kernel's text for ENOTDIR.
+/// separate status code, but its text ends with the kernel's text for ENOTDIR.
 fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError> {
     match outcome {
         Ok(answer) => Ok(Some(answer)),

@@ -30,7 +30,7 @@ impl Engine {
 
     /// Inspects an image, by id or reference. [`EngineError::NotFound`] if the image does not exist.
     ///
-    /// The engine also accepts the prefix of an id, so the returned image may not have this name.
+    /// The engine also accepts the prefix of an id, so the returned image can have another name.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
         // Older engines, and engines with graph drivers, ignore `manifests`.
