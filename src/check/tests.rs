@@ -140,7 +140,7 @@ fn nri_plugins_are_judged_where_they_are_served() {
     let told = |settings: &NriSettings| Findings(plugins::examine(settings, Some(&info()), None));
     let text = told(&settings).to_string();
     for expected in [
-        "nri.sock; started from",
+        "nri.sock; plugins that dockbridge starts from",
         "plugins: 10-good, 20-open\n",
         "/bad: the plugin's index is not two digits",
         "/30-text: the file is not executable",

@@ -97,7 +97,7 @@ fn hostile_archives_are_refused() {
         (&[("checkpoint/pages-1.img", EntryType::Block, b"")], "is not a file"),
         (&[("checkpoint/pages-1.img", EntryType::Fifo, b"")], "is not a file"),
         (&[("checkpoint/pages-1.img", EntryType::GNUSparse, b"")], "is not a file"),
-        (&[("checkpoint/below/x", FILE, b"x")], "in a directory"),
+        (&[("checkpoint/below/x", FILE, b"x")], "in an unexpected directory"),
         (&[("config.dump", FILE, b"{}"), ("./config.dump", FILE, b"[]")], "twice"),
     ] {
         let refused = Contents::find(&mut archive(entries)).unwrap_err().to_string();

@@ -167,7 +167,7 @@ fn open_files_of_the_node_are_refused() {
         }
     }
     for (names, reason) in
-        [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "three")]
+        [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "more than")]
     {
         let (mut images, config) = fixture();
         images.0.insert("descriptors.json".to_owned(), names.into());

@@ -112,7 +112,7 @@ fn the_size_of_changed_files_is_bounded() {
     let archive = archive.into_inner().unwrap();
     check_bounds(&archive[..], 1000).unwrap();
     let refused = check_bounds(&archive[..], 999).unwrap_err().to_string();
-    assert!(refused.contains("no space"), "{refused}");
+    assert!(refused.contains("too little space"), "{refused}");
     let mut sparse = Builder::new(Vec::new());
     sparse.append_data(&mut self::header(EntryType::GNUSparse, 0), "sparse", io::empty()).unwrap();
     let refused =

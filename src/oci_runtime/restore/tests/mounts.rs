@@ -31,7 +31,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
             at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
         ),
         (
-            "at /proc/sys has the root /fs",
+            "at /proc/sys is only a part of a file system: /fs",
             at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned())),
         ),
         (
@@ -49,7 +49,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
         ("unknown kind", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
         ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
-        ("mount at /data has", at("/data", Box::new(|it| it.outside = None))),
+        ("mount at /data is only a part", at("/data", Box::new(|it| it.outside = None))),
         (
             "a mount at /data",
             at("/data", Box::new(|it| it.outside = Some("/etc/hosts".to_owned()))),
@@ -59,7 +59,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
         ("/data has no file system flags", at("/data", Box::new(|it| it.file_system_flags = None))),
-        ("has the id of another", at("/data", Box::new(|it| it.id = 865))),
+        ("has the same id as", at("/data", Box::new(|it| it.id = 865))),
         ("/dev and /dev/shm of the checkpoint share", at("/dev", Box::new(|it| it.device = 63))),
         ("/dev and / of the checkpoint share", at("/dev", Box::new(|it| it.device = 193))),
         ("/proc/sys and /dev of the checkpoint share", at("/dev", Box::new(|it| it.device = 197))),
@@ -67,7 +67,10 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("propagates", at("/data", Box::new(|it| it.master = Some(3)))),
         ("propagates", at("/", Box::new(|it| it.shared = Some(3)))),
         ("deleted root", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
-        ("at /dev has the root /sub", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
+        (
+            "at /dev is only a part of a file system: /sub",
+            at("/dev", Box::new(|it| it.root = "/sub".to_owned())),
+        ),
         ("mounts /sys/fs/cgroup and", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
         ("a NUL", at("/data", Box::new(|it| it.path = "/data\0x".to_owned()))),
         // The flags are MS_REC, MS_BIND and MS_MOVE.
