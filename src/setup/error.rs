@@ -21,7 +21,7 @@ impl SetupError {
     pub(super) fn of(error: HostError, path: &Path) -> Self {
         match error.source.kind() {
             io::ErrorKind::PermissionDenied => Self::Refused(format!(
-                "cannot write {}: run dockbridge setup as root; nothing was changed",
+                "cannot write {}: run dockbridge setup as root; daemon.json was not changed",
                 path.display()
             )),
             _ => Self::Host(error),

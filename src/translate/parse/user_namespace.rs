@@ -32,7 +32,8 @@ fn requested(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseErro
     match namespace_mode(given.mode).at("mode")? {
         cri::NamespaceMode::Node if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
         cri::NamespaceMode::Node => {
-            Err(ParseError::invalid("must be empty in the host's user namespace")).at("uids")
+            let field = if given.uids.is_empty() { "gids" } else { "uids" };
+            Err(ParseError::invalid("must be empty in the host's user namespace")).at(field)
         }
         cri::NamespaceMode::Pod => both(&given.uids, &given.gids, ("uids", "gids")).map(Some),
         mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target) => {

@@ -187,6 +187,7 @@ fn namespaces_of_a_sandbox_are_refused_with_the_field_named() {
         ("userns_options.mode", |c| users(c).mode = 3),
         ("userns_options.mode", |c| users(c).mode = 4),
         ("userns_options.uids", |c| users(c).uids = vec![cri::IdMapping::default()]),
+        ("userns_options.gids", |c| users(c).gids = vec![cri::IdMapping::default()]),
     ]);
 }
 
