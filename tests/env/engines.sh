@@ -20,9 +20,7 @@ main() {
         patchelf) unpack patchelf bookworm patchelf ;;
         tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
         fuzzer) unpack fuzzer bookworm libclang-rt-19-dev ;;
-        criu) unpack criu sid criu libc6 libbsd0 libcompel1 libffi8 libgcc-s1 libgmp10 libgnutls30t64 libhogweed6t64 libidn2-0 \
-            libjansson4 libmd0 libmnl0 libnet9 libnettle8t64 libnftables1 libnftnl11 libnl-3-200 libp11-kit0 libprotobuf-c1 \
-            libtasn1-6 libunistring5 libuuid1 libxtables12 ;;
+        criu) unpack criu sid @criu ;;
         mirror) mirror ;;
         *) die "unknown engine: $name" ;;
     esac
@@ -65,23 +63,32 @@ mend() {
     "$program" --version >&2
 }
 
-# download DIR SUITE PACKAGE…: downloads packages into DIR/debs. All of apt's files are in DIR.
+# download DIR SUITE PACKAGE…: downloads packages into DIR/debs, and for @PACKAGE also all packages that it depends on. All
+# of apt's files are in DIR.
 download() {
-    local dir=$1 suite=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=
+    local dir=$1 suite=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed= package packages=()
     shift 2
     [ -e "$keyring" ] && signed=" signed-by=$keyring"
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/debs"
     : >"$dir/status"
     printf 'deb [arch=%s%s] %s %s main\n' "$(dpkg --print-architecture)" "$signed" "$(mirror)" "$suite" >"$dir/sources.list"
     # _apt cannot enter a folder below root's home.
-    local apt=(apt-get -q -o APT::Sandbox::User=root -o Dir::State::Lists="$dir/lists" -o Dir::State::status="$dir/status"
+    local options=(-q -o APT::Sandbox::User=root -o Dir::State::Lists="$dir/lists" -o Dir::State::status="$dir/status"
         -o Dir::Cache="$dir/cache" -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
         -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o Acquire::Languages=none)
-    "${apt[@]}" update
+    apt-get "${options[@]}" update
+    for package in "$@"; do
+        # Names of libraries have versions, which the suite changes at any time.
+        case $package in
+            @*) packages+=($(apt-cache "${options[@]}" depends --recurse --important "${package#@}" | grep '^[a-z]')) ;;
+            *) packages+=("$package") ;;
+        esac
+    done
     (
         cd "$dir/debs"
         # Debian 12 has the docker command inside docker.io. One call for all packages, because apt reads its lists in each.
-        "${apt[@]}" download "$@" || { [[ " $* " = *" docker-cli "* ]] && "${apt[@]}" download "${@/docker-cli/docker.io}"; }
+        apt-get "${options[@]}" download "${packages[@]}" ||
+            { [[ " $* " = *" docker-cli "* ]] && apt-get "${options[@]}" download "${packages[@]/docker-cli/docker.io}"; }
     )
 }
 
