@@ -66,6 +66,10 @@ CYCLONEDX_VERSION := 0.5.9
 CYCLONEDX := $(TARGET)/tools/bin/cargo-cyclonedx
 # Where packages are put.
 PACKAGES := $(TARGET)/packages
+# The architecture of the packages, as Debian names it. ARCH=arm64 on amd64 is a cross build.
+HOST_ARCH := $(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+ARCH ?= $(HOST_ARCH)
+TARBALL = $(PACKAGES)/dockbridge-*-linux-$(ARCH).tar.gz
 # Benchmarks are built separately from the program that they measure: the release build, or the one in BRIDGE.
 MEASURE := $(CARGO) bench --profile measure
 RELEASED := BRIDGE=$${BRIDGE:-$(TARGET)/release/dockbridge}
@@ -113,6 +117,8 @@ install: build-release ## Install the release build, units for systemd, manual p
 .PHONY: toolchain
 toolchain: $(if $(RUST_IS_HERE),,$(TARGET)/rust/cargo/bin/cargo)
 	@command -v cc >/dev/null || { $(AS_ROOT) tests/env/install.sh gcc libc6-dev; }
+	@[ $(HOST_ARCH)-$(ARCH) != amd64-arm64 ] || command -v aarch64-linux-gnu-gcc >/dev/null || \
+	  $(AS_ROOT) tests/env/install.sh gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
 $(TARGET)/rust/cargo/bin/cargo:
 	@echo "cargo is missing or older than $(RUST): rustup installs Rust $(RUST) into $(TARGET)/rust, and changes nothing in your home" >&2
@@ -132,24 +138,24 @@ build-release: toolchain ## Build for nodes: small, optimised, stripped
 	@ls -l $(TARGET)/release/dockbridge | awk '{ printf "release build: %.1f MB\n", $$5 / 1e6 }'
 
 .PHONY: dist
-dist: toolchain ## Make a tarball of a static build: program, units, manual pages, completions, examples (target/packages)
-	packaging/dist.sh $(PACKAGES)
+dist: toolchain ## Make a tarball of a static build: program, units, manual pages, completions, examples (target/packages, ARCH=arm64)
+	ARCH=$(ARCH) packaging/dist.sh $(PACKAGES)
 
 .PHONY: deb
 deb: dist ## Make the Debian packages dockbridge and dockbridge-cri-dockerd from the tarball
-	packaging/deb.sh $(PACKAGES)/dockbridge-*.tar.gz
+	packaging/deb.sh $(TARBALL)
 
 .PHONY: rpm
 rpm: dist ## Make the same as RPM packages (needs rpmbuild)
-	packaging/rpm.sh $(PACKAGES)/dockbridge-*.tar.gz
+	packaging/rpm.sh $(TARBALL)
 
 .PHONY: image
 image: dist ## Make an OCI image from the tarball
-	packaging/image.sh $(PACKAGES)/dockbridge-*.tar.gz
+	packaging/image.sh $(TARBALL)
 
 .PHONY: dist-check
-dist-check: toolchain ## Build the committed state twice, in two directories, and compare the packages byte for byte
-	packaging/dist-check.sh
+dist-check: toolchain ## Build the committed state twice, in two directories, and compare the packages byte for byte (ARCH=arm64)
+	ARCH=$(ARCH) packaging/dist-check.sh
 
 .PHONY: release-check
 release-check: ## Fail unless the committed state can be released: one version in all files, packages reproduce, checks and test-all pass
@@ -298,7 +304,7 @@ test-power: toolchain ## Power cuts in an emulated machine while pods come and g
 .PHONY: test-packages
 test-packages: dist ## Install, upgrade, replace and purge the Debian packages around a running pod, in an emulated machine
 	$(CARGO) build --example client
-	$(AS_ROOT) tests/env/packages.sh $(PACKAGES)/dockbridge-*.tar.gz $(TARGET)/debug/examples/client
+	$(AS_ROOT) tests/env/packages.sh $(TARBALL) $(TARGET)/debug/examples/client
 
 .PHONY: bench
 bench soak: RUNTIME_PROGRAM = $(TARGET)/release/dockbridge

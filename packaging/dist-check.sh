@@ -3,12 +3,16 @@
 # equal byte for byte. Takes about ten minutes on two processors.
 #
 # usage: dist-check.sh
+#
+#   ARCH   amd64 or arm64 (default: the architecture of this machine)
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p "${CARGO_TARGET_DIR:-target}"
 room=$(mktemp -d -p "$(realpath -m "${CARGO_TARGET_DIR:-target}")" dist-check.XXXXXX)
 trap 'rm -rf "$room"' EXIT
+# Both builds use the same compiler, see cross.sh.
+export DOCKBRIDGE_ENGINES=${DOCKBRIDGE_ENGINES:-$PWD/target/engines}
 for copy in first the-second; do
     git clone --quiet --shared . "$room/$copy"
     (

@@ -5,6 +5,7 @@
 #
 # usage: dist.sh [DIRECTORY]         the default directory is target/packages
 #
+#   ARCH                amd64 or arm64 (default: the architecture of this machine)
 #   SOURCE_DATE_EPOCH   time of every file (default: that of the commit)
 set -euo pipefail
 
@@ -12,11 +13,16 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-target/packages}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 triple=$(rustc -vV | sed -n 's/^host: //p')
-case $triple in
-    x86_64-*) arch=amd64 ;;
-    aarch64-*) arch=arm64 ;;
-    *) echo "dist: no packages for $triple: the pause image is made for x86_64 and aarch64" >&2; exit 1 ;;
+case ${ARCH:-$triple} in
+    amd64 | x86_64-*) arch=amd64 machine=x86_64 ;;
+    arm64 | aarch64-*) arch=arm64 machine=aarch64 ;;
+    *) echo "dist: no packages for ${ARCH:-$triple}: the pause image is made for amd64 and arm64" >&2; exit 1 ;;
 esac
+cross=
+if [[ $triple != "$machine"-* ]]; then
+    [ "$arch" = arm64 ] || { echo "dist: packages for $arch can only be made on $arch" >&2; exit 1; }
+    triple=aarch64-unknown-linux-gnu cross=packaging/cross.sh
+fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 # Separate from other builds, which have other flags.
 built=$(realpath -m "${CARGO_TARGET_DIR:-target}/dist")
@@ -26,7 +32,7 @@ export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C.UTF-8
 RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 RUSTFLAGS+=" --remap-path-prefix=$PWD=/dockbridge --remap-path-prefix=$built=/target"
 # With --target, the flags are not those of build scripts and macros.
-RUSTFLAGS=$RUSTFLAGS cargo build --release --locked --target "$triple" --target-dir "$built" --bin dockbridge
+RUSTFLAGS=$RUSTFLAGS $cross cargo build --release --locked --target "$triple" --target-dir "$built" --bin dockbridge
 
 name=dockbridge-$version-linux-$arch
 room=$(mktemp -d)
@@ -53,7 +59,7 @@ packaging/links.sh "$tree/share/doc"
 packaging/licences.sh "$triple" >"$tree/share/doc/dockbridge/LICENCES"
 
 mkdir -p "$out"
-rm -f "$out"/dockbridge-*-linux-*.tar.gz
+rm -f "$out"/dockbridge-*-linux-"$arch".tar.gz
 tar --sort=name --format=gnu --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw,a-s \
     -C "$room" -c "$name" | gzip -9n >"$room/tarball"
 mv "$room/tarball" "$out/$name.tar.gz"

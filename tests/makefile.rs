@@ -113,11 +113,71 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
     }
 }
 
+/// `ARCH` selects the compiler's target and the architecture in the packages. Debian's compiler is used only if
+/// the installed one has no standard library for arm64.
+#[test]
+fn packages_are_built_for_the_named_architecture() {
+    let room = tempfile::tempdir().unwrap();
+    let path = |name: &str| room.path().join(name);
+    let (calls, debian) = (path("calls"), path("engines/rust-arm64"));
+    let version = env!("CARGO_PKG_VERSION");
+    fs::create_dir_all(&debian).unwrap();
+    fs::create_dir(path("bin")).unwrap();
+    fs::create_dir(path("library")).unwrap();
+    // `engines.sh` does not download an engine that is complete.
+    fs::write(debian.join(".complete"), debian.to_str().unwrap()).unwrap();
+    program(&path("bin/aarch64-linux-gnu-gcc"), "");
+    let cargo = format!(
+        r#"[ $1 != --version ] || exec echo cargo 1.99.0
+        [ $1 = build ] || exit 0
+        echo "target=$5 compiler=$RUSTC linker=$CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER" >{}
+        mkdir -p "$7/$5/release" && echo program >"$7/$5/release/dockbridge""#,
+        calls.display()
+    );
+    program(&path("bin/cargo"), &cargo);
+    let image = |arch: &str, library: &str| {
+        let compiler = format!(
+            "[ $1 = -vV ] && echo host: x86_64-unknown-linux-gnu || echo {}",
+            path(library).display()
+        );
+        program(&path("bin/rustc"), &compiler);
+        let made = make(&["image", &format!("ARCH={arch}"), "CARGO=cargo"])
+            .env("PATH", format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap()))
+            .env("SOURCE_DATE_EPOCH", "1700000000")
+            .env("CARGO_TARGET_DIR", path("target"))
+            .env("DOCKBRIDGE_ENGINES", path("engines"))
+            .output()
+            .unwrap();
+        (made.status.success(), String::from_utf8(made.stderr).unwrap())
+    };
+    let own = "compiler= linker=aarch64-linux-gnu-gcc".to_owned();
+    let other = format!("compiler={}/usr/bin/rustc linker=aarch64-linux-gnu-gcc", debian.display());
+    for (arch, library, target, tools) in [
+        ("amd64", "none", "x86_64", "compiler= linker=".to_owned()),
+        ("arm64", "library", "aarch64", own),
+        ("arm64", "none", "aarch64", other),
+    ] {
+        let made = image(arch, library);
+        assert!(made.0, "{arch}: {}", made.1);
+        let expected = format!("target={target}-unknown-linux-gnu {tools}\n");
+        assert_eq!(fs::read_to_string(&calls).unwrap(), expected);
+        let archive =
+            path("target/packages").join(format!("dockbridge-{version}-image-{arch}.tar"));
+        let image = String::from_utf8_lossy(&fs::read(&archive).unwrap()).into_owned();
+        assert!(image.contains(&format!(r#""architecture":"{arch}""#)), "{arch}");
+    }
+    let tarball =
+        |arch| path("target/packages").join(format!("dockbridge-{version}-linux-{arch}.tar.gz"));
+    assert!(tarball("amd64").exists() && tarball("arm64").exists());
+    let made = image("riscv64", "none");
+    assert!(!made.0 && made.1.contains("no packages for riscv64"), "{}", made.1);
+}
+
 /// Runs `make` without the environment variables that cargo sets for its tests.
 fn make(words: &[&str]) -> Command {
     let mut command = Command::new("make");
     command.args(words);
-    for name in ["MAKEFLAGS", "CARGO", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
+    for name in ["MAKEFLAGS", "CARGO", "CARGO_HOME", "RUSTC", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }
     command

@@ -4,6 +4,7 @@
 # usage: engines.sh bookworm|trixie|sid|tools     prints the folder: a root tree with usr/bin, usr/sbin …
 #        engines.sh fuzzer                        the same with LLVM's libFuzzer
 #        engines.sh criu                          the same with CRIU, which knows kernels that Debian 12's does not
+#        engines.sh rust-arm64                    the same with a Rust compiler that has the standard library for arm64
 #        engines.sh mirror                        prints the Debian mirror that it would use
 #
 # Nothing is installed: packages are downloaded and unpacked, so no service starts and the user's engine is not replaced.
@@ -14,15 +15,14 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${DOCKBRIDGE_ENGINES:-$here/../../target/engines}
 
 main() {
-    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|fuzzer|criu|mirror}
+    local name=${1:?usage: engines.sh bookworm|trixie|sid|tools|fuzzer|criu|rust-arm64|mirror}
     case $name in
         bookworm | trixie | sid) unpack "$name" "$name" docker.io docker-cli containerd runc libc6 libseccomp2 ;;
         patchelf) unpack patchelf bookworm patchelf ;;
         tools) unpack tools bookworm docker-registry busybox-static containernetworking-plugins ;;
         fuzzer) unpack fuzzer bookworm libclang-rt-19-dev ;;
-        criu) unpack criu sid criu libc6 libbsd0 libcompel1 libffi8 libgcc-s1 libgmp10 libgnutls30t64 libhogweed6t64 libidn2-0 \
-            libjansson4 libmd0 libmnl0 libnet9 libnettle8t64 libnftables1 libnftnl11 libnl-3-200 libp11-kit0 libprotobuf-c1 \
-            libtasn1-6 libunistring5 libuuid1 libxtables12 ;;
+        criu) unpack criu sid @criu ;;
+        rust-arm64) unpack rust-arm64 sid rustc libstd-rust-dev:arm64 @libstd-rust-dev ;;
         mirror) mirror ;;
         *) die "unknown engine: $name" ;;
     esac
@@ -45,6 +45,7 @@ unpack() {
         rm -rf "$into.apt"
         mend "$into" runc
         mend "$into" criu
+        mend "$into" rustc
         printf '%s\n' "$into" >"$into/.complete"
     fi
     exec 8>&-
@@ -61,27 +62,40 @@ mend() {
     loader=$(find "$1" -name 'ld-linux*' | head -1)
     libraries=$(find "$1" -name '*.so.*' -printf '%h\n' | sort -u | paste -sd:)
     patchelf=$("$here/engines.sh" patchelf)/usr/bin/patchelf
+    # A library's own search path has priority over that of the program.
+    find "$1" -name 'libLLVM.so.*' -type f -exec "$patchelf" --remove-rpath {} +
     "$patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$program"
     "$program" --version >&2
 }
 
-# download DIR SUITE PACKAGE…: downloads packages into DIR/debs. All of apt's files are in DIR.
+# download DIR SUITE PACKAGE…: downloads packages into DIR/debs, and for @PACKAGE also all packages that it depends on. A
+# package may be that of another architecture, as libc6:arm64. All of apt's files are in DIR.
 download() {
-    local dir=$1 suite=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed=
+    local dir=$1 suite=$2 keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed= architectures package packages=()
     shift 2
+    architectures=$(dpkg --print-architecture)$(printf '%s\n' "$@" | sed -n 's/.*:/,/p')
     [ -e "$keyring" ] && signed=" signed-by=$keyring"
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial" "$dir/debs"
     : >"$dir/status"
-    printf 'deb [arch=%s%s] %s %s main\n' "$(dpkg --print-architecture)" "$signed" "$(mirror)" "$suite" >"$dir/sources.list"
+    printf 'deb [arch=%s%s] %s %s main\n' "$architectures" "$signed" "$(mirror)" "$suite" >"$dir/sources.list"
     # _apt cannot enter a folder below root's home.
-    local apt=(apt-get -q -o APT::Sandbox::User=root -o Dir::State::Lists="$dir/lists" -o Dir::State::status="$dir/status"
+    local options=(-q -o APT::Sandbox::User=root -o Dir::State::Lists="$dir/lists" -o Dir::State::status="$dir/status"
         -o Dir::Cache="$dir/cache" -o Dir::Etc::SourceList="$dir/sources.list" -o Dir::Etc::SourceParts=/dev/null
-        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o Acquire::Languages=none)
-    "${apt[@]}" update
+        -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null -o Acquire::Languages=none
+        -o APT::Architectures="$architectures")
+    apt-get "${options[@]}" update
+    for package in "$@"; do
+        # Names of libraries have versions, which the suite changes at any time.
+        case $package in
+            @*) packages+=($(apt-cache "${options[@]}" depends --recurse --important "${package#@}" | grep '^[a-z]')) ;;
+            *) packages+=("$package") ;;
+        esac
+    done
     (
         cd "$dir/debs"
         # Debian 12 has the docker command inside docker.io. One call for all packages, because apt reads its lists in each.
-        "${apt[@]}" download "$@" || { [[ " $* " = *" docker-cli "* ]] && "${apt[@]}" download "${@/docker-cli/docker.io}"; }
+        apt-get "${options[@]}" download "${packages[@]}" ||
+            { [[ " $* " = *" docker-cli "* ]] && apt-get "${options[@]}" download "${packages[@]/docker-cli/docker.io}"; }
     )
 }
 
