@@ -100,7 +100,7 @@ fn log_ignored_options(device: &str, edits: &Edits) {
     let ignored: BTreeSet<&String> =
         options.filter(|option| IGNORED_OPTIONS.contains(&option.as_str())).collect();
     if !ignored.is_empty() {
-        info!(device, options = ?ignored, "ignoring these mount options of a CDI device; each mount keeps the options of its source on the host");
+        info!(device, options = ?ignored, "ignoring these mount options of a CDI device; a mount has them only if its source on the host has them");
     }
 }
 

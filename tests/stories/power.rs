@@ -300,5 +300,5 @@ impl Life {
 const PAGE: usize = 4096;
 /// The number of concurrent lifecycles.
 const LIVES: u16 = 3;
-/// The number of pods that stay until the cut.
+/// Once this many pods stay until the power cut, further pods are removed until the cut.
 const STAYING: usize = 6;

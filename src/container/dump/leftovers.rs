@@ -86,7 +86,7 @@ async fn let_all_continue(
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
-        // A program that was started just before may have read its order file before it was renamed.
+        // A program that started before the rename may have read its order file, so wait for it as well.
         detached::ended(&directory).await;
         parts.extend(order.iter().flat_map(|order| order.parts.clone()));
         orders.push((order, directory));

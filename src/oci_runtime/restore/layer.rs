@@ -42,7 +42,7 @@ fn add(root: &RootFiles, path: &Path, entry: &mut Entry<'_, impl Read>) -> io::R
     if let Some(deleted) = name.strip_prefix(DELETED) {
         return match deleted {
             // The marker would otherwise remove the whole directory.
-            "" | "." | ".." => Err(refused("is not a name")),
+            "" | "." | ".." => Err(refused("marks a deleted file but does not name one")),
             deleted => root.remove(&path.with_file_name(deleted)),
         };
     }

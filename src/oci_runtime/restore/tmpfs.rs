@@ -130,7 +130,7 @@ impl Names {
                     b"path" => self.name(value)?,
                     b"linkpath" => self.target(value)?,
                     key if PAX.contains(&key) || key.starts_with(b"SCHILY.xattr.") => {}
-                    _ => return Err("has an unknown attribute".to_owned()),
+                    _ => return Err("has an entry with an unknown attribute".to_owned()),
                 }
             }
             return Ok(());

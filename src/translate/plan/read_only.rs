@@ -26,7 +26,7 @@ pub(super) fn check<'a>(
         };
         if engine.api < ApiVersion::RECURSIVE_READ_ONLY && !engine.edits_read_only(handler) {
             return Err(unsupported(
-                "Docker is older than 25.0; with Docker 24.0, `dockbridge setup` adds dockbridge-runtime, which can do this",
+                "this needs Docker 25.0, or Docker 24.0 with dockbridge-runtime (`dockbridge setup`), runc, and a kernel that can do this",
             ));
         }
         if engine.api >= ApiVersion::RECURSIVE_READ_ONLY
