@@ -94,7 +94,7 @@ pub(in crate::oci_runtime) fn prepare(
 /// command `features`.
 ///
 /// # Errors
-/// Fails for such a runtime, and for a runtime that does not report its features.
+/// The runtime would restore without limits, or does not report its features.
 pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRuntimeError> {
     let features: Value = serde_json::from_slice(features).map_err(|_| {
         Other("the runtime does not report its features: install runc 1.2 or newer".to_owned())
