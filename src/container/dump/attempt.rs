@@ -313,8 +313,7 @@ impl Attempt {
                     String::from_utf8_lossy(&read.unwrap_or_default()).into_owned()
                 };
                 let [log, output] = blocking(move || logs.map(text)).await;
-                let is_disk_full =
-                    [&log, &output].into_iter().any(|text| criu_log::is_disk_full(text));
+                let is_disk_full = criu_log::is_disk_full(&log) || criu_log::is_disk_full(&output);
                 (criu_log::reason(&log, &output), is_disk_full)
             }
         };

@@ -10,7 +10,6 @@ use super::*;
 #[derive(Clone, Copy, Debug)]
 struct Step(u8, u8, u8);
 
-/// A running inspect, with the engine's answer once there is one.
 struct Inspect {
     target: Target,
     at: Generation,
@@ -24,7 +23,6 @@ struct World {
     /// Containers of the simulated Docker by number. The value is a version, which grows with every change.
     containers: BTreeMap<u64, u64>,
     images: BTreeMap<u64, BTreeSet<u64>>,
-    /// Containers of pods that are currently renamed.
     renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
@@ -390,8 +388,7 @@ impl World {
     fn assert_attentive(&mut self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
-            let changed = EngineEvent::ContainerChanged { id: fixture::hex(number) };
-            self.state.event(changed, AT);
+            self.state.event(EngineEvent::ContainerChanged { id: fixture::hex(number) }, AT);
             let (target, at) = self.state.start().expect("an inspect");
             assert_eq!(target, Target::Container(fixture::hex(number)));
             self.state.inspected(&target, at, Err(String::new()));
