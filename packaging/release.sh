@@ -3,6 +3,8 @@
 # (SBOM) and the notes. Then prints the commands with which the owners sign and publish them. Nothing is uploaded.
 #
 # usage: release.sh FOLDER CARGO-CYCLONEDX
+#
+#   ARCH   amd64 or arm64 (default: the architecture of this machine)
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,8 +24,9 @@ packaging/dist.sh "$folder"
 packaging/deb.sh "$folder"/*.tar.gz
 packaging/image.sh "$folder"/*.tar.gz
 ! command -v rpmbuild >/dev/null || packaging/rpm.sh "$folder"/*.tar.gz
-"$cyclonedx" cyclonedx --quiet --format json --target "$(rustc -vV | sed -n 's/^host: //p')" --no-build-deps \
-    --override-filename components
+target=$(rustc -vV | sed -n 's/^host: //p')
+[ "${ARCH:-}" != arm64 ] || target=aarch64-unknown-linux-gnu
+"$cyclonedx" cyclonedx --quiet --format json --target "$target" --no-build-deps --override-filename components
 # Removes the path of the build directory.
 sed 's|path+file://[^"#]*|path+file:///dockbridge|g' components.json >"$folder/dockbridge-$version.cdx.json"
 awk -v version="$version" '/^## / { own = $2 == version; next } own' CHANGELOG.md >"$folder/NOTES.md"
