@@ -314,46 +314,63 @@ pub(super) async fn end_all(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
 ) -> Result<(), ExecError> {
-    let mut met = 0;
     let until = Instant::now() + KILL_TIMEOUT;
     let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_SCAN_PAUSE);
-    let (mut still, mut scans) = (0, 0);
+    let mut scans = Scans::default();
     // If a parent starts a child after a scan and before the parent ends, the next scan finds the child.
     loop {
-        let signalled = signal(finder, main.clone(), ProcessSignal::Kill).await;
-        (scans, met) = (scans + 1, met + signalled.signalled);
-        let enough = if signalled.unclear == 0 { EMPTY_SCANS } else { UNCLEAR_SCANS };
-        still = if signalled.signalled == 0 { still + 1 } else { 0 };
-        if still >= enough {
-            if met > 0 {
+        if scans.add(signal(finder, main.clone(), ProcessSignal::Kill).await) {
+            if scans.killed {
                 info!(container = finder.container, "killed a command that had not ended");
             }
             return Ok(());
         }
-        if scans >= LEAST_TRIES && Instant::now() > until {
+        if scans.count >= LEAST_TRIES && Instant::now() > until {
             return Err(finder.unkillable());
         }
         sleep(pauses.failed()).await;
     }
 }
 
-/// Sends a signal to all processes of the exec. If the scan fails, reports one signalled process, so that the
-/// caller scans again.
+/// The scans for the processes of an exec that is being killed.
+#[derive(Debug, Default)]
+pub(super) struct Scans {
+    count: u32,
+    /// The number of scans without a process since the last one with a process.
+    empty: u32,
+    /// Whether a process was killed.
+    pub(super) killed: bool,
+}
+
+impl Scans {
+    /// Counts a scan, `None` for one that failed. Returns whether all processes have ended.
+    pub(super) fn add(&mut self, scan: Option<Signalled>) -> bool {
+        self.count += 1;
+        let Some(Signalled { signalled: 0, unclear }) = scan else {
+            (self.empty, self.killed) = (0, self.killed || scan.is_some());
+            return false;
+        };
+        self.empty += 1;
+        self.empty >= if unclear == 0 { EMPTY_SCANS } else { UNCLEAR_SCANS }
+    }
+}
+
+/// Sends a signal to all processes of the exec. `None` if the scan for the processes fails.
 async fn signal(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
     message: ProcessSignal,
-) -> Signalled {
+) -> Option<Signalled> {
     let (container, finder) = (finder.container.clone(), finder.clone());
     // `acquire` cannot fail, because the semaphore is never closed. More concurrent lookups than processors
     // would only delay each other.
     let _turn = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     match blocking(work).await {
-        Ok(signalled) => signalled,
+        Ok(signalled) => Some(signalled),
         Err(error) => {
             warn!(container, %error, "cannot signal the processes of an exec; retrying");
-            Signalled { signalled: 1, unclear: 0 }
+            None
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
 use super::{
-    process::until_next_look,
-    process_lookup::ProcessFinder,
+    process::{Scans, until_next_look},
+    process_lookup::{ProcessFinder, Signalled},
     process_tree::{Candidate, Main, members, session},
 };
 use crate::host::{
@@ -53,6 +53,21 @@ fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
         looks += 1;
     }
     assert!(looks < 40, "{looks} in the first second");
+}
+
+/// A failed scan may have missed a process, but it killed none.
+#[test]
+fn a_failed_scan_is_repeated_and_kills_nothing() {
+    let of = |signalled, unclear| Some(Signalled { signalled, unclear });
+    let scanned = |scans: &[Option<Signalled>]| {
+        let mut all = Scans::default();
+        let ended: Vec<bool> = scans.iter().map(|scan| all.add(*scan)).collect();
+        (ended.iter().position(|ended| *ended), all.killed)
+    };
+    assert_eq!(scanned(&[of(0, 0); 10]), (Some(1), false));
+    assert_eq!(scanned(&[None, of(0, 0), None, of(0, 0), of(0, 0)]), (Some(4), false));
+    assert_eq!(scanned(&[of(0, 0), of(2, 0), of(0, 0), of(0, 0)]), (Some(3), true));
+    assert_eq!(scanned(&[of(0, 1), of(0, 1), of(0, 0)]), (Some(2), false));
 }
 
 #[test]
