@@ -113,18 +113,17 @@ impl Names {
     fn add(&mut self, entry: &mut Entry<'_, impl Read>) -> Result<(), String> {
         let mut bytes = Vec::new();
         intact(entry.read_to_end(&mut bytes))?;
-        let twice = || Err("has an entry with an attribute that occurs twice".to_owned());
         let kind = entry.header().entry_type();
         if kind == EntryType::XHeader {
             if std::mem::replace(&mut self.has_pax, true) {
-                return twice();
+                return Err("has an entry with two extended headers".to_owned());
             }
             let mut keys = BTreeSet::new();
             for extension in PaxExtensions::new(&bytes) {
                 let extension = intact(extension)?;
                 let (key, value) = (extension.key_bytes(), extension.value_bytes());
                 if !keys.insert(key.to_vec()) {
-                    return twice();
+                    return Err("has an entry with an attribute that occurs twice".to_owned());
                 }
                 match key {
                     b"path" => self.name(value)?,
