@@ -38,8 +38,8 @@ pub enum ClientError {
     Request(#[from] http::Error),
 }
 
-/// Sends requests to the dockbridge that has this run directory, and writes its answers to `out`. Returns
-/// whether all answers were successes.
+/// Sends a request to the dockbridge that has this run directory, and writes its answer to `out`. Returns
+/// whether the answer was a success.
 pub fn run(
     run_dir: &Path,
     (method, path, body): (Method, &'static str, String),

@@ -33,15 +33,16 @@ impl Messages {
         Self { engine, call, body: Some(body), lines: Lines::new(), pending: Bytes::new() }
     }
 
-    /// The next message of the answer. None at the end or after an error. An unreadable message is an error,
-    /// because it may contain the reason why the call failed. Dropping the returned future loses no message.
+    /// The next message of the answer. None at the end or after the connection broke. An unreadable message is
+    /// an error, because it may contain the reason why the call failed. Dropping the returned future loses no
+    /// message.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
         let message = self.next_of_any_form().await?;
         Some(message.and_then(|message| message.map_err(|reason| self.call.garbled(reason))))
     }
 
-    /// The next message, or the reason why it cannot be read. None at the end of the answer or after an
-    /// error. Dropping the returned future loses no message.
+    /// The next message, or the reason why it cannot be read. None at the end of the answer or after the
+    /// connection broke. Dropping the returned future loses no message.
     pub(super) async fn next_of_any_form<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {

@@ -28,7 +28,8 @@ impl KillAccounting {
 }
 
 /// The number of OOM kills in a pod's cgroup at one moment, without kills in cgroups of containers that have
-/// not ended. Reads the kernel's files; blocks. `None` if the kernel does not count kills.
+/// not ended. Reads the kernel's files; blocks. `None` if the kernel does not count kills, or if the count
+/// changed during each of three attempts.
 pub(super) fn kills_of_ended(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
     let mut all = kills(cgroup)?;
     for _ in 0..ATTEMPTS {
