@@ -1,5 +1,6 @@
-//! Documents, messages and comments are in plain English. This test searches for some constructions from
-//! other languages, which make a text slow to read. `CONTRIBUTING.md` has the rules.
+//! Documents, messages and comments are in plain English, and no file has a merge conflict. The tests search
+//! for some constructions from other languages, which make a text slow to read. `CONTRIBUTING.md` has the
+//! rules.
 
 use std::{
     fs,
@@ -47,6 +48,21 @@ fn comments_are_in_plain_english() {
         }
     }
     hold("constructions that plain English does not need", &breaches);
+}
+
+/// Git leaves these lines in a file if a merge has a conflict. A document stays readable with them.
+#[test]
+fn no_file_has_the_lines_of_a_merge_conflict() {
+    let here = fs::read_dir(".").unwrap().map(|entry| entry.unwrap().path());
+    let own = here.filter(|path| ![".git", "target"].iter().any(|other| path.ends_with(other)));
+    let mut breaches = Vec::new();
+    for path in own.flat_map(|path| files(&path)) {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let mark = |line: &str| ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark));
+        let line = text.lines().position(mark);
+        breaches.extend(line.map(|line| format!("{}:{}", path.display(), line + 1)));
+    }
+    hold("lines of a merge conflict", &breaches);
 }
 
 /// The path itself if it is a file, or all files below a directory, without recorded data.
