@@ -51,9 +51,15 @@ impl Images {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let Some(record) = record else { return self.refresh_removed(id).await };
+            let Some(record) = record else {
+                self.store.refresh_image(id.as_str()).await?;
+                info!(image = %id, "image removed");
+                return Ok(());
+            };
             if self.remove_record(&record).await? {
-                return self.refresh_removed(id).await;
+                self.store.image_unlisted(id).await;
+                info!(image = %id, "image removed, except for layers that other images are based on");
+                return Ok(());
             }
         }
         Err(Failure::unmet(format!("image {id} still exists after {ATTEMPTS} removals")))
@@ -100,12 +106,6 @@ impl Images {
         if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
             self.store.refresh_image(image.as_str()).await?;
         }
-        Ok(())
-    }
-
-    async fn refresh_removed(&self, id: &ImageId) -> Result<(), Failure> {
-        self.store.refresh_image(id.as_str()).await?;
-        info!(image = %id, "image removed");
         Ok(())
     }
 }

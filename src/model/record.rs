@@ -274,3 +274,11 @@ pub struct ImageRecord {
     /// Whether the engine has answered an inspect of the image: its list has no user, stop signal or volumes.
     pub inspected: bool,
 }
+
+impl ImageRecord {
+    /// Whether the image has a tag or a digest.
+    #[must_use]
+    pub const fn is_named(&self) -> bool {
+        !self.repo_tags.is_empty() || !self.repo_digests.is_empty()
+    }
+}

@@ -12,7 +12,7 @@ use crate::{
     error::Failure,
     model::{
         engine::{EngineEvent, EngineInfo},
-        id::SandboxId,
+        id::{ImageId, SandboxId},
         record::ContainerRecord,
         time::Nanos,
     },
@@ -32,6 +32,8 @@ pub(super) enum Command {
         checkpoint: Option<Box<SandboxCheckpoint>>,
         reply: oneshot::Sender<()>,
     },
+    /// Docker has the image but does not list it.
+    ImageUnlisted { id: ImageId, reply: oneshot::Sender<()> },
     /// Asks the writer to reply at once, for the health check.
     Ping { reply: oneshot::Sender<()> },
 }

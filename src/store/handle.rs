@@ -23,7 +23,7 @@ use crate::{
     host::clock,
     model::{
         engine::EngineHealth,
-        id::SandboxId,
+        id::{ImageId, SandboxId},
         record::{ContainerRecord, ImageRecord},
         time::Nanos,
     },
@@ -152,6 +152,13 @@ impl Store {
     /// As [`Self::refresh_container`], for an image, by id or reference.
     pub async fn refresh_image(&self, name: &str) -> Result<(), Failure> {
         self.refresh(Target::Image(name.to_owned()), None).await
+    }
+
+    /// Stops showing an image that Docker has but does not list, because it has no name and other images are
+    /// based on it. On return, snapshots lack the image.
+    pub async fn image_unlisted(&self, id: &ImageId) {
+        let unlisted = self.request(|reply| Command::ImageUnlisted { id: id.clone(), reply });
+        unlisted.await.unwrap_or_default();
     }
 
     /// Sets the checkpoint of a sandbox. On return, snapshots show the sandbox with it.

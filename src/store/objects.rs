@@ -45,6 +45,9 @@ pub(super) struct ObjectCache {
     /// The image that has a name (see [`name_key`]). Only one image has each name.
     tags: HashMap<String, ImageId>,
     gone: HashMap<String, Generation>,
+    /// Images that Docker inspects but does not list, because they have no name and other images are based on
+    /// them, with the time when dockbridge learned this. They are not shown.
+    unlisted: HashMap<ImageId, Generation>,
     hidden: HiddenContainers,
     /// Images that are being inspected only because another image got one of their names.
     contested: HashSet<ImageId>,
@@ -245,6 +248,10 @@ impl ObjectCache {
         if self.is_late(id.as_str(), at) || self.images.get(&id).is_some_and(|s| s.at > at) {
             return Vec::new();
         }
+        if !record.is_named() && self.unlisted.contains_key(&id) {
+            return Vec::new();
+        }
+        self.unlisted.remove(&id);
         let is_follow_up = self.contested.remove(&id);
         let (mut doubtful, mut further) = (Vec::new(), Vec::new());
         self.release_names(&id);
@@ -275,6 +282,12 @@ impl ObjectCache {
             further.extend(self.contest(doubtful));
         }
         further
+    }
+
+    /// Records that Docker has the image but does not list it.
+    pub(super) fn image_unlisted(&mut self, id: &ImageId, at: Generation) {
+        self.image_gone(id.as_str(), at);
+        self.unlisted.insert(id.clone(), at);
     }
 
     /// Records that no image has this id or this name.

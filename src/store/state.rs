@@ -19,7 +19,7 @@ use crate::{
     checkpoint::record::SandboxCheckpoint,
     model::{
         engine::{EngineEvent, EngineHealth, EngineInfo, ListedContainer, Ownership},
-        id::SandboxId,
+        id::{ImageId, SandboxId},
         record::{ContainerRecord, ImageRecord, Observed, SandboxRecord},
         time::Nanos,
     },
@@ -146,7 +146,9 @@ impl<W, E> StoreState<W, E> {
         }
         let since = self.objects.list_since.unwrap_or_else(|| self.inspects.next_generation());
         self.objects.list(&listing.containers, self.inspects.last_generation());
-        self.objects.list_images(listing.images.as_deref().unwrap_or_default(), since);
+        if let Some(images) = &listing.images {
+            self.objects.list_images(images, since);
+        }
         let ours = listing.containers.iter().filter(|one| one.ownership != Ownership::None);
         let mut targets: Vec<Target> =
             ours.map(|container| Target::Container(container.id.clone())).collect();
@@ -257,6 +259,10 @@ impl<W, E> StoreState<W, E> {
     /// effect of this call is enough.
     pub(super) fn refresh(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         self.inspects.add_waiter(target, answered, waiter);
+    }
+
+    pub(super) fn image_unlisted(&mut self, id: &ImageId) {
+        self.objects.image_unlisted(id, self.inspects.next_generation());
     }
 
     pub(super) fn set_checkpoint(&mut self, id: &SandboxId, checkpoint: Option<SandboxCheckpoint>) {

@@ -186,6 +186,10 @@ impl Writer {
                 self.state.set_checkpoint(&id, checkpoint.map(|it| *it));
                 self.publisher.waiting.push(reply);
             }
+            Command::ImageUnlisted { id, reply } => {
+                self.state.image_unlisted(&id);
+                self.publisher.waiting.push(reply);
+            }
             Command::Ping { reply } => drop(reply.send(())),
         }
     }

@@ -66,18 +66,17 @@ impl Bench {
     }
 
     async fn unsynced(docker: FakeDockerd, settings: Settings) -> Self {
+        Self::start(docker, settings, StoreSettings::default()).await
+    }
+
+    async fn start(docker: FakeDockerd, settings: Settings, of_store: StoreSettings) -> Self {
         let engine = Engine::new(docker.socket().to_owned(), TIMEOUT);
         // The state directory is next to the engine's root, so that a second bench with the same fake engine
         // has the same state.
         let state = Checkpoints::open(&docker.directory().join("state")).unwrap();
         let pulled = KubeletImages::load(state).await;
-        let store = Store::start(
-            engine.clone(),
-            Vec::new(),
-            StoreSettings::default(),
-            NoHooks,
-            OomDetector::default(),
-        );
+        let oom = OomDetector::default();
+        let store = Store::start(engine.clone(), Vec::new(), of_store, NoHooks, oom);
         let images = Images::new(
             engine,
             store.clone(),
@@ -111,6 +110,19 @@ impl Bench {
         });
         self.see(&image).await;
         image
+    }
+
+    /// An image that is the parent of `child:1`, seen by the store. Returns its id.
+    async fn with_child(&self) -> String {
+        let parent = self.docker.world(|world| {
+            let parent = world.add_image("parent:1");
+            world.add_image("child:1");
+            world.images[1].parent.clone_from(&parent);
+            parent
+        });
+        self.see(&parent).await;
+        self.see("child:1").await;
+        parent
     }
 
     async fn measured(&self, bytes: u64) -> FilesystemUsage {
@@ -464,6 +476,37 @@ async fn a_parent_of_other_images_loses_its_names() {
     bench.images.remove(&image).await.unwrap();
     assert_eq!(bench.docker.count("DELETE /images/base:1"), 1);
     assert!(!bench.knows("base:1"));
+}
+
+/// Docker keeps such an image and inspects it, but does not list it. kubelet would count its size as freed.
+#[tokio::test]
+async fn a_parent_of_other_images_is_not_listed_after_its_removal() {
+    let bench = Bench::new().await;
+    let parent = bench.with_child().await;
+    bench.images.remove(&parent).await.unwrap();
+    assert!(!bench.knows(&parent) && bench.knows("child:1"));
+    // The events of the removal also cause an inspect, which shows the image without its names.
+    bench.store.refresh_image(&parent).await.unwrap();
+    assert!(!bench.knows(&parent));
+    bench.images.remove(&parent).await.unwrap();
+}
+
+/// As after `docker rmi`, or after `docker tag` gave the name to another image.
+#[tokio::test]
+async fn a_parent_of_other_images_that_lost_its_names_goes_with_the_next_list() {
+    let store = StoreSettings { relist_interval: PAUSE, ..StoreSettings::default() };
+    let bench = Bench::start(FakeDockerd::start().await, default_settings(), store).await;
+    let parent = bench.with_child().await;
+    bench.docker.world(|world| {
+        world.images[0].tags.clear();
+        world.images[0].digests.clear();
+        world.image_event("untag", &parent);
+    });
+    eventually(|| !bench.knows(&parent)).await;
+    assert!(bench.knows("child:1"));
+    // Without its child, the image is a dangling image, which Docker lists.
+    bench.docker.world(|world| world.images.retain(|image| image.parent.is_empty()));
+    eventually(|| bench.knows(&parent)).await;
 }
 
 #[tokio::test]

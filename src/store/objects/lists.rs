@@ -1,12 +1,12 @@
 //! Containers and images in the engine's lists, whose state the store shows until an inspect answers.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{Cached, ObjectCache};
 use crate::{
     model::{
         engine::ListedContainer,
-        id::{ContainerId, SandboxId},
+        id::{ContainerId, ImageId, SandboxId},
         record::{ContainerRecord, ImageRecord, ListedState, Observed, Process, SandboxRecord},
     },
     store::inspect_queue::{Generation, Target},
@@ -34,8 +34,18 @@ impl ObjectCache {
         }
     }
 
-    /// Merges Docker's list of images. Unknown images are shown with the data of the list.
+    /// Merges Docker's list of images. Unknown images are shown with the data of the list. Docker does not
+    /// list an image without a name that other images are based on, so such an image is no longer shown.
     pub(in crate::store) fn list_images(&mut self, listed: &[ImageRecord], since: Generation) {
+        self.unlisted.retain(|_, at| *at >= since);
+        let shown: HashSet<&ImageId> = listed.iter().map(|record| &record.id).collect();
+        let unlisted = self.images.values().filter(|known| {
+            known.at < since && !known.record.is_named() && !shown.contains(&known.record.id)
+        });
+        let unlisted: Vec<ImageId> = unlisted.map(|known| known.record.id.clone()).collect();
+        for id in unlisted {
+            self.image_gone(id.as_str(), since);
+        }
         for record in listed {
             if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
                 // The returned images need no extra inspect: all listed images are inspected.

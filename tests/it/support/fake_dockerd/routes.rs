@@ -356,8 +356,11 @@ fn add_of_image(config: &mut Value, image: Option<&Image>) {
     config["Env"] = json!(env);
 }
 
+/// Like Docker with a graph driver, leaves out images without a name on which other images are based.
 fn list_images(world: &World) -> Answer {
-    let list = world.images.iter().map(|image| {
+    let has_name = |image: &Image| !image.tags.is_empty() || !image.digests.is_empty();
+    let shown = world.images.iter().filter(|image| has_name(image) || !world.is_parent(&image.id));
+    let list = shown.map(|image| {
         json!({
             "Id": image.id, "RepoTags": image.tags, "RepoDigests": image.digests,
             "Size": image.size, "Containers": -1, "Labels": image.config["Labels"],
@@ -461,6 +464,11 @@ fn remove_image(world: &mut World, name: &str) -> Answer {
         };
         return refuse(409, &text);
     }
+    if !by_name && world.is_parent(&image.id) {
+        let text =
+            "conflict: unable to delete (cannot be forced) - image has dependent child images";
+        return refuse(409, text);
+    }
     untag(world, &image, by_name.then_some(&name))
 }
 
@@ -474,7 +482,7 @@ fn untag(world: &mut World, image: &Image, name: Option<&String>) -> Answer {
     }
     world.image_event("untag", &image.id);
     let empty = |one: &Image| one.id == image.id && one.tags.is_empty();
-    if world.images.iter().any(empty) {
+    if world.images.iter().any(empty) && !world.is_parent(&image.id) {
         world.images.retain(|one| !empty(one));
         world.image_event("delete", &image.id);
         done.push(json!({ "Deleted": image.id }));

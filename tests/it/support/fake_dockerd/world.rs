@@ -79,6 +79,8 @@ pub(crate) struct Image {
     pub(crate) tags: Vec<String>,
     pub(crate) digests: Vec<String>,
     pub(crate) size: u64,
+    /// The id of the image on which this one is based, or empty.
+    pub(crate) parent: String,
     /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
     /// The files in the image by path. A text that starts with `-> ` is a symbolic link to an absolute path.
@@ -323,7 +325,7 @@ impl World {
         self.emit("container", action, id, &attributes);
     }
 
-    pub(super) fn image_event(&self, action: &str, name: &str) {
+    pub(crate) fn image_event(&self, action: &str, name: &str) {
         self.emit("image", action, name, &json!({ "name": name }));
     }
 
@@ -346,7 +348,13 @@ impl World {
         let tags = if by_digest { Vec::new() } else { vec![name] };
         let config = json!({ "User": "", "Labels": null });
         let files = BTreeMap::new();
-        Image { id, tags, digests: vec![digest], size: 1_234_567, config, files }
+        let parent = String::new();
+        Image { id, tags, digests: vec![digest], size: 1_234_567, parent, config, files }
+    }
+
+    /// Whether other images are based on the image with this id.
+    pub(super) fn is_parent(&self, id: &str) -> bool {
+        self.images.iter().any(|image| image.parent == id)
     }
 
     pub(super) fn fresh_id(&mut self) -> String {
