@@ -132,6 +132,26 @@ pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
+/// With a graph driver, Docker keeps an image on which a `docker commit` is based, and does not list it. After
+/// a removal, dockbridge does not list the image either.
+pub(crate) async fn as_the_parent_of_another(world: World) -> Outcome {
+    let stage = Stage::cni(&world, "as_the_parent_of_another").await?;
+    let registry = Registry::start().await?;
+    registry.offer("parent", &["1"], 1024, &json!({}));
+    let (name, child) = (format!("{}/parent:1", registry.address), "child.test/own:1");
+    let parent = stage.cri.pull(&name, None).await?;
+    let made = stage.engine.docker(&["create", &name, "true"]).await?;
+    stage.engine.docker(&["commit", &made, child]).await?;
+    stage.engine.docker(&["rm", &made]).await?;
+    stage.cri.remove_image(&parent).await?;
+    let listed = stage.cri.list_images().await?;
+    ensure!(listed.iter().all(|image| image.id != parent), "the parent is listed: {listed:?}");
+    ensure_eq!(stage.cri.image(&parent).await?, None);
+    ensure_eq!(stage.cri.image(child).await?.unwrap_or_default().repo_tags, [child]);
+    stage.cri.remove_image(child).await?;
+    stage.leaves_nothing().await
+}
+
 /// An image name with a tag of hexadecimal digits, for example from a commit, works in every call.
 pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     let stage = Stage::cni(&world, "tagged_like_an_id").await?;

@@ -113,6 +113,7 @@ const STORIES: &[(&str, Story)] = stories![
     images::from_a_private_registry,
     images::with_a_password_in_their_names,
     images::in_use_by_a_foreign_container,
+    images::as_the_parent_of_another,
     images::tagged_like_an_id,
     images::the_pause,
     images::by_digest_by_tag_and_both,
