@@ -43,9 +43,8 @@ impl CriDockerdCheckpoints {
     pub(super) fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         // Only existing files are removed, because on a read-only disk even removing a missing file fails.
         let there = self.files(id).filter(|path| path.symlink_metadata().is_ok());
-        let removed = there.map(|path| file::remove_if_present(&path, Durability::Written));
-        let failures: Vec<HostError> = removed.filter_map(Result::err).collect();
-        failures.into_iter().next().map_or(Ok(()), Err)
+        let remove = |path: PathBuf| file::remove_if_present(&path, Durability::Written).map(drop);
+        there.map(remove).fold(Ok(()), Result::and)
     }
 
     fn files(&self, id: &SandboxId) -> impl Iterator<Item = PathBuf> {

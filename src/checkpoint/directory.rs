@@ -60,8 +60,9 @@ impl Checkpoints {
     }
 
     fn new(state_dir: &Path) -> Self {
+        let paths = Paths { root: state_dir.to_owned(), sandboxes: state_dir.join("sandboxes") };
         Self {
-            paths: Arc::new(Paths::under(state_dir)),
+            paths: Arc::new(paths),
             writes: Arc::default(),
             cri_dockerd: CriDockerdCheckpoints::new(state_dir),
         }
@@ -177,10 +178,6 @@ struct Paths {
 }
 
 impl Paths {
-    fn under(state_dir: &Path) -> Self {
-        Self { root: state_dir.to_owned(), sandboxes: state_dir.join("sandboxes") }
-    }
-
     fn sandbox(&self, id: &SandboxId) -> PathBuf {
         self.sandboxes.join(format!("{id}{SUFFIX}"))
     }

@@ -106,7 +106,7 @@ impl Containers {
                 match resolution(&plan.document, holder) {
                     // dockbridge ended before NRI plugins had accepted this container. dockbridge replaces
                     // the container with a new one, about which it asks the plugins.
-                    Resolution::Adopt(id) if self.awaits_adjustment(observed) => {
+                    Resolution::Adopt(id) if self.awaits_adjustment(holder) => {
                         Resolution::Replace(id)
                     }
                     resolution => resolution,

@@ -2,6 +2,7 @@
 //! checkpoints. dockbridge writes the edits before the container starts, and removes them with the container.
 
 use std::{
+    error::Error,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -44,13 +45,8 @@ impl OciRuntimeFiles {
     /// Removes the unpacked checkpoint of a container. A failure is only logged.
     pub(super) async fn remove_restore(&self, id: &str) {
         let unpacked = self.restores.join(id);
-        if let Err(error) = blocking(move || remove_directory(&unpacked)).await {
-            let error = chain(&error);
-            warn!(
-                container = id,
-                error, "cannot remove a container's files for dockbridge-runtime; retrying"
-            );
-        }
+        let removed = blocking(move || remove_directory(&unpacked)).await;
+        removed.unwrap_or_else(|error| report(id, &error));
     }
 
     /// The path at which a pod's user namespace is pinned.
@@ -78,13 +74,7 @@ impl OciRuntimeFiles {
     pub async fn remove(&self, id: &str) {
         self.remove_restore(id).await;
         let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
-        if let Err(error) = self.work(id, remove).await {
-            let error = chain(&error);
-            warn!(
-                container = id,
-                error, "cannot remove a container's files for dockbridge-runtime; retrying"
-            );
-        }
+        self.work(id, remove).await.unwrap_or_else(|error| report(id, &error));
     }
 
     /// The containers of this engine that have edits, and all that have an unpacked checkpoint. Also returns
@@ -118,6 +108,15 @@ impl OciRuntimeFiles {
         let done = blocking(move || work(&directory, &owner)).await;
         done.map_err(|error| Failure::from(error).within(text()))
     }
+}
+
+/// Logs that files of a container cannot be removed.
+fn report(id: &str, error: &dyn Error) {
+    let error = chain(error);
+    warn!(
+        container = id,
+        error, "cannot remove a container's files for dockbridge-runtime; retrying"
+    );
 }
 
 /// Whether the directory is old enough that no running dockbridge will still write a file into it.

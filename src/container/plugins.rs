@@ -9,7 +9,7 @@ use crate::{
     error::{Failure, chain},
     model::{
         id::ContainerId,
-        record::{ContainerRecord, Observed, SandboxRecord},
+        record::{ContainerRecord, SandboxRecord},
         resources::{PodResources, Resources},
     },
     nri::{creation::Creation, service::NriHooks},
@@ -77,7 +77,7 @@ impl Containers {
         }
         let wanted = self.node.with_devices(asked.unwrap_or_default()).await?;
         let limits = wanted.resources.clone();
-        if document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none() {
+        if self.awaits_adjustment(record) {
             let saved = self.node.saved_changes.put_edits(&record.id, wanted.edits).await;
             let text = "cannot save the NRI adjustment of the container";
             saved.map_err(|cause| Failure::from(cause).within(text))?;
@@ -96,8 +96,7 @@ impl Containers {
     }
 
     /// Whether NRI plugins may adjust the container but no answer of theirs was saved.
-    pub(super) fn awaits_adjustment(&self, observed: &Observed) -> bool {
-        let Observed::Container(record) = observed else { return false };
+    pub(super) fn awaits_adjustment(&self, record: &ContainerRecord) -> bool {
         record.document.is_adjustable && self.node.saved_changes.edits(&record.id).is_none()
     }
 }

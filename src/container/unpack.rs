@@ -202,15 +202,11 @@ async fn write(
         };
         let Some(bytes) = piece else { return Ok(Ok(file)) };
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        left = match left.checked_sub(size) {
-            None => {
-                return Ok(Err(full(
-                    &directory,
-                    &format!("more than half of the {} MiB that are free", free >> 20),
-                )));
-            }
-            Some(left) => left,
+        let Some(rest) = left.checked_sub(size) else {
+            let needed = format!("more than half of the {} MiB that are free", free >> 20);
+            return Ok(Err(full(&directory, &needed)));
         };
+        left = rest;
         let written = blocking(move || file.write_all(&bytes).map(|()| file));
         file = match written.await {
             Err(error) => return Ok(Err(error)),

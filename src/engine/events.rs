@@ -31,7 +31,10 @@ impl Engine {
     pub async fn events(&self) -> Result<Events, EngineError> {
         // The filter keeps exec events out, because each exec probe causes three of them.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
-        let query = [("since", &*since()), ("filters", &*filters)];
+        // The engine answers before it subscribes to its own events, so events between the answer and the
+        // subscription would be lost.
+        let since = seconds(Timestamp::now() - OVERLAP).unwrap_or_default();
+        let query = [("since", &*since), ("filters", &*filters)];
         let target = address::with_query("/events", &query);
         let mut follow = self.request(Method::GET, "follow events", Subject::Engine, &target)?;
         follow.timeout = self.timeouts().stream;
@@ -65,12 +68,6 @@ impl Events {
             }
         }
     }
-}
-
-/// The time from which past events are requested. The engine answers before it subscribes to its own events,
-/// so events between the answer and the subscription would be lost.
-fn since() -> String {
-    seconds(Timestamp::now() - OVERLAP).unwrap_or_default()
 }
 
 /// A time in the format of the Engine API: seconds with nine decimals.

@@ -62,7 +62,7 @@ pub(crate) fn messages(bytes: &[u8]) {
 }
 
 fn assert_messages<T: DeserializeOwned + std::fmt::Debug>(bytes: &[u8]) {
-    let mut lines = Lines::new();
+    let mut lines = Lines::default();
     let mut found = Vec::new();
     for portion in portions(bytes).into_iter().chain([&b"\n"[..]]) {
         let mut input = Bytes::copy_from_slice(portion);

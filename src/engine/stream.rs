@@ -29,8 +29,8 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    pub(super) const fn new(engine: Engine, call: Call, body: Incoming) -> Self {
-        Self { engine, call, body: Some(body), lines: Lines::new(), pending: Bytes::new() }
+    pub(super) fn new(engine: Engine, call: Call, body: Incoming) -> Self {
+        Self { engine, call, body: Some(body), lines: Lines::default(), pending: Bytes::new() }
     }
 
     /// The next message of the answer. None at the end or after the connection broke. An unreadable message is
@@ -69,17 +69,13 @@ impl Messages {
 }
 
 /// Splits bytes into lines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Vec<u8>,
     is_too_long: bool,
 }
 
 impl Lines {
-    pub(super) const fn new() -> Self {
-        Self { line: Vec::new(), is_too_long: false }
-    }
-
     /// Takes the next line that is not blank from `input`. None if more bytes are needed.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Option<Result<Vec<u8>, String>> {
         while !input.is_empty() {

@@ -134,11 +134,9 @@ impl ProcessFinder {
             ProcessSignal::Kill | ProcessSignal::Stop => members(main, &candidates),
             ProcessSignal::HangUp => session(main, &candidates),
         };
-        let mut outcome = Ok(());
-        for who in &found {
-            outcome = outcome.and(self.signal_one(*who, message));
-        }
-        outcome.map(|()| Signalled { signalled: found.len(), unclear })
+        let signalled = found.iter().map(|who| self.signal_one(*who, message));
+        signalled.fold(Ok(()), Result::and)?;
+        Ok(Signalled { signalled: found.len(), unclear })
     }
 
     /// The processes that may be in the container: the processes of its cgroup, which is found through the

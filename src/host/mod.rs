@@ -21,7 +21,6 @@ pub mod hangups;
 pub mod heap;
 pub mod id_map;
 pub mod inherited_socket;
-mod inotify;
 pub mod listening_socket;
 pub mod lock;
 pub mod mounts;

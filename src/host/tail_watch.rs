@@ -4,16 +4,22 @@
 //! its first event. The caller reads the file to its end, sets a new watch, and then reads the file again,
 //! because no event reports a change between the first read and the new watch.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::Arc,
+};
 
 use nix::{
     errno::Errno,
-    sys::inotify::{AddWatchFlags, Inotify, WatchDescriptor},
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
 };
+use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{
     error::{HostError, OrCannot as _},
-    inotify::{self, Notifications},
+    readiness::register,
 };
 
 /// Sets watches. All clones of `TailWatch` use the same inotify descriptor, from any thread.
@@ -25,7 +31,8 @@ pub struct TailWatch {
 /// The events of a [`TailWatch`]. Only one receiver exists.
 #[derive(Debug)]
 pub struct TailEvents {
-    notices: Notifications,
+    inotify: Arc<Inotify>,
+    readiness: AsyncFd<OwnedFd>,
 }
 
 /// The id of a watch. The kernel numbers watches upwards, so no other file gets the id soon.
@@ -47,9 +54,8 @@ impl TailWatch {
     /// # Errors
     /// The kernel's limit of inotify descriptors is reached.
     pub fn open() -> Result<(Self, TailEvents), HostError> {
-        let opened = inotify::open();
-        let (inotify, notices) = opened.or_cannot("watch", Path::new("log files"))?;
-        Ok((Self { inotify }, TailEvents { notices }))
+        let events = TailEvents::open().or_cannot("watch", Path::new("log files"))?;
+        Ok((Self { inotify: Arc::clone(&events.inotify) }, events))
     }
 
     /// Sets a watch on the file that has this path now. Does nothing if the watch is already set.
@@ -68,10 +74,17 @@ impl TailWatch {
 }
 
 impl TailEvents {
+    fn open() -> io::Result<Self> {
+        let flags = InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC;
+        let inotify = Arc::new(Inotify::init(flags)?);
+        let readiness = register(inotify.as_fd().try_clone_to_owned()?, Interest::READABLE)?;
+        Ok(Self { inotify, readiness })
+    }
+
     /// Waits for at least one event. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<TailEvent, HostError> {
         loop {
-            let events = self.notices.next().await;
+            let events = self.notices().await;
             let mut changed = Vec::new();
             for event in events.or_cannot("watch", Path::new("log files"))? {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
@@ -84,6 +97,19 @@ impl TailEvents {
             }
             if !changed.is_empty() {
                 return Ok(TailEvent::Changed(changed));
+            }
+        }
+    }
+
+    /// The next events of the descriptor, at least one. Dropping the future loses no event.
+    ///
+    /// # Errors
+    /// The descriptor can no longer be used.
+    async fn notices(&self) -> io::Result<Vec<InotifyEvent>> {
+        loop {
+            let mut ready = self.readiness.readable().await?;
+            if let Ok(events) = ready.try_io(|_| Ok(self.inotify.read_events()?)) {
+                return events;
             }
         }
     }

@@ -20,9 +20,8 @@ impl Images {
     pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, Failure> {
         match self.engine.inspect_image(name).await {
             Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
-            Err(error) if error.is_not_found() => Ok(None),
             // A name that the engine rejects belongs to no image.
-            Err(EngineError::Rejected { .. }) => Ok(None),
+            Err(EngineError::NotFound { .. } | EngineError::Rejected { .. }) => Ok(None),
             // An image can be removed even if its inspect is unreadable.
             Err(error @ (EngineError::Garbled { .. } | EngineError::TooLarge { .. })) => {
                 let known = self.store.snapshot().image(name).map(|image| image.id.clone());

@@ -64,10 +64,7 @@ impl ImageFiles {
         let mine =
             self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
-        for id in all {
-            if mine.contains(&id) {
-                continue;
-            }
+        for id in all.into_iter().filter(|id| !mine.contains(id)) {
             info!(container = id, "removing a leftover image inspection container");
             outcome = outcome.and(self.engine.remove_container(&id).await);
         }

@@ -58,11 +58,9 @@ impl PositionStore {
                 let _ = fs::remove_file(&path);
             }
             let Some(id) = id_of(&path) else { continue };
-            match read(&path) {
-                Some(saved) if saved.version == VERSION => drop(all.insert(id, saved)),
-                // An unusable file gets an empty state, so that it is removed together with the container.
-                _ => drop(all.insert(id, Saved::default())),
-            }
+            let saved = read(&path).filter(|saved| saved.version == VERSION);
+            // An unusable file gets an empty state, so that it is removed together with the container.
+            all.insert(id, saved.unwrap_or_default());
         }
         all
     }

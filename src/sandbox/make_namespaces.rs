@@ -14,7 +14,7 @@ use crate::{
         namespaces::{IdMaps, NamespaceHolder},
         netns,
     },
-    model::{id::SandboxId, record::SandboxRecord, user_namespace::IdMappings},
+    model::{id::SandboxId, record::SandboxRecord},
     pause::archive,
     translate::plan::{network_namespace::NetworkNamespace, oci_edits, sandbox::SandboxPlan},
 };
@@ -43,7 +43,8 @@ impl Sandboxes {
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {
-            let holder = NamespaceHolder::make(&maps(ids), !is_host)?;
+            let maps = IdMaps { uids: ids.uids.line(), gids: ids.gids.line() };
+            let holder = NamespaceHolder::make(&maps, !is_host)?;
             // dockbridge pins the user namespace first and unpins it last. After a crash, the pin of the user
             // namespace tells the clean-up that the network namespace may also be pinned.
             holder.pin_user(&user)?;
@@ -76,10 +77,6 @@ impl Sandboxes {
         let text = || format!("cannot prepare or release the user namespace of sandbox {id}");
         blocking(move || work(&at)).await.map_err(|error| Failure::from(error).within(text()))
     }
-}
-
-fn maps(ids: IdMappings) -> IdMaps {
-    IdMaps { uids: ids.uids.line(), gids: ids.gids.line() }
 }
 
 /// The field of the CRI request that names the runtime handler, for error messages.

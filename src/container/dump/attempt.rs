@@ -122,9 +122,7 @@ impl Attempt {
         };
         let directory = self.directory();
         if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
-            let directory = self.directory();
-            let directory = directory.display();
-            warn!(%directory, error = chain(&error), "cannot remove the files of a checkpoint; retrying at the next start");
+            warn!(directory = %self.directory().display(), error = chain(&error), "cannot remove the files of a checkpoint; retrying at the next start");
         }
         made
     }

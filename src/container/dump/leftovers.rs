@@ -22,6 +22,7 @@ use crate::{
     host::{
         detached,
         error::{HostError, OrCannot as _},
+        file::if_there,
     },
 };
 
@@ -138,11 +139,6 @@ impl Leftovers {
 /// and does nothing.
 fn take_order(directory: &Path) -> Result<Order, HostError> {
     let (from, to) = (directory.join(ORDER), directory.join(TAKEN));
-    match fs::rename(&from, &to) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(HostError::new("rename", &from, error));
-        }
-        _ => {}
-    }
+    if_there(fs::rename(&from, &to)).or_cannot("rename", &from)?;
     Ok(order::read(directory, TAKEN)?.unwrap_or_default())
 }

@@ -26,7 +26,7 @@ proptest! {
             bytes.extend_from_slice(odd.to_string().as_bytes());
             bytes.extend_from_slice(["\n", "\r\n", " \n\n"][*end].as_bytes());
         }
-        let mut lines = Lines::new();
+        let mut lines = Lines::default();
         let mut seen = Vec::new();
         for chunk in bytes.chunks(cut) {
             seen.extend(read(&mut lines, chunk).into_iter().map(|it| it.unwrap().status));
@@ -38,14 +38,14 @@ proptest! {
     fn garbage_costs_at_most_its_line(garbage in any::<Vec<u8>>()) {
         let mut bytes = garbage;
         bytes.extend_from_slice(b"\n{\"status\":\"after\"}\n");
-        let seen = read(&mut Lines::new(), &bytes);
+        let seen = read(&mut Lines::default(), &bytes);
         prop_assert_eq!(seen.last().unwrap().as_ref().unwrap().status.as_str(), "after");
     }
 }
 
 #[test]
 fn a_line_that_is_too_long_is_not_kept_and_costs_only_itself() {
-    let mut lines = Lines::new();
+    let mut lines = Lines::default();
     let piece = vec![b'x'; LONGEST / 4];
     for _ in 0..8 {
         assert!(read(&mut lines, &piece).is_empty());

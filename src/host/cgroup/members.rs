@@ -16,18 +16,12 @@ impl Cgroups {
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the process or its cgroup no longer exists or dockbridge cannot see it.
     pub fn processes(&self, pid: u32, owner: &str) -> io::Result<BTreeSet<u32>> {
-        self.find_uncached(pid, owner)?.processes()
-    }
-}
-
-impl Cgroup {
-    fn processes(&self) -> io::Result<BTreeSet<u32>> {
+        let Cgroup { v2, v1, .. } = self.find_uncached(pid, owner)?;
         // Controllers that are mounted together have the same directory.
-        let places: BTreeSet<&Path> =
-            self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
+        let places: BTreeSet<PathBuf> = v2.into_iter().chain(v1.into_values()).collect();
         let (mut found, mut seen) = (BTreeSet::new(), false);
         for place in places {
-            seen |= gather(place, &mut found);
+            seen |= gather(&place, &mut found);
         }
         let unseen = || io::Error::new(io::ErrorKind::NotFound, "the cgroup no longer exists");
         if seen { Ok(found) } else { Err(unseen()) }

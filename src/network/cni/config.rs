@@ -50,7 +50,7 @@ impl NetworkConfigList {
         let mut raw = object(text)?;
         let mut fields: ListFields = decode(Value::Object(raw.clone()))?;
         let name = fields.name.unwrap_or_default();
-        if is_network_name(&name) && !fields.only_inlined.is_set() {
+        if is_network_name(&name) && !fields.only_inlined.is_some_and(|flag| flag.is_set()) {
             for plugin in in_folder(&name)? {
                 fields.plugins.push(object(&plugin)?);
             }
@@ -108,9 +108,8 @@ impl NetworkConfigList {
             ));
         }
         let versions = known_versions(fields.version.as_deref(), &fields.versions)?;
-        let plugins: Result<Vec<PluginConfig>, String> =
-            fields.plugins.into_iter().map(PluginConfig::from_object).collect();
-        let plugins = plugins?;
+        let plugins = fields.plugins.into_iter().map(PluginConfig::from_object);
+        let plugins = plugins.collect::<Result<Vec<_>, _>>()?;
         if plugins.is_empty() {
             return Err("no plugins".to_owned());
         }
@@ -170,8 +169,8 @@ struct ListFields {
     version: Option<String>,
     #[serde(rename = "cniVersions", default, deserialize_with = "nullable")]
     versions: Vec<String>,
-    #[serde(rename = "loadOnlyInlinedPlugins", default, deserialize_with = "nullable")]
-    only_inlined: Flag,
+    #[serde(rename = "loadOnlyInlinedPlugins")]
+    only_inlined: Option<Flag>,
     #[serde(default, deserialize_with = "nullable")]
     plugins: Vec<Map<String, Value>>,
 }
@@ -198,12 +197,6 @@ impl Flag {
             Self::Bool(set) => *set,
             Self::Text(text) => text.eq_ignore_ascii_case("true"),
         }
-    }
-}
-
-impl Default for Flag {
-    fn default() -> Self {
-        Self::Bool(false)
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn container(
 pub(super) fn sandbox_namespaces(
     given: &cri::NamespaceOption,
 ) -> Result<SandboxNamespaces, ParseError> {
-    let namespaces = SandboxNamespaces {
+    Ok(SandboxNamespaces {
         host_network: is_host(given.network).at("network")?,
         pid: match pid(given.pid).at("pid")? {
             PidMode::Target => {
@@ -80,8 +80,7 @@ pub(super) fn sandbox_namespaces(
         },
         host_ipc: is_host(given.ipc).at("ipc")?,
         users: user_namespace::users(given)?,
-    };
-    Ok(namespaces)
+    })
 }
 
 /// Reads which processes a container can see. For [`PidMode::Target`], also returns the other container's id.

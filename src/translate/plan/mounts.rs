@@ -97,13 +97,10 @@ fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPro
 /// Private propagation, unless the source contains the engine's data root or is inside it. For such a source
 /// the engine refuses private propagation, and uses `rslave` if the request has no value.
 fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
-    (!overlaps_data_root(source, engine)).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
-}
-
-/// Whether the source and the engine's data root overlap. Compares texts, as the engine does.
-fn overlaps_data_root(source: &str, engine: &EngineInfo) -> bool {
     let root = engine.root_dir.to_string_lossy();
-    source.starts_with(root.as_ref()) || root.starts_with(source)
+    // Compares texts, as the engine does.
+    let overlap = source.starts_with(root.as_ref()) || root.starts_with(source);
+    (!overlap).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
 }
 
 /// The mount of one of the pod's files, which is writable, as the engine's own files are. Without the option

@@ -64,7 +64,9 @@ fn confine(
         HostConfigCgroupnsModeEnum::PRIVATE
     });
     host.readonly_rootfs = Some(security.readonly_rootfs);
-    host.userns_mode = userns_mode(engine);
+    // With userns-remap, the engine refuses that a container shares namespaces with others or with the host,
+    // unless the container opts out. Containers of a pod share namespaces, so dockbridge always opts out.
+    host.userns_mode = engine.remaps_users().then(|| "host".to_owned());
     host.cap_add = listed(&capabilities::added(&security.capabilities));
     host.cap_drop = listed(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
@@ -96,10 +98,4 @@ fn selinux(label: Option<&SelinuxLabel>) -> Vec<String> {
         .filter(|(_, value)| !value.is_empty())
         .map(|(part, value)| format!("label={part}:{value}"))
         .collect()
-}
-
-/// With userns-remap, the engine refuses that a container shares namespaces with others or with the host,
-/// unless the container opts out. Containers of a pod share namespaces, so dockbridge always opts out.
-fn userns_mode(engine: &EngineInfo) -> Option<String> {
-    engine.remaps_users().then(|| "host".to_owned())
 }
