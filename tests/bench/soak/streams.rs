@@ -114,7 +114,7 @@ async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     }
 }
 
-/// Attaches to the container with `TICKER`, and reads its output.
+/// Attaches to the container with `TICKING`, and reads its output.
 async fn attach(cri: Cri, id: String) -> Outcome {
     let mut session = Session::attach(&cri, SPDY, &id, Wish::Output).await?;
     loop {
@@ -122,7 +122,7 @@ async fn attach(cri: Cri, id: String) -> Outcome {
     }
 }
 
-/// Rotates the log of the container with `TICKER`. Each rotated file must continue with the line after the
+/// Rotates the log of the container with `TICKING`. Each rotated file must continue with the line after the
 /// last line of the file before.
 async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     let mut next = 1;
