@@ -1,10 +1,11 @@
-//! Control frames that wait to be written. Only answers to the peer make the reading side wait.
+//! Control frames that wait to be written. Only answers to the peer make the reading side wait. The frames of
+//! streams are limited by the number of streams, because a queued frame counts as its stream.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::frame::ResetReason;
+use super::{frame::ResetReason, limits::StreamPlace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
@@ -26,11 +27,14 @@ pub(super) struct ControlQueue {
     answers: Arc<Semaphore>,
 }
 
-/// A control frame in the queue. An answer to the peer holds a permit, because answers are limited.
+/// A control frame in the queue. An answer to the peer holds a permit, because answers are limited. A frame
+/// of a stream holds the stream's place, because otherwise a peer that opens streams and never reads could
+/// fill the queue.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) frame: ControlFrame,
-    _place: Option<OwnedSemaphorePermit>,
+    _answer: Option<OwnedSemaphorePermit>,
+    _stream: Option<Arc<StreamPlace>>,
 }
 
 impl ControlQueue {
@@ -39,15 +43,15 @@ impl ControlQueue {
         (Self { frames, answers: Arc::new(Semaphore::new(MAX_ANSWERS)) }, waiting)
     }
 
-    pub(super) fn put(&self, frame: ControlFrame) {
+    pub(super) fn put(&self, frame: ControlFrame, stream: Option<&Arc<StreamPlace>>) {
         // `send` fails if the connection has ended, and then the frame is not needed.
-        let _ = self.frames.send(Queued { frame, _place: None });
+        let _ = self.frames.send(Queued { frame, _answer: None, _stream: stream.cloned() });
     }
 
     /// Queues an answer to the peer. Waits while [`MAX_ANSWERS`] answers are in the queue.
     pub(super) async fn answer(&self, frame: ControlFrame) {
-        let place = Arc::clone(&self.answers).acquire_owned().await;
-        let _ = self.frames.send(Queued { frame, _place: place.ok() });
+        let permit = Arc::clone(&self.answers).acquire_owned().await;
+        let _ = self.frames.send(Queued { frame, _answer: permit.ok(), _stream: None });
     }
 }
 

@@ -11,7 +11,8 @@ pub(super) struct StreamCount {
     shared: &'static Semaphore,
 }
 
-/// One stream counts against the limits as long as this value exists.
+/// One stream counts against the limits as long as this value exists: until both halves of the stream are
+/// dropped and its control frames are written.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     _held: Arc<()>,

@@ -51,7 +51,7 @@ impl OfferedStream {
         let handle = &self.stream.1.handle;
         if !handle.life.has_ended() {
             handle.life.accepted.store(true, Ordering::Release);
-            handle.control.put(ControlFrame::Reply(handle.id));
+            handle.put(ControlFrame::Reply(handle.id));
         }
         self.stream
     }
@@ -184,7 +184,7 @@ pub(super) struct SharedStream {
     life: Arc<StreamState>,
     used: AtomicBool,
     control: ControlQueue,
-    _place: StreamPlace,
+    place: Arc<StreamPlace>,
 }
 
 impl SharedStream {
@@ -194,7 +194,11 @@ impl SharedStream {
         control: ControlQueue,
         place: StreamPlace,
     ) -> Self {
-        Self { id, life, used: AtomicBool::new(false), control, _place: place }
+        Self { id, life, used: AtomicBool::new(false), control, place: Arc::new(place) }
+    }
+
+    fn put(&self, frame: ControlFrame) {
+        self.control.put(frame, Some(&self.place));
     }
 
     fn reset(&self, status: ResetReason) {
@@ -202,7 +206,7 @@ impl SharedStream {
             return;
         }
         self.life.end();
-        self.control.put(ControlFrame::Reset(self.id, status));
+        self.put(ControlFrame::Reset(self.id, status));
     }
 }
 
@@ -218,7 +222,7 @@ impl Drop for SharedStream {
         let quiet = !self.used.load(Ordering::Acquire);
         if quiet && self.life.received_last.load(Ordering::Acquire) {
             self.life.sent_last.store(true, Ordering::Release);
-            self.control.put(ControlFrame::End(self.id));
+            self.put(ControlFrame::End(self.id));
         } else {
             self.reset(ResetReason::Cancel);
         }

@@ -30,6 +30,27 @@ async fn unaccepted_streams_are_bounded() {
     assert_eq!(sender.finish().await, Err(Gone));
 }
 
+/// Each stream that dockbridge refuses causes a frame, which waits while the peer does not read.
+#[tokio::test]
+async fn a_peer_that_takes_no_refusals_is_not_read() {
+    let (mut connection, mut peer) = session();
+    let refusing = tokio::spawn(async move { while connection.accept().await.is_some() {} });
+    let mut opened = 0;
+    while opened < 20_000 {
+        let opening = timeout(Duration::from_millis(500), peer.open(2 * opened + 1, 0));
+        if opening.await.is_err() {
+            break;
+        }
+        opened += 1;
+        // The other tasks run in between, so that each stream is offered and then refused.
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(opened < 20_000, "{opened} refusals are in the queue");
+    refusing.abort();
+}
+
 /// All connections share a pool for additional streams, beyond the streams that each connection can always
 /// have.
 #[tokio::test]
