@@ -37,7 +37,11 @@ impl Nri {
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
     ) -> Result<Option<Wanted>, Failure> {
-        let Some(mut turn) = self.asked_about(creation).await else { return Ok(None) };
+        let Some(mut turn) = self.asked_about(creation).await else {
+            // A required plugin may have disconnected since the creation began.
+            self.require().await?;
+            return Ok(None);
+        };
         let id = record.id.as_str();
         if turn.plugins.containers.stage_of(id).is_some() {
             return Ok(None);

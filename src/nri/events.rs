@@ -36,7 +36,8 @@ impl Nri {
         creation: Option<&Creation>,
         record: &Arc<SandboxRecord>,
     ) -> Result<(), Failure> {
-        let Some(mut turn) = self.asked_about(creation).await else { return Ok(()) };
+        // A required plugin may have disconnected since the creation began, so that no plugin is left to ask.
+        let Some(mut turn) = self.asked_about(creation).await else { return self.require().await };
         let id = record.id.as_str();
         turn.plugins.pods.add(id, record, Stage::Running);
         let subject = turn.shared.pod_subject(record);

@@ -8,6 +8,7 @@ use dockbridge::{
 };
 use prost::Message;
 use tokio::{net::UnixStream, time::timeout};
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use super::plugins::{refused, resources, settings, start, start_within};
@@ -15,7 +16,10 @@ use crate::clock::forward;
 use crate::support::{
     bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
     clock::{PAUSE, hurry},
-    fake_dockerd::server::eventually,
+    fake_dockerd::{
+        fault::{Fault, Rule},
+        server::eventually,
+    },
     nri_plugin::{Plugin, Reply, Told, adjusts},
 };
 
@@ -293,6 +297,43 @@ async fn a_container_is_not_started_without_a_required_plugin() {
     let _plugin = Plugin::logger(&socket).await;
     bridge.start_container(&main).await.unwrap();
     bridge.clear(&docker).await;
+}
+
+/// The plugin disconnects during the call, so that there is no plugin to ask when Docker has created the pod
+/// or the container.
+#[tokio::test]
+async fn nothing_is_created_if_a_required_plugin_disconnects_meanwhile() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &["logger"]).await;
+    for has_pod in [false, true] {
+        let plugin = Plugin::logger(&socket).await;
+        let id = if has_pod { bridge.run(&pod("p")).await.unwrap() } else { String::new() };
+        let held = CancellationToken::new();
+        let create = "POST /containers/create";
+        docker.inject(Rule::new(create, Fault::Held(held.clone())).times(1));
+        docker.forget_requests();
+        let (config, main) = (pod("p"), container("main"));
+        let call = async {
+            if has_pod {
+                bridge.create(&id, &main, &config).await
+            } else {
+                bridge.run(&config).await
+            }
+        };
+        let disconnect = async {
+            eventually(|| docker.count(create) == 1).await;
+            plugin.ended.abort();
+            let _ = plugin.ended.await;
+            // This call notices that the plugin is not connected.
+            let refused = bridge.run(&pod("other")).await.unwrap_err();
+            assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+            held.cancel();
+        };
+        let (called, ()) = tokio::join!(call, disconnect);
+        assert_eq!(called.unwrap_err().code(), Code::Unavailable, "{has_pod}");
+        assert_eq!(bridge.containers().await.unwrap().len(), 0);
+        bridge.clear(&docker).await;
+    }
 }
 
 #[tokio::test]
