@@ -29,7 +29,7 @@ pub struct ExecRequest<'a> {
     pub streams: Streams,
     /// Variables in the form `NAME=value`, added to the container's environment.
     pub env: &'a [String],
-    /// The initial size of the process's terminal. Engines with an API before 1.42 ignore the initial size.
+    /// The initial size of the process's terminal. Engines before Docker 23.0 ignore it.
     pub size: Option<TerminalSize>,
 }
 

@@ -22,6 +22,8 @@ impl ApiVersion {
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
     /// Since this version (Docker 23.0), the engine creates missing mount sources if a request asks for it.
     pub const MAKES_MOUNT_SOURCES: Self = Self::new(42);
+    /// Since this version (Docker 23.0), the create request of an exec can have the size of its terminal.
+    pub const EXEC_SIZE: Self = Self::new(42);
     /// Since this version (Docker 23.0), the engine knows `seccomp=builtin`. Docker 20.10 would read
     /// `builtin` as the text of a profile.
     pub const SECCOMP_BUILTIN: Self = Self::new(42);

@@ -15,7 +15,10 @@ use crate::{
     engine::exec::ExecRequest,
     error::chain,
     exec::{leftovers::Leftover, process::Exec},
-    model::stream::{ExecSpec, TerminalSize},
+    model::{
+        engine::ApiVersion,
+        stream::{ExecSpec, TerminalSize},
+    },
 };
 
 /// Runs the command until it ends or the client disconnects. Returns `None` if the client disconnected.
@@ -33,6 +36,11 @@ pub(super) async fn run(
         return Some(failure("the container has been removed"));
     };
     let size = client.first_size().await;
+    if engine.api() < ApiVersion::EXEC_SIZE
+        && let Some(sizes) = &mut client.sizes
+    {
+        sizes.repeat(size);
+    }
     let request = ExecRequest { command: &spec.command, streams, env: &[], size };
     let exec = match Exec::make(engine, &container, &request).await {
         Ok(exec) => exec,

@@ -10,16 +10,25 @@ use crate::{model::stream::TerminalSize, streaming::channel::Reader, wire::nulla
 pub struct Sizes {
     reader: Reader,
     buffer: SizeBuffer,
+    repeated: Option<TerminalSize>,
 }
 
 impl Sizes {
     /// Reads terminal sizes from `reader`.
     pub fn new(reader: Reader) -> Self {
-        Self { reader, buffer: SizeBuffer::default() }
+        Self { reader, buffer: SizeBuffer::default(), repeated: None }
+    }
+
+    /// Makes [`Self::next`] return this size first.
+    pub const fn repeat(&mut self, size: Option<TerminalSize>) {
+        self.repeated = size;
     }
 
     /// The next size; if several have arrived, the last. `None` at the end of the stream. Cancel-safe.
     pub async fn next(&mut self) -> Option<TerminalSize> {
+        if let Some(size) = self.repeated.take() {
+            return Some(size);
+        }
         loop {
             let bytes = self.reader.next().await?;
             if let Some(size) = self.buffer.push(&bytes).ok()? {

@@ -11,14 +11,14 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_tungstenite::{
-    client_async,
+    WebSocketStream, client_async,
     tungstenite::{Message, client::IntoClientRequest as _, http::HeaderValue},
 };
 use tonic::{Code, Status};
 
 use crate::clock::forward;
 use crate::support::{
-    bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
+    bridge::{Bridge, IMAGE, LONG, Node, TIMEOUT, container, docker, pod},
     clock::{PAUSE, hurry},
     fake_dockerd::{
         exec::Script,
@@ -62,6 +62,33 @@ impl Scene {
             stderr: true,
         };
         Ok(self.bridge.runtime.clone().exec(request).await?.into_inner().url)
+    }
+
+    /// A client with a terminal of 80 columns and 24 lines, whose process does not end.
+    async fn terminal(&self) -> WebSocketStream<TcpStream> {
+        self.docker.world(|world| world.scripts.insert("true".to_owned(), Script::endless([])));
+        let request = cri::ExecRequest {
+            container_id: self.container.clone(),
+            cmd: vec!["true".to_owned()],
+            tty: true,
+            stdin: true,
+            stdout: true,
+            stderr: false,
+        };
+        let url = self.bridge.runtime.clone().exec(request).await.unwrap().into_inner().url;
+        let mut request = url.replacen("http", "ws", 1).into_client_request().unwrap();
+        let protocol = HeaderValue::from_static("v5.channel.k8s.io");
+        request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
+        let stream = TcpStream::connect(parts(&url).0).await.unwrap();
+        let (mut client, _) = client_async(request, stream).await.unwrap();
+        let size = b"\x04{\"Width\":80,\"Height\":24}".as_slice();
+        client.send(Message::binary(size)).await.unwrap();
+        client
+    }
+
+    /// The columns and lines of the last resize of a terminal.
+    fn size(&self) -> Option<(String, String)> {
+        self.docker.world(|world| world.execs.last().and_then(|exec| exec.size.clone()))
     }
 
     async fn attach_to(&self, id: &str) -> Result<String, Status> {
@@ -439,34 +466,29 @@ const WEBSOCKET: [&str; 5] = [
 #[tokio::test]
 async fn a_size_that_the_engine_did_not_set_is_sent_again() {
     let scene = Scene::set().await;
-    scene.docker.world(|world| world.scripts.insert("true".to_owned(), Script::endless([])));
     let refused = Fault::Status(500, "timeout waiting for exec session ready".to_owned());
     scene.docker.inject(Rule::new("POST /exec/*/resize", refused).times(1));
-    let request = cri::ExecRequest {
-        container_id: scene.container.clone(),
-        cmd: vec!["true".to_owned()],
-        tty: true,
-        stdin: true,
-        stdout: true,
-        stderr: false,
-    };
-    let url = scene.bridge.runtime.clone().exec(request).await.unwrap().into_inner().url;
-    let mut request = url.replacen("http", "ws", 1).into_client_request().unwrap();
-    let protocol = HeaderValue::from_static("v5.channel.k8s.io");
-    request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
-    let stream = TcpStream::connect(parts(&url).0).await.unwrap();
-    let (mut client, _) = client_async(request, stream).await.unwrap();
     // dockbridge sends the first size in the create request of the exec. The client closes the channel of
     // sizes after the second size.
-    let first = b"\x04{\"Width\":80,\"Height\":24}".as_slice();
-    client.send(Message::binary(first)).await.unwrap();
+    let mut client = scene.terminal().await;
     let runs = || scene.docker.world(|world| world.execs.last().is_some_and(|exec| exec.running));
     eventually(runs).await;
     for message in [b"\x04{\"Width\":132,\"Height\":43}".as_slice(), b"\xff\x04"] {
         client.send(Message::binary(message)).await.unwrap();
     }
-    let size = || scene.docker.world(|world| world.execs.last().and_then(|exec| exec.size.clone()));
-    eventually(|| size() == Some(("132".to_owned(), "43".to_owned()))).await;
+    eventually(|| scene.size() == Some(("132".to_owned(), "43".to_owned()))).await;
+    drop(client);
+    scene.bridge.clear(&scene.docker).await;
+}
+
+/// Docker 20.10 ignores the size in the create request of an exec.
+#[tokio::test]
+async fn the_first_size_is_also_set_after_the_start_on_an_old_engine() {
+    let docker = FakeDockerd::start_speaking(41, 24).await;
+    docker.world(|world| world.add_image(IMAGE));
+    let scene = Scene::on(Bridge::start(&docker).await, docker).await;
+    let client = scene.terminal().await;
+    eventually(|| scene.size() == Some(("80".to_owned(), "24".to_owned()))).await;
     drop(client);
     scene.bridge.clear(&scene.docker).await;
 }
