@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    os::fd::OwnedFd,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -92,11 +92,12 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
     let (told, tell) = pipe2(OFlag::O_CLOEXEC)?;
     let parent = getpid();
     #[allow(unsafe_code, reason = "fork has no safe form; the child makes only system calls")]
-    // SAFETY: until it ends, the child calls only async-signal-safe functions: `prctl`, `getppid`, `unshare`,
-    // `write`, `pause` and `_exit`. These functions use the child's own copy of memory and descriptors.
+    // SAFETY: until it ends, the child calls only async-signal-safe functions: `close_range`, `prctl`, `getppid`,
+    // `unshare`, `write`, `pause` and `_exit`. These use the child's own copy of memory and descriptors.
     let forked = unsafe { fork() }?;
     match forked {
         ForkResult::Child => {
+            close_others(&tell);
             let made = set_pdeathsig(Signal::SIGKILL).and_then(|()| unshare(flags));
             // If the parent died before `set_pdeathsig`, no signal would come, so the child ends itself.
             if getppid() != parent {
@@ -118,6 +119,18 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
                 errno => Err(io::Error::from_raw_os_error(errno)),
             }
         }
+    }
+}
+
+/// Closes the child's copies of dockbridge's locks and sockets. While the kernel creates the namespaces, the
+/// child may outlive a killed dockbridge, and the next dockbridge could not take the locks.
+#[allow(unsafe_code, reason = "std has no form of this system call")]
+fn close_others(kept: &OwnedFd) {
+    let kept = kept.as_raw_fd().cast_unsigned();
+    for (first, last) in [(3, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)] {
+        // SAFETY: this closes only descriptors of the child, which does not use them any more. The call fails
+        // if `first` is after `last`, and before Linux 5.9.
+        let _ = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     }
 }
 

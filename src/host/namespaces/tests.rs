@@ -35,6 +35,19 @@ fn a_user_namespace_has_its_ids() {
     assert_eq!(inode(&holder.path("ns/net")), inode(Path::new("/proc/self/ns/net")));
 }
 
+/// While the kernel creates a namespace, the child may outlive a killed dockbridge.
+#[test]
+fn the_child_has_no_files_of_dockbridge() {
+    if !may_mount() {
+        return;
+    }
+    let _file = tempfile::tempfile().unwrap();
+    let holder = NamespaceHolder::make(&maps(), true).unwrap();
+    let open = fs::read_dir(holder.path("fd")).unwrap().map(|fd| fd.unwrap().file_name());
+    let above = open.filter(|fd| fd.to_str().unwrap().parse::<u32>().unwrap() > 2);
+    assert_eq!(above.count(), 1, "its end of the pipe");
+}
+
 #[test]
 fn pins_keep_the_namespaces_of_a_child_that_ended() {
     if !may_mount() {
