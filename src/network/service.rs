@@ -172,14 +172,15 @@ impl Network {
     }
 
     /// Disconnects a pod: runs DEL and removes the cached result. A caller can repeat this call. The call
-    /// also works if the namespace, the configuration file or the cached result is gone.
+    /// also works if the namespace, the configuration file or the cached result is gone. DEL gets the result of
+    /// the ADD (CNI requires it): the cached one, or else the one that is `known` from the checkpoint.
     ///
     /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
     /// may be useless. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
-    /// The errors of failed plugins, after calls of all plugins. The caller must repeat until success.
-    pub async fn detach(&self, cni: &CniAttachment) -> Result<(), Failure> {
+    /// The errors of failed plugins. The caller must repeat until success.
+    pub async fn detach(&self, cni: &CniAttachment, known: Option<&Value>) -> Result<(), Failure> {
         let list = recorded(cni)?;
         let mut conf = runtime_conf(cni)?;
         let key = AttachmentKey::from(cni);
@@ -189,7 +190,8 @@ impl Network {
         if !has_netns {
             conf.netns.clear();
         }
-        let previous = entry?.map(|entry| entry.result);
+        // The cache may have been lost, or have another directory than during the ADD.
+        let previous = entry?.map(|entry| entry.result).or_else(|| known.cloned());
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
         if self.forgive((&cni.pod.id, &cni.network), &cni.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();

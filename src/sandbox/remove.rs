@@ -12,7 +12,7 @@ impl Sandboxes {
     /// Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// The failures of all steps that were tried. Another call continues the removal.
+    /// The failures of all containers, or of the first later step. Another call continues the removal.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
@@ -25,16 +25,11 @@ impl Sandboxes {
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
         }
+        gather(self.remove_workloads(id).await)?;
         // The stop before a removal usually disconnects the pod, but might not have finished.
-        let disconnect = async {
-            match &sandbox {
-                Some(sandbox) => self.disconnect(sandbox).await,
-                None => Ok(()),
-            }
-        };
-        let (disconnected, removed) = tokio::join!(disconnect, self.remove_workloads(id));
-        gather(disconnected.err().into_iter().chain(removed))?;
-        if sandbox.is_none() {
+        if let Some(sandbox) = &sandbox {
+            self.disconnect(sandbox).await?;
+        } else {
             self.release_unknown(id).await?;
         }
         self.discard(id.as_str()).await?;

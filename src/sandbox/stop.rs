@@ -24,7 +24,8 @@ impl Sandboxes {
     /// Returns when the store shows the sandbox as stopped.
     ///
     /// # Errors
-    /// The failures of all steps that were tried. Another call tries the failed steps again.
+    /// The failures of all containers that may still run; the network then stays. Otherwise the failures of the
+    /// network and of the pause container. Another call tries the failed steps again.
     pub async fn stop(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
@@ -61,18 +62,17 @@ impl Sandboxes {
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), Failure> {
         let _held = self.lock_to_stop(id).await;
         let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
-        let mut causes = self.stop_workloads(id).await;
-        if causes.is_empty() {
-            self.deps.node.nri.stop_pod(id.as_str()).await;
-        }
+        // A container that may still run keeps its network, for example to end its connections in its grace
+        // period. Otherwise another pod could get its address.
+        gather(self.stop_workloads(id).await)?;
+        self.deps.node.nri.stop_pod(id.as_str()).await;
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
-            causes.extend([network, pause].into_iter().filter_map(Result::err));
-        } else if causes.is_empty() {
-            causes.extend(self.release_unknown(id).await.err());
+            gather([network, pause].into_iter().filter_map(Result::err))?;
+        } else {
+            self.release_unknown(id).await?;
         }
-        gather(causes)?;
         if sandbox.is_some_and(|sandbox| sandbox.process.is_none()) {
             // Docker and the lists no longer have this sandbox, so kubelet will not ask for its removal.
             self.forget(id).await?;
@@ -116,12 +116,13 @@ impl Sandboxes {
     /// attachment is unknown if dockbridge adopted the pod while there was no network configuration, but may
     /// still have to be released.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
-        let cni = match &sandbox.attachment {
+        let attachment = sandbox.attachment.as_ref();
+        let cni = match attachment {
             Some(attachment) => attachment.cni().cloned(),
             None => self.adopter.find_cni(sandbox).await?,
         };
         if let Some(cni) = cni {
-            self.deps.network.detach(&cni).await?;
+            self.deps.network.detach(&cni, attachment.and_then(Attachment::result)).await?;
             // If the checkpoint cannot be written, dockbridge only runs DEL once more after a restart. An
             // error would prevent the removal of the pod while the disk is full.
             self.try_save_attachment(sandbox, Attachment::Released).await;

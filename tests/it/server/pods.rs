@@ -27,6 +27,26 @@ use crate::support::{
     },
 };
 
+/// A container that Docker cannot kill may still use the network of its pod.
+#[tokio::test]
+async fn a_container_that_may_still_run_keeps_its_network() {
+    let Some((_resident, docker, bridge)) = stage().await else { return };
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let main = bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
+    bridge.start_container(&main).await.unwrap();
+    let refused = || Fault::Status(500, "cannot kill the container".to_owned());
+    for call in ["POST /containers/*/kill", "DELETE /containers/*"] {
+        docker.inject(Rule::new(call, refused()).times(1));
+    }
+    bridge.stop_pod(&id).await.unwrap_err();
+    assert_eq!(leases(&bridge), 1);
+    bridge.remove_pod(&id).await.unwrap_err();
+    assert_eq!(leases(&bridge), 1);
+    bridge.stop_pod(&id).await.unwrap();
+    assert_eq!(leases(&bridge), 0);
+    bridge.clear(&docker).await;
+}
+
 /// A container still belongs to its pod after `docker rename`, also for a dockbridge that starts later. A
 /// copy that was started by hand has the same labels, but does not belong to the pod.
 #[tokio::test]
