@@ -39,8 +39,11 @@ impl Chain<'_> {
         Ok(result.unwrap_or_default())
     }
 
-    /// Runs DEL. Calls every plugin, even if others failed, and returns the failures. Divides the remaining
-    /// time among the remaining plugins, so that a plugin that hangs cannot use all of the time.
+    /// Runs DEL and returns the failures. As CNI requires, the first failure ends the DEL, because the next
+    /// plugins would release what the failed one may still use, such as the address behind a host port.
+    ///
+    /// If the namespace is gone, calls every plugin, because some plugins then fail each time. Divides the
+    /// remaining time among the remaining plugins, so that a plugin that hangs cannot use all of the time.
     pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
         let end = Instant::now() + self.timeout;
         let previous = previous.filter(|result| {
@@ -54,6 +57,9 @@ impl Chain<'_> {
             let timeout = remaining(end) / left;
             let called = self.plugins.call(&plugin.kind, ("DEL", conf), &input, timeout).await;
             failures.extend(called.err());
+            if !failures.is_empty() && !conf.netns.is_empty() {
+                break;
+            }
         }
         failures
     }

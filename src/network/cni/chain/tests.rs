@@ -51,6 +51,10 @@ impl Scene {
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 
+fn without_namespace() -> RuntimeConf {
+    RuntimeConf { netns: String::new(), ..link() }
+}
+
 fn link() -> RuntimeConf {
     let mut capabilities = Map::new();
     capabilities.insert("dns".to_owned(), json!({"servers": []}));
@@ -101,10 +105,18 @@ async fn add_stops_at_the_first_failure() {
 }
 
 #[tokio::test]
-async fn del_runs_in_reverse_order_and_calls_every_plugin() {
+async fn del_runs_in_reverse_order_until_a_plugin_fails() {
+    let scene = Scene::new("0.4.0", &[("a", ""), ("b", "exit 1"), ("c", "")]);
+    let failures = scene.chain(TIMEOUT).del(&link(), None).await;
+    assert_eq!(scene.node.calls(), ["c DEL", "b DEL"]);
+    assert_eq!(failures.len(), 1);
+}
+
+#[tokio::test]
+async fn del_calls_every_plugin_if_the_namespace_is_gone() {
     let scene = Scene::new("0.4.0", &[("a", "exit 1"), ("b", ""), ("c", "exit 2")]);
     let previous = json!({"ips": []});
-    let failures = scene.chain(TIMEOUT).del(&link(), Some(&previous)).await;
+    let failures = scene.chain(TIMEOUT).del(&without_namespace(), Some(&previous)).await;
     assert_eq!(scene.node.calls(), ["c DEL", "b DEL", "a DEL"]);
     let failed: Vec<&str> = failures.iter().map(|f| f.plugin.as_str()).collect();
     assert_eq!(failed, ["c", "a"]);
@@ -122,7 +134,7 @@ async fn del_of_old_configurations_has_no_result() {
 #[tokio::test]
 async fn a_hanging_del_leaves_time_for_the_others() {
     let scene = Scene::new("1.0.0", &[("a", ""), ("b", ""), ("c", "sleep 600")]);
-    let (link, chain) = (link(), scene.chain(TIMEOUT));
+    let (link, chain) = (without_namespace(), scene.chain(TIMEOUT));
     let (failures, ()) = tokio::join!(chain.del(&link, None), async {
         scene.called(&["c DEL"]).await;
         forward(TIMEOUT / 3).await;
