@@ -19,6 +19,11 @@ pub struct LogMetrics {
 
 impl RegisterMetrics for LogMetrics {
     fn register(&self, registry: &mut Registry) {
+        // Creates both counters, so that the metrics show 0 before the first loss. Prometheus sees no increase
+        // in a counter that appears with its first value.
+        for kind in ["lines", "files"] {
+            self.lost.with([kind]);
+        }
         registry.register(
             "dockbridge_log_converted_bytes_total",
             "Bytes of Docker logs converted to CRI logs",
