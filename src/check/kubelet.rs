@@ -129,7 +129,13 @@ fn with_flags(config: Config, words: &[String]) -> Config {
         cgroup_driver: value("--cgroup-driver"),
         container_runtime_endpoint: value("--container-runtime-endpoint"),
         max_pods: option(words, "--max-pods").and_then(|text| text.parse().ok()),
-        fail_cgroup_v1: None,
+        // A flag without a value is true, and a value is only in the same word.
+        fail_cgroup_v1: words.iter().rev().find_map(|word| {
+            match word.strip_prefix(FAIL_CGROUP_1)? {
+                "" => Some(true),
+                rest => rest.strip_prefix('=').map(|value| !GO_FALSE.contains(&value)),
+            }
+        }),
     })
 }
 
@@ -236,6 +242,9 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
 const ASKS_FOR_DRIVER: (u32, u32) = (1, 31);
 /// From this release of kubelet on, `failCgroupV1` is true by default.
 const REFUSES_CGROUP_1: (u32, u32) = (1, 35);
+const FAIL_CGROUP_1: &str = "--fail-cgroupv1";
+/// The values that Go reads as false.
+const GO_FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
 /// The size limit of kubelet's configuration file in bytes. A file with all settings is much smaller.
 const LONGEST_CONFIG: u64 = 1 << 20;
@@ -261,6 +270,17 @@ mod tests {
         let config = with_flags(config, &words.map(str::to_owned));
         assert_eq!(config.container_runtime_endpoint.as_deref(), Some("unix:///b"));
         assert_eq!((config.max_pods, config.cgroup_driver.as_deref()), (Some(9), Some("systemd")));
+        for (words, fails) in [
+            (&["kubelet"][..], Some(false)),
+            (&["kubelet", "--fail-cgroupv1", "false"], Some(true)),
+            (&["kubelet", "--fail-cgroupv1=F", "--fail-cgroupv1=true"], Some(true)),
+            (&["kubelet", "--fail-cgroupv1", "--fail-cgroupv1=0"], Some(false)),
+            (&["kubelet", "--fail-cgroupv1-other"], Some(false)),
+        ] {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            let config = with_flags(parse("failCgroupV1: false").unwrap(), &words);
+            assert_eq!(config.fail_cgroup_v1, fails, "{words:?}");
+        }
         for wrong in ["maxPods: [", "maxPods: many", "- a"] {
             let reason = parse(wrong).unwrap_err();
             assert!(reason.contains("line 1") && reason.lines().count() == 1, "{reason}");
