@@ -18,7 +18,14 @@ impl Others {
     /// Reads the process table and containerd's directory of running containers.
     pub(super) fn read() -> Self {
         let processes = Processes::new("/proc");
-        let first = |name| processes.find_services(name).first().copied();
+        // The package dockbridge-cri-dockerd starts dockbridge by the name cri-dockerd.
+        let is_dockbridge = |pid: &u32| {
+            let program = processes.executable(*pid).unwrap_or_default();
+            let name = program.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with("dockbridge")
+        };
+        let first =
+            |name| processes.find_services(name).into_iter().find(|pid| !is_dockbridge(pid));
         Self {
             cri_dockerd: first("cri-dockerd"),
             crio: first("crio"),

@@ -1,10 +1,13 @@
 //! Checks whether a dockbridge already serves the engine: a second one would not start.
 
+use std::path::Path;
+
 use super::{finding::Finding, subject::Subject};
 use crate::{
+    config::key::Key,
     error::chain,
     host::{error::HostError, file, lock::Holder},
-    model::listen::Listen,
+    model::listen::{CRI_DOCKERD_SOCKET, Listen},
 };
 
 /// Judges which dockbridge holds the engine's lock. If `asked`, a pod was requested, which the check then
@@ -28,7 +31,11 @@ pub(super) fn judge(
         return Finding::fail(Subject::Server, seen, APART);
     };
     // If `--listen` has no path, systemd passes the socket to the service, and the check cannot compare it.
-    if listen.path().is_none_or(|listen| file::is_same(socket, listen)) {
+    let is_configured = listen.path().is_none_or(|listen| file::is_same(socket, listen));
+    // The package dockbridge-cri-dockerd serves on another socket by default.
+    let is_usual = format!("unix://{listen}") == Key::Listen.default()
+        && file::is_same(socket, Path::new(CRI_DOCKERD_SOCKET));
+    if is_configured || is_usual {
         return Finding::ok(Subject::Server, format!("dockbridge serves this engine: {holder}"));
     }
     let seen = format!("this engine is served by another dockbridge, {holder}");

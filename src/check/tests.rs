@@ -3,14 +3,12 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::{
-        fd::AsRawFd as _,
-        unix::{fs::PermissionsExt as _, net::UnixListener},
+    os::unix::{
+        fs::PermissionsExt as _,
+        net::{UnixDatagram, UnixListener},
     },
     path::{Path, PathBuf},
 };
-
-use nix::sys::socket::{Shutdown, shutdown};
 
 mod pod;
 
@@ -301,11 +299,12 @@ fn places_are_tried_and_left_clean() {
     assert!(paths::listen(&at(&deep)).seen.ends_with("is free"));
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
-    assert!(paths::listen(&at(&socket)).seen.starts_with("a server answers"));
-    // A child process of another test may have a copy of the socket, so closing our copy would not stop the
-    // socket from accepting connections.
-    shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
-    assert!(paths::listen(&at(&socket)).seen.ends_with("dockbridge will replace the socket"));
+    assert!(paths::listen(&at(&socket)).seen.starts_with("a process listens"));
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "the check does not connect");
+    let left = home.path().join("left");
+    let _left = UnixDatagram::bind(&left).unwrap();
+    assert!(paths::listen(&at(&left)).seen.ends_with("dockbridge will replace the socket"));
 }
 
 fn at(path: &Path) -> Listen {
@@ -328,6 +327,10 @@ fn check_names_the_server_of_an_engine() {
     }
     let systemds = Listen::Inherited(None);
     assert_eq!(server::judge(&held(Some(&one)), &systemds, false).severity, Severity::Ok);
+    let usual = Path::new("/run/dockbridge/dockbridge.sock");
+    let as_cri_dockerd = held(Some(Path::new("/var/run/cri-dockerd.sock")));
+    assert_eq!(server::judge(&as_cri_dockerd, &at(usual), false).severity, Severity::Ok);
+    assert_eq!(server::judge(&as_cri_dockerd, &at(&other), false).severity, Severity::Fail);
     let rival = server::judge(&held(Some(&one)), &at(&other), false);
     assert_eq!(rival.severity, Severity::Fail);
     assert!(rival.seen.contains(&format!("process 7 serving {}", one.display())), "{rival:?}");

@@ -16,6 +16,7 @@ use crate::{
         key::Key,
         raw::{RawValue, Source},
     },
+    model::listen::CRI_DOCKERD_SOCKET,
     setup::command::SetupArgs,
 };
 
@@ -117,7 +118,7 @@ impl Invocation {
             .name(CRI_DOCKERD)
             .mut_arg(Key::Listen.name(), |listen| {
                 listen.help(format!(
-                    "Unix socket to serve the CRI on [default: {CRI_DOCKERD_SOCKET}]"
+                    "Unix socket to serve the CRI on [default: unix://{CRI_DOCKERD_SOCKET}]"
                 ))
             })
             .version(concat!(env!("CARGO_PKG_VERSION"), " (dockbridge)"))
@@ -125,7 +126,7 @@ impl Invocation {
         let mut invocation = Self::parsed(&command.try_get_matches_from(words)?)?;
         invocation.values.push(RawValue {
             key: Key::Listen,
-            text: CRI_DOCKERD_SOCKET.to_owned(),
+            text: format!("unix://{CRI_DOCKERD_SOCKET}"),
             source: Source::ProgramName,
         });
         Ok(invocation)
@@ -220,8 +221,6 @@ const WITHOUT_EFFECT: [(&str, &str); 4] = [
 const DUAL_STACK: &str = "ipv6-dual-stack";
 const BUILD_INFO: &str = "buildinfo";
 const CRI_DOCKERD: &str = "cri-dockerd";
-/// cri-dockerd's default for `--container-runtime-endpoint`, which many unit files depend on.
-const CRI_DOCKERD_SOCKET: &str = "unix:///var/run/cri-dockerd.sock";
 const AFTER_HELP: &str = "\
 Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
 for --state-dir) or in the file named by --config. A flag overrides the \

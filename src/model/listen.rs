@@ -15,6 +15,10 @@ pub enum Listen {
     Inherited(Option<String>),
 }
 
+/// cri-dockerd's default for `--container-runtime-endpoint`, which many unit files depend on. A dockbridge that
+/// is started by the name `cri-dockerd` has the same default.
+pub const CRI_DOCKERD_SOCKET: &str = "/var/run/cri-dockerd.sock";
+
 impl Listen {
     /// The path of the socket. None if only systemd knows it.
     pub fn path(&self) -> Option<&Path> {
