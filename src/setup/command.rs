@@ -46,7 +46,7 @@ pub struct SetupArgs {
 pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool, SetupError> {
     let processes = Processes::new("/proc");
     let daemon = find(&processes, socket);
-    let path = path(args, daemon.as_ref())?;
+    let path = path(socket, args, daemon.as_ref())?;
     let old = file::read_if_present(&path, MAX_FILE)?.unwrap_or_default();
     let refused = |reason: String| SetupError::Refused(format!("{}: {reason}", path.display()));
     // `from_utf8` also refuses UTF-16 with a byte order mark, which Docker itself can read.
@@ -163,11 +163,22 @@ fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {
     Some(Daemon { pid, flags: DaemonFlags::read(&processes.command_line(pid)) })
 }
 
-fn path(args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError> {
+fn path(socket: &Path, args: &SetupArgs, daemon: Option<&Daemon>) -> Result<PathBuf, SetupError> {
     if let Some(path) = &args.daemon_json {
         return Ok(path.clone());
     }
-    let Some(daemon) = daemon else { return Ok(PathBuf::from(USUAL_FILE)) };
+    let Some(daemon) = daemon else {
+        // A dockerd of another mount namespace, as that of a snap, reads another file. A dockerd of another
+        // user, as a rootless one, does too. systemd listens for a dockerd that does not run yet.
+        return match capability::listening_pid(socket).filter(|pid| *pid != SYSTEMD) {
+            Some(pid) => Err(SetupError::Refused(format!(
+                "process {pid} listens on {} and is not a dockerd of root on this host, so dockbridge cannot \
+                 know which file it reads: give the absolute path of its daemon.json with --daemon-json",
+                socket.display()
+            ))),
+            None => Ok(PathBuf::from(USUAL_FILE)),
+        };
+    };
     match &daemon.flags.config_file {
         // Only dockerd knows the directory to which a relative path refers.
         Some(path) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(

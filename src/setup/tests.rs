@@ -85,6 +85,18 @@ fn what_an_engine_that_is_away_will_do_is_told() {
 }
 
 /// An undo also restores the administrator's layout of the file.
+/// A dockerd of a snap has its own mount namespace, and a rootless one another user. Both read other files.
+#[test]
+fn an_engine_without_a_dockerd_of_this_host_needs_the_path_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("docker.sock");
+    let _engine = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let args = SetupArgs { undo: true, dry_run: true, ..Default::default() };
+    let refused = run(&socket, &args, &mut Vec::new()).unwrap_err().to_string();
+    let wanted = format!("process {} listens on {}", std::process::id(), socket.display());
+    assert!(refused.starts_with(&wanted) && refused.contains("--daemon-json"), "{refused}");
+}
+
 #[test]
 fn an_undo_restores_the_file_from_before() {
     let folder = tempfile::tempdir().unwrap();
