@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dockbridge::wire::cri;
+use dockbridge::{engine::client, wire::cri};
 use tokio::{task::JoinSet, time::sleep};
 use tonic::Code;
 
@@ -24,6 +24,7 @@ use crate::support::{
 pub(crate) struct Set {
     pub(crate) stage: Stage,
     pub(crate) container: String,
+    api: client::Engine,
 }
 
 impl Set {
@@ -39,7 +40,8 @@ impl Set {
         }
         let ids = stage.up(&sandbox, &pod, &[main]).await?;
         let container = ids.into_iter().next().unwrap_or_default();
-        Ok(Self { stage, container })
+        let api = client::Engine::new(world.docker.clone(), client::Timeouts::default());
+        Ok(Self { stage, container, api })
     }
 
     pub(crate) async fn run(&self, line: &str, timeout: i64) -> Outcome<cri::ExecSyncResponse> {
@@ -83,11 +85,21 @@ impl Set {
         Ok(found)
     }
 
-    /// The number of execs that the engine keeps for the container.
+    /// The number of execs that the engine keeps for the container, without those that never had a process: if
+    /// the engine answers the create request after the timeout, dockbridge does not start the exec, and the
+    /// engine keeps it until the container ends.
     async fn execs(&self) -> Outcome<usize> {
-        let format = "{{len .ExecIDs}}";
-        let count = self.stage.engine.docker(&["inspect", "-f", format, &self.container]).await?;
-        Ok(count.parse()?)
+        let format = "{{range .ExecIDs}}{{.}} {{end}}";
+        let ids = self.stage.engine.docker(&["inspect", "-f", format, &self.container]).await?;
+        let mut begun = 0;
+        for id in ids.split_whitespace() {
+            match self.api.inspect_exec(id).await {
+                Ok(exec) => begun += usize::from(exec.pid.is_some()),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => fail!("{error}"),
+            }
+        }
+        Ok(begun)
     }
 
     /// Starts dockbridge again after a stop.
