@@ -172,8 +172,9 @@ impl Network {
     }
 
     /// Disconnects a pod: runs DEL and removes the cached result. A caller can repeat this call. The call
-    /// also works if the namespace, the configuration file or the cached result is gone. DEL gets the result of
-    /// the ADD (CNI requires it): the cached one, or else the one that is `known` from the checkpoint.
+    /// also works if the namespace, the configuration file or the cached result is gone. CNI requires that DEL
+    /// gets the result of the ADD: the cached result, or if the cache lacks it, the result in the checkpoint
+    /// (`known`).
     ///
     /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
     /// may be useless. [`Network::release_stale`] repeats the DEL.

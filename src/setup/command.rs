@@ -168,12 +168,12 @@ fn path(socket: &Path, args: &SetupArgs, daemon: Option<&Daemon>) -> Result<Path
         return Ok(path.clone());
     }
     let Some(daemon) = daemon else {
-        // A dockerd of another mount namespace, as that of a snap, reads another file. A dockerd of another
-        // user, as a rootless one, does too. systemd listens for a dockerd that does not run yet.
+        // The dockerd of a snap has its own mount namespace, and a rootless dockerd another user. Both read
+        // other files. systemd listens for a dockerd that does not run yet.
         return match capability::listening_pid(socket).filter(|pid| *pid != SYSTEMD) {
             Some(pid) => Err(SetupError::Refused(format!(
-                "process {pid} listens on {} and is not a dockerd of root on this host, so dockbridge cannot \
-                 know which file it reads: give the absolute path of its daemon.json with --daemon-json",
+                "process {pid} listens on {} and is not a dockerd that root runs on this host, so its \
+                 configuration file is unknown: give the absolute path of the file with --daemon-json",
                 socket.display()
             ))),
             None => Ok(PathBuf::from(USUAL_FILE)),
