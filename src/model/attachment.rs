@@ -68,14 +68,6 @@ pub struct CniAttachment {
 }
 
 impl Attachment {
-    /// The CNI result of the ADD, if the ADD has succeeded.
-    pub const fn result(&self) -> Option<&serde_json::Value> {
-        match self {
-            Self::Ready { result, .. } => Some(result),
-            Self::Adding(_) | Self::Released => None,
-        }
-    }
-
     /// The addresses of the pod, the primary address first; empty if the pod is not connected.
     pub fn addresses(&self) -> &[IpAddr] {
         match self {

@@ -172,16 +172,14 @@ impl Network {
     }
 
     /// Disconnects a pod: runs DEL and removes the cached result. A caller can repeat this call. The call
-    /// also works if the namespace, the configuration file or the cached result is gone. CNI requires that DEL
-    /// gets the result of the ADD: the cached result, or if the cache lacks it, the result in the checkpoint
-    /// (`known`).
+    /// also works if the namespace, the configuration file or the cached result is gone.
     ///
     /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
     /// may be useless. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
     /// The errors of failed plugins. The caller must repeat until success.
-    pub async fn detach(&self, cni: &CniAttachment, known: Option<&Value>) -> Result<(), Failure> {
+    pub async fn detach(&self, cni: &CniAttachment) -> Result<(), Failure> {
         let list = recorded(cni)?;
         let mut conf = runtime_conf(cni)?;
         let key = AttachmentKey::from(cni);
@@ -191,8 +189,7 @@ impl Network {
         if !has_netns {
             conf.netns.clear();
         }
-        // The cache may have been lost, or have another directory than during the ADD.
-        let previous = entry?.map(|entry| entry.result).or_else(|| known.cloned());
+        let previous = entry?.map(|entry| entry.result);
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
         if self.forgive((&cni.pod.id, &cni.network), &cni.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();

@@ -280,7 +280,7 @@ impl Sandboxes {
             // cannot change the checkpoint, it releases the network nevertheless.
             self.try_save_attachment(&record, Attachment::Adding(cni.clone())).await;
         }
-        self.deps.network.detach(cni, None).await?;
+        self.deps.network.detach(cni).await?;
         self.unpin(id).await?;
         self.forget(id).await
     }

@@ -116,13 +116,12 @@ impl Sandboxes {
     /// attachment is unknown if dockbridge adopted the pod while there was no network configuration, but may
     /// still have to be released.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
-        let attachment = sandbox.attachment.as_ref();
-        let cni = match attachment {
+        let cni = match &sandbox.attachment {
             Some(attachment) => attachment.cni().cloned(),
             None => self.adopter.find_cni(sandbox).await?,
         };
         if let Some(cni) = cni {
-            self.deps.network.detach(&cni, attachment.and_then(Attachment::result)).await?;
+            self.deps.network.detach(&cni).await?;
             // If the checkpoint cannot be written, dockbridge only runs DEL once more after a restart. An
             // error would prevent the removal of the pod while the disk is full.
             self.try_save_attachment(sandbox, Attachment::Released).await;

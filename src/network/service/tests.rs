@@ -70,7 +70,7 @@ async fn a_pod_is_attached_and_detached() {
     let found = network.attachment_from_cache(cni.pod.clone()).await.unwrap().unwrap();
     assert_eq!(found.addresses(), attached.addresses);
     assert_eq!(found.cni(), Some(&cni));
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(!cached(&node, &cni).exists());
     assert_eq!(node.calls(), ["a ADD", "b ADD", "b DEL", "a DEL"]);
     assert_eq!(node.input("a", "DEL")["prevResult"], attached.result);
@@ -78,7 +78,7 @@ async fn a_pod_is_attached_and_detached() {
     let netns = format!("CNI_NETNS={}\n", cni.pod.netns.display());
     assert!(node.environment("a", "DEL").contains(&netns));
     drop(pinned);
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert_eq!(node.input("a", "DEL").get("prevResult"), None);
 }
@@ -207,22 +207,11 @@ async fn del_works_without_namespace_configuration_and_result() {
     fs::remove_dir_all(node.path("conf")).unwrap();
     // After a reboot there is no run directory, no cache and no configuration.
     let network = node.network();
-    network.detach(&cni, None).await.unwrap();
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.calls(), ["b DEL", "a DEL", "b DEL", "a DEL"]);
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert!(node.environment("a", "DEL").contains("K8S_POD_NAME=web"));
-}
-
-#[tokio::test]
-async fn del_gets_the_result_of_the_checkpoint_if_the_cache_is_lost() {
-    let node = usual();
-    let network = node.network();
-    let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
-    let attached = network.attach(&cni).await.unwrap();
-    fs::remove_dir_all(node.path("cache")).unwrap();
-    network.detach(&cni, Some(&attached.result)).await.unwrap();
-    assert_eq!(node.input("a", "DEL")["prevResult"], attached.result);
 }
 
 #[tokio::test]
@@ -232,7 +221,7 @@ async fn del_gets_no_malformed_result() {
     let network = node.network();
     let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&cni).await.unwrap_err();
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.input("a", "DEL").get("prevResult"), None);
 }
 
@@ -250,7 +239,7 @@ async fn del_gets_the_arguments_of_add() {
     pod.annotations.extend([rate]);
     pod.ports = vec![PortMapping { container_port: 80, host_port: 8080, ..PortMapping::default() }];
     let cni = network.prepare(pod).await.unwrap();
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(
         node.input("a", "DEL")["runtimeConfig"],
         json!({
@@ -269,16 +258,16 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     node.plugin("a", "exit 1");
     node.plugin("b", "exit 2");
     node.forget_calls();
-    let error = network.detach(&cni, None).await.unwrap_err();
+    let error = network.detach(&cni).await.unwrap_err();
     assert!(error.to_string().contains("network plugin b, DEL: exit code 2"), "{error}");
     assert_eq!(node.calls(), ["b DEL"]);
     assert!(cached(&node, &cni).exists());
     node.plugin("b", "");
-    let error = network.detach(&cni, None).await.unwrap_err();
+    let error = network.detach(&cni).await.unwrap_err();
     assert!(error.to_string().contains("network plugin a, DEL: exit code 1"), "{error}");
     assert_eq!(node.calls(), ["b DEL", "b DEL", "a DEL"]);
     node.plugin("a", "");
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(!cached(&node, &cni).exists());
 }
 
@@ -295,12 +284,12 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
         r#"echo "failed to Statfs \"$CNI_NETNS\": no such file or directory" >&2; exit 1"#,
     ] {
         node.plugin("a", said);
-        let error = network.detach(&cni, None).await.unwrap_err();
+        let error = network.detach(&cni).await.unwrap_err();
         assert!(error.to_string().contains("no such file or directory"), "{error}");
         assert!(cached(&node, &cni).exists());
     }
     node.plugin("a", "");
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
 }
 
 /// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge calls
@@ -313,7 +302,7 @@ async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
         // The pod was never connected, as after a crash during ADD, so there is no cached result.
         let cni = network.prepare(node.pod('a')).await.unwrap();
         node.plugin("a", said);
-        network.detach(&cni, None).await.unwrap();
+        network.detach(&cni).await.unwrap();
         network.release_stale(&[]).await.unwrap_err();
         node.plugin("a", "");
         node.forget_calls();
@@ -333,7 +322,7 @@ async fn a_namespace_that_goes_during_del_is_gone() {
     let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
     network.attach(&cni).await.unwrap();
     node.plugin("a", r#"umount "$CNI_NETNS"; rm "$CNI_NETNS"; exit 1"#);
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(cached(&node, &cni).exists(), "kept for the next release");
 }
 
@@ -345,17 +334,17 @@ async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let cni = network.prepare(node.pod('a')).await.unwrap();
     for said in [r#"echo '{"code":11,"msg":"later"}'; exit 1"#, "kill -KILL $$"] {
         node.plugin("a", said);
-        network.detach(&cni, None).await.unwrap_err();
+        network.detach(&cni).await.unwrap_err();
     }
     node.plugin("a", "sleep 600");
     node.forget_calls();
-    let (detached, ()) = tokio::join!(network.detach(&cni, None), async {
+    let (detached, ()) = tokio::join!(network.detach(&cni), async {
         called(&node, &["b DEL", "a DEL"]).await;
         forward(MINUTES).await;
     });
     detached.unwrap_err();
     fs::remove_file(node.path("bin/a")).unwrap();
-    network.detach(&cni, None).await.unwrap_err();
+    network.detach(&cni).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -369,7 +358,7 @@ async fn a_result_without_address_is_a_failure_that_del_can_undo() {
     assert!(error.to_string().starts_with("the result of the plugins of network"), "{error}");
     let found = network.attachment_from_cache(cni.pod.clone()).await.unwrap().unwrap();
     assert_eq!(found, Attachment::Adding(cni.clone()));
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.input("a", "DEL")["prevResult"]["ips"], json!([]));
 }
 
@@ -386,7 +375,7 @@ async fn plugins_never_run_in_the_hosts_namespace() {
     let cni = network.prepare(pod).await.unwrap();
     let error = network.attach(&cni).await.unwrap_err();
     assert!(error.to_string().contains("the namespace is the host's"), "{error}");
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert!(node.environment("a", "DEL").contains("CNI_NETNS=\n"));
     assert_eq!(node.calls(), ["b DEL", "a DEL"]);
 }
@@ -428,7 +417,7 @@ async fn a_hanging_plugin_is_killed_at_the_deadline() {
     let network = Network::start(node.live(), MINUTES);
     let cni = network.prepare(node.pod('a')).await.unwrap();
     node.plugin("b", "sleep 600");
-    let (detached, ()) = tokio::join!(network.detach(&cni, None), async {
+    let (detached, ()) = tokio::join!(network.detach(&cni), async {
         called(&node, &["b DEL"]).await;
         forward(MINUTES / 2).await;
     });
@@ -468,7 +457,7 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     assert!(cni.config.contains("host-local"));
     node.plugin("bridge", "");
     node.plugin("portmap", "");
-    network.detach(cni, None).await.unwrap();
+    network.detach(cni).await.unwrap();
     assert_eq!(node.calls(), ["portmap DEL", "bridge DEL"]);
     assert_eq!(node.input("bridge", "DEL")["prevResult"]["ips"][0]["address"], "10.99.0.2/24");
     let found = &node.input("portmap", "DEL")["runtimeConfig"]["portMappings"];

@@ -140,12 +140,12 @@ fn a_pod_gets_an_address_and_a_host_port_and_releases_them() {
             assert_eq!(read_greeting(address).unwrap(), "hello", "{address}");
         }
         server.join().unwrap();
-        network.detach(&cni, None).await.unwrap();
+        network.detach(&cni).await.unwrap();
         assert!(reservations(&node).is_empty());
         assert!(read_greeting("127.0.0.1:12000").is_err());
-        network.detach(&cni, None).await.unwrap();
+        network.detach(&cni).await.unwrap();
         drop(pinned);
-        network.detach(&cni, None).await.unwrap();
+        network.detach(&cni).await.unwrap();
     });
 }
 
@@ -166,7 +166,7 @@ fn a_pod_that_died_still_releases_its_addresses() {
         assert_eq!(reservations(&node).len(), 2);
         drop(pinned);
         fs::remove_file(node.path("conf/10-pods.conflist")).unwrap();
-        network.detach(&cni, None).await.unwrap();
+        network.detach(&cni).await.unwrap();
         assert!(reservations(&node).is_empty());
     });
 }
@@ -203,11 +203,11 @@ fn many_failures_in_a_row_leak_nothing() {
         let Some((cni, _pinned)) = prepare_pinned(&network, node.pod('a')).await else { return };
         for _ in 0..20 {
             network.attach(&cni).await.unwrap_err();
-            network.detach(&cni, None).await.unwrap();
+            network.detach(&cni).await.unwrap();
         }
         node.plugin("moody", "cat > /dev/null; echo '{\"ips\":[{\"address\":\"10.9.0.2/29\"}]}'");
         network.attach(&cni).await.unwrap();
-        network.detach(&cni, None).await.unwrap();
+        network.detach(&cni).await.unwrap();
         assert!(reservations(&node).is_empty());
     });
 }

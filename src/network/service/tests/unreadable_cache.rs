@@ -13,7 +13,7 @@ async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     let id = cni.pod.id.clone();
     let file = cached(&node, &cni);
     fs::create_dir_all(&file).unwrap();
-    network.detach(&cni, None).await.unwrap_err();
+    network.detach(&cni).await.unwrap_err();
     network.has_attachment(&id).await.unwrap_err();
     network.detach_unknown(&id, &cni.pod.netns).await.unwrap_err();
     network.attachment_from_cache(cni.pod.clone()).await.unwrap_err();
@@ -24,7 +24,7 @@ async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     network.has_attachment(&id).await.unwrap_err();
     network.detach_unknown(&id, &cni.pod.netns).await.unwrap_err();
     assert!(network.attachment_from_cache(cni.pod.clone()).await.unwrap().is_none());
-    network.detach(&cni, None).await.unwrap();
+    network.detach(&cni).await.unwrap();
     assert_eq!(node.calls(), ["a DEL"]);
     assert!(!file.exists());
 }
