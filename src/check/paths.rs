@@ -2,13 +2,13 @@
 
 use std::{
     fs, io,
-    os::unix::fs::FileTypeExt as _,
+    os::unix::{fs::FileTypeExt as _, net::UnixStream},
     path::{Path, PathBuf},
     process,
 };
 
 use super::{finding::Finding, subject::Subject};
-use crate::{host::file, model::listen::Listen};
+use crate::model::listen::Listen;
 
 /// Checks the path of the CRI socket.
 pub(super) fn listen(listen: &Listen) -> Finding {
@@ -38,23 +38,17 @@ pub(super) fn listen(listen: &Listen) -> Finding {
 /// Judges an existing socket: a server listens, or a killed server has left the socket.
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
-    let seen = if is_listening(socket) {
-        format!("a process listens on {shown} already")
-    } else {
-        format!("no process listens on {shown}; dockbridge will replace the socket")
-    };
-    Finding::ok(Subject::Listen, seen)
-}
-
-/// Whether a process listens on the socket. Reads the kernel's table (proc_net_unix in proc(5)), because a
-/// connection would start a service whose socket unit is active.
-fn is_listening(socket: &Path) -> bool {
-    let table = fs::read("/proc/net/unix").unwrap_or_default();
-    String::from_utf8_lossy(&table).lines().any(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(3);
-        fields.next() == Some(LISTENS)
-            && fields.nth(3).is_some_and(|path| file::is_same(Path::new(path), socket))
-    })
+    match UnixStream::connect(socket) {
+        Ok(_) => Finding::ok(Subject::Listen, format!("a server answers on {shown} already")),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let seen = format!("no permission to connect to {shown}: {error}");
+            Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
+        }
+        Err(_) => Finding::ok(
+            Subject::Listen,
+            format!("no server answers on {shown}; dockbridge will replace the socket"),
+        ),
+    }
 }
 
 /// Checks a directory that dockbridge writes to. dockbridge creates missing directories at its start.
@@ -78,6 +72,4 @@ pub(super) fn try_writing(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     fs::create_dir(&probe).and_then(|()| fs::remove_dir(&probe)).map_err(|error| (place, error))
 }
 
-/// The flag `__SO_ACCEPTCON` of a listening socket.
-const LISTENS: &str = "00010000";
 const OTHER_SOCKET: &str = "run dockbridge as root, or choose another path with --listen";
