@@ -8,7 +8,7 @@ use serde_json::json;
 use super::specification::Node;
 use crate::{
     error::chain,
-    host::device_node::{self, DeviceNode, NodeType},
+    host::device_node::{self, DeviceNode},
     model::spec_edit::{SpecEdit, without_empty},
 };
 
@@ -35,10 +35,9 @@ pub(super) fn edit(requested: &Node, without_oci_runtime: bool) -> Result<SpecEd
         (0, Some(found)) => (found.major, found.minor),
         (major, _) => (major, requested.minor),
     };
-    let kind = match (requested.kind.as_str(), found.map(|found| found.kind)) {
-        ("", Some(NodeType::Block)) => "b",
-        ("", _) => "c",
-        (requested, _) => requested,
+    let kind = match requested.kind.as_str() {
+        "" => found.map_or("c", |found| found.kind),
+        requested => requested,
     };
     let mode = requested.file_mode.map(|mode| mode & PERMISSION_BITS);
     let device = without_empty(json!({
@@ -72,14 +71,10 @@ fn compare(requested: &Node, path: &Path, found: DeviceNode) -> Result<(), Strin
             "{path} is specified with {property} {requested}, but the engine copies the device node of the host, which has {property} {found}"
         ))
     };
-    let kind = match found.kind {
-        NodeType::Block => "b",
-        NodeType::Character => "c",
-    };
     // Type `u`, an unbuffered character device, is a character device.
     let requested_kind = if requested.kind == "u" { "c" } else { requested.kind.as_str() };
-    if !requested_kind.is_empty() && requested_kind != kind {
-        return differs("type", requested.kind.clone(), kind.to_owned());
+    if !requested_kind.is_empty() && requested_kind != found.kind {
+        return differs("type", requested.kind.clone(), found.kind.to_owned());
     }
     if requested.major != 0 && (requested.major, requested.minor) != (found.major, found.minor) {
         let numbers = |major, minor| format!("{major}:{minor}");

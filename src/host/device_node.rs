@@ -13,7 +13,8 @@ use super::error::{HostError, OrCannot as _};
 /// Type, numbers, mode and owner of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
-    pub kind: NodeType,
+    /// `b` for a device that is read and written in blocks, and `c` for one in bytes.
+    pub kind: &'static str,
     pub major: u64,
     /// The minor number, which identifies the device within its driver.
     pub minor: u64,
@@ -23,21 +24,12 @@ pub struct DeviceNode {
     pub gid: u32,
 }
 
-/// The type of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeType {
-    /// A device that is read and written in blocks.
-    Block,
-    /// A device that is read and written in bytes.
-    Character,
-}
-
 /// The properties of the device file at `path`. Follows symbolic links. None if the file is not a device.
 pub fn read(path: &Path) -> Result<Option<DeviceNode>, HostError> {
     let found = fs::metadata(path).or_cannot("stat", path)?;
     let kind = match found.file_type() {
-        kind if kind.is_block_device() => NodeType::Block,
-        kind if kind.is_char_device() => NodeType::Character,
+        kind if kind.is_block_device() => "b",
+        kind if kind.is_char_device() => "c",
         _ => return Ok(None),
     };
     Ok(Some(DeviceNode {
@@ -57,7 +49,7 @@ mod tests {
     #[test]
     fn a_device_node_differs_from_a_file() {
         let null = read(Path::new("/dev/null")).unwrap().unwrap();
-        assert_eq!((null.kind, null.major, null.minor), (NodeType::Character, 1, 3));
+        assert_eq!((null.kind, null.major, null.minor), ("c", 1, 3));
         assert_eq!(read(Path::new("/proc/self/exe")).unwrap(), None);
         assert!(read(Path::new("/dev/none-such")).unwrap_err().is_not_found());
     }
