@@ -11,10 +11,22 @@ use crate::telemetry::registry::{Registry, Sample, counted};
 
 /// Registers metrics of memory, processor time, descriptors, threads and tasks of the current tokio runtime.
 pub fn register(registry: &mut Registry) {
-    for Figure { name, help, read } in FIGURES {
+    let mut figure = |name, help, read: fn() -> Option<f64>| {
         registry
             .register_fn(name, &[], help, move || read().map(Sample::single).unwrap_or_default());
-    }
+    };
+    figure("process_resident_memory_bytes", "Resident memory of dockbridge", || {
+        status("VmRSS:").map(|kib| kib * 1024.0)
+    });
+    figure("process_threads", "Threads of dockbridge", || status("Threads:"));
+    figure(
+        "process_cpu_seconds_total",
+        "Processor time that dockbridge used, in user and in system mode",
+        cpu_seconds,
+    );
+    figure("process_open_fds", "Open file descriptors of dockbridge", || {
+        fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1)))
+    });
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     registry.register_fn(
         "process_start_time_seconds",
@@ -48,30 +60,6 @@ fn cpu_seconds() -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
-struct Figure {
-    name: &'static str,
-    help: &'static str,
-    read: fn() -> Option<f64>,
-}
-
-const FIGURES: [Figure; 4] = [
-    Figure {
-        name: "process_resident_memory_bytes",
-        help: "Resident memory of dockbridge",
-        read: || status("VmRSS:").map(|kib| kib * 1024.0),
-    },
-    Figure { name: "process_threads", help: "Threads of dockbridge", read: || status("Threads:") },
-    Figure {
-        name: "process_cpu_seconds_total",
-        help: "Processor time that dockbridge used, in user and in system mode",
-        read: cpu_seconds,
-    },
-    Figure {
-        name: "process_open_fds",
-        help: "Open file descriptors of dockbridge",
-        read: || fs::read_dir(DESCRIPTORS).ok().map(|all| counted(all.count().saturating_sub(1))),
-    },
-];
 const DESCRIPTORS: &str = "/proc/self/fd";
 /// The kernel reports times to programs in hundredths of a second, whatever its own clock is.
 const TICKS: f64 = 100.0;
