@@ -2,8 +2,9 @@
 //!
 //! Rolls back in reverse order, continues after a failure and reports all failures.
 
-use std::{error::Error, future::Future, pin::Pin};
+use std::{error::Error, future::Future};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::OwnedRwLockWriteGuard;
 
 use crate::error::chain;
@@ -11,13 +12,9 @@ use crate::error::chain;
 /// The steps that release the resources that a call has acquired.
 #[derive(Default)]
 pub struct Undo {
-    steps: Vec<Release>,
+    /// What each step does, and the step.
+    steps: Vec<(&'static str, BoxFuture<'static, Result<(), String>>)>,
     locks: Vec<OwnedRwLockWriteGuard<()>>,
-}
-
-struct Release {
-    what: &'static str,
-    release: Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
 }
 
 impl Undo {
@@ -28,7 +25,7 @@ impl Undo {
         release: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         let release = Box::pin(async move { release.await.map_err(|error| chain(&error)) });
-        self.steps.push(Release { what, release });
+        self.steps.push((what, release));
     }
 
     /// Holds a lock until the call has succeeded or its roll-back has ended.
@@ -39,9 +36,9 @@ impl Undo {
     /// Releases all resources, the newest first. Returns the failed releases with their reasons.
     pub async fn roll_back(mut self) -> Vec<String> {
         let mut failures = Vec::new();
-        while let Some(step) = self.steps.pop() {
-            if let Err(error) = step.release.await {
-                failures.push(format!("{}: {error}", step.what));
+        while let Some((what, release)) = self.steps.pop() {
+            if let Err(error) = release.await {
+                failures.push(format!("{what}: {error}"));
             }
         }
         failures
