@@ -31,16 +31,13 @@ pub(super) async fn run(
     spec: &AttachSpec,
     client: &mut Client,
     stop: &CancellationToken,
-) -> Option<Outcome> {
-    let Some(container) = streaming.store.snapshot().container(&spec.container).cloned() else {
-        return Some(failure("the container has been removed"));
-    };
+) -> Result<Option<Outcome>, String> {
+    let container = streaming.store.snapshot().container(&spec.container).cloned();
+    let container = container.ok_or("the container has been removed")?;
     let wanted = &container.document.spec;
     let streams = Streams { tty: wanted.tty, ..spec.streams };
-    let hijacked = match streaming.engine.attach(container.id.as_str(), streams).await {
-        Ok(hijacked) => hijacked,
-        Err(error) => return Some(failure(&chain(&error))),
-    };
+    let attached = streaming.engine.attach(container.id.as_str(), streams).await;
+    let hijacked = attached.map_err(|error| chain(&error))?;
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
     // dockbridge passes on the end of the client's input only if the container has `stdin_once`, because the
@@ -52,10 +49,10 @@ pub(super) async fn run(
         never = note_loss(streaming, lost) => match never {},
     };
     match end {
-        SessionEnd::Ended(()) => Some(Outcome::Success),
-        SessionEnd::Stopping => Some(failure("dockbridge is shutting down")),
-        SessionEnd::Broken(reason) => Some(failure(&reason)),
-        SessionEnd::ClientGone => None,
+        SessionEnd::Ended(()) => Ok(Some(Outcome::Success)),
+        SessionEnd::Stopping => Err("dockbridge is shutting down".to_owned()),
+        SessionEnd::Broken(reason) => Err(reason),
+        SessionEnd::ClientGone => Ok(None),
     }
 }
 
@@ -130,7 +127,3 @@ async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible
 const END_REPORT: Duration = Duration::from_secs(10);
 
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-
-fn failure(reason: &str) -> Outcome {
-    Outcome::Failure(format!("error attaching to container: {reason}"))
-}

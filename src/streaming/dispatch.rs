@@ -54,12 +54,12 @@ pub(super) async fn serve(
         PendingStream::Exec(spec) => {
             let Some(mut client) = open(wire, window, spec.streams, protocol).await else { return };
             let outcome = exec::run(streaming, &spec, &mut client, stop).await;
-            part("exec", &spec.container, client, outcome).await;
+            part("exec", EXEC_FAILED, &spec.container, client, outcome).await;
         }
         PendingStream::Attach(spec) => {
             let Some(mut client) = open(wire, window, spec.streams, protocol).await else { return };
             let outcome = attach::run(streaming, &spec, &mut client, stop).await;
-            part("attach", &spec.container, client, outcome).await;
+            part("attach", ATTACH_FAILED, &spec.container, client, outcome).await;
         }
         PendingStream::Forward(spec) => {
             let now = streaming.store.snapshot();
@@ -100,8 +100,15 @@ async fn open(
     }
 }
 
-async fn part(verb: &'static str, container: &str, client: Client, outcome: Option<Outcome>) {
-    match outcome {
+/// Reports the outcome to the client, unless the client has disconnected. `failed` precedes the reason.
+async fn part(
+    verb: &'static str,
+    failed: &str,
+    container: &str,
+    client: Client,
+    outcome: Result<Option<Outcome>, String>,
+) {
+    match outcome.unwrap_or_else(|reason| Some(Outcome::Failure(format!("{failed}: {reason}")))) {
         Some(outcome) => {
             debug!(container, verb, ?outcome, "stream ended");
             client.finish(&outcome).await;
@@ -155,5 +162,7 @@ async fn pairs(
     (socket, pairs)
 }
 
+const EXEC_FAILED: &str = "error executing command in container";
+const ATTACH_FAILED: &str = "error attaching to container";
 /// How long a client may take to open its streams.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -30,11 +30,10 @@ pub(super) async fn run(
     spec: &ExecSpec,
     client: &mut Client,
     stop: &CancellationToken,
-) -> Option<Outcome> {
+) -> Result<Option<Outcome>, String> {
     let (engine, streams) = (&streaming.engine, spec.streams);
-    let Some(container) = streaming.store.snapshot().container(&spec.container).cloned() else {
-        return Some(failure("the container has been removed"));
-    };
+    let container = streaming.store.snapshot().container(&spec.container).cloned();
+    let container = container.ok_or("the container has been removed")?;
     let size = client.first_size().await;
     if engine.api() < ApiVersion::EXEC_SIZE
         && let Some(sizes) = &mut client.sizes
@@ -42,10 +41,7 @@ pub(super) async fn run(
         sizes.repeat(size);
     }
     let request = ExecRequest { command: &spec.command, streams, env: &[], size };
-    let exec = match Exec::make(engine, &container, &request).await {
-        Ok(exec) => exec,
-        Err(error) => return Some(failure(&chain(&error))),
-    };
+    let exec = Exec::make(engine, &container, &request).await.map_err(|error| chain(&error))?;
     let hijacked = match exec.start().await {
         Ok(hijacked) => hijacked,
         Err(error) => {
@@ -53,7 +49,7 @@ pub(super) async fn run(
             if left != Leftover::Nothing {
                 tokio::spawn(async move { exec.clear(left, &stop).await });
             }
-            return Some(failure(&chain(&error)));
+            return Err(chain(&error));
         }
     };
     // The end of the client's input does not end a terminal's input: only an end-of-file character does.
@@ -69,11 +65,11 @@ pub(super) async fn run(
         _ => {}
     }
     match end {
-        SessionEnd::Ended(0) => Some(Outcome::Success),
-        SessionEnd::Ended(code) => Some(Outcome::Exit(code)),
-        SessionEnd::Broken(reason) => Some(failure(&reason)),
-        SessionEnd::Stopping => Some(failure("dockbridge is shutting down")),
-        SessionEnd::ClientGone => None,
+        SessionEnd::Ended(0) => Ok(Some(Outcome::Success)),
+        SessionEnd::Ended(code) => Ok(Some(Outcome::Exit(code))),
+        SessionEnd::Broken(reason) => Err(reason),
+        SessionEnd::Stopping => Err("dockbridge is shutting down".to_owned()),
+        SessionEnd::ClientGone => Ok(None),
     }
 }
 
@@ -82,8 +78,4 @@ impl Terminal for Exec {
         let resized = self.resize(size).await;
         resized.inspect_err(|error| debug!(%error, "cannot resize the terminal; retrying")).is_ok()
     }
-}
-
-fn failure(reason: &str) -> Outcome {
-    Outcome::Failure(format!("error executing command in container: {reason}"))
 }
