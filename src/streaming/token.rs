@@ -9,13 +9,8 @@ use tokio::time::Instant;
 /// Requests that no client has opened yet. A client can open each request once, within [`LIFETIME`].
 #[derive(Debug)]
 pub struct Tokens<T> {
-    pending: HashMap<String, Pending<T>>,
-}
-
-#[derive(Debug)]
-struct Pending<T> {
-    until: Instant,
-    request: T,
+    /// Until when each token is valid, and its request.
+    pending: HashMap<String, (Instant, T)>,
 }
 
 impl<T> Default for Tokens<T> {
@@ -34,26 +29,26 @@ impl<T> Tokens<T> {
         mut random: impl FnMut() -> [u8; 6],
     ) -> Option<String> {
         if self.pending.len() >= MOST_PENDING {
-            self.pending.retain(|_, pending| now < pending.until);
+            self.pending.retain(|_, (until, _)| now < *until);
         }
         if self.pending.len() >= MOST_PENDING {
             return None;
         }
         let token = loop {
             let token = URL_SAFE_NO_PAD.encode(random());
-            let taken = self.pending.get(&token).is_some_and(|pending| now < pending.until);
+            let taken = self.pending.get(&token).is_some_and(|(until, _)| now < *until);
             if !taken {
                 break token;
             }
         };
-        self.pending.insert(token.clone(), Pending { until: now + LIFETIME, request });
+        self.pending.insert(token.clone(), (now + LIFETIME, request));
         Some(token)
     }
 
     /// Removes and returns the request with this token, unless the token has expired.
     pub fn redeem(&mut self, token: &str, now: Instant) -> Option<T> {
-        let pending = self.pending.remove(token)?;
-        (now < pending.until).then_some(pending.request)
+        let (until, request) = self.pending.remove(token)?;
+        (now < until).then_some(request)
     }
 }
 
