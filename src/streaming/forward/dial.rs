@@ -59,27 +59,22 @@ impl PodNetwork {
     }
 }
 
-/// A socket for IPv4 and one for IPv6, if the kernel supports both. A socket stays in its first namespace.
-struct Sockets {
-    first: io::Result<TcpSocket>,
-    second: io::Result<TcpSocket>,
-}
-
 /// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6, [`TIMEOUT`] each.
 pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
-    let opened = blocking(move || open_in(&place)).await?;
-    let first = match reach(opened.first, (Ipv4Addr::LOCALHOST, port).into()).await {
+    let [first, second] = blocking(move || open_in(&place)).await?;
+    let first = match reach(first, (Ipv4Addr::LOCALHOST, port).into()).await {
         Ok(stream) => return Ok(stream),
         Err(error) => error,
     };
-    let second = reach(opened.second, (Ipv6Addr::LOCALHOST, port).into()).await;
+    let second = reach(second, (Ipv6Addr::LOCALHOST, port).into()).await;
     second.map_err(|second| DialError::Refused { port, first, second })
 }
 
-/// Opens sockets in the pod's network namespace, on a thread that ends with this call. The connect follows
-/// outside of this thread, so that a port that drops packets does not keep the thread.
-fn open_in(place: &PodNetwork) -> Result<Sockets, DialError> {
-    let open = || Sockets { first: TcpSocket::new_v4(), second: TcpSocket::new_v6() };
+/// Opens a socket for IPv4 and one for IPv6, if the kernel supports both, in the pod's network namespace, on a
+/// thread that ends with this call. A socket stays in its first namespace. The connect follows outside of this
+/// thread, so that a port that drops packets does not keep the thread.
+fn open_in(place: &PodNetwork) -> Result<[io::Result<TcpSocket>; 2], DialError> {
+    let open = || [TcpSocket::new_v4(), TcpSocket::new_v6()];
     match place {
         PodNetwork::Host => Ok(open()),
         PodNetwork::Pinned(path) => Ok(netns::within(path, || Ok(open()))?),
