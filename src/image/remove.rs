@@ -99,14 +99,6 @@ impl Images {
             answer => answer,
         }
     }
-
-    /// Called if the engine has no image of this name, because the store may still have its record.
-    pub(super) async fn refresh_missing(&self, name: &str) -> Result<(), Failure> {
-        if let Some(image) = self.store.snapshot().image(name).map(|image| image.id.clone()) {
-            self.store.refresh_image(image.as_str()).await?;
-        }
-        Ok(())
-    }
 }
 
 /// Whether `name` is the image's id, a prefix of at least 12 digits, or one of its names in any spelling.

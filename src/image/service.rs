@@ -87,7 +87,11 @@ impl Images {
     /// with `FailedPrecondition` if a container uses the image.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(name).await? else {
-            return self.refresh_missing(name).await;
+            // The store may still have the record of an image that the engine no longer has.
+            if let Some(image) = self.store.snapshot().image(name).cloned() {
+                self.store.refresh_image(image.id.as_str()).await?;
+            }
+            return Ok(());
         };
         let (images, key) = (self.clone(), id.clone());
         let removal = async move { images.remove_now(&id).await };
