@@ -65,11 +65,10 @@ impl Images {
     async fn transfer(&self, request: &PullRequest) -> Result<(), Failure> {
         let deadline = self.live.current().pull_progress_deadline;
         let engine = self.store.snapshot().engine.clone();
-        let waits_unseen = engine.is_some_and(|engine| {
+        let mut detector = StallDetector::new(deadline, self.last_progress.clone(), Instant::now());
+        detector.waits_unseen = engine.is_some_and(|engine| {
             engine.containerd_store && engine.api >= ApiVersion::LIMITS_DOWNLOADS
         });
-        let mut detector = StallDetector::new(deadline, self.last_progress.clone(), Instant::now())
-            .with_unseen_waits(waits_unseen);
         let stalled = |Stall { silent, layer }: Stall| {
             let named_none = || "the registry has named no layer yet".to_owned();
             let layer = layer.unwrap_or_else(named_none);

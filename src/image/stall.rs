@@ -21,7 +21,8 @@ pub(super) struct StallDetector {
     transfer: Transfer,
     progressed_at: Instant,
     shared: LastProgress,
-    waits_unseen: bool,
+    /// Whether the engine may let a pull wait for another pull without saying so.
+    pub(super) waits_unseen: bool,
 }
 
 /// Why a pull counts as stalled.
@@ -96,12 +97,6 @@ impl StallDetector {
     pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
         let transfer = Transfer::default();
         Self { deadline, transfer, progressed_at: now, shared, waits_unseen: false }
-    }
-
-    /// Sets whether the engine may let a pull wait for another pull without saying so.
-    pub(super) const fn with_unseen_waits(mut self, waits_unseen: bool) -> Self {
-        self.waits_unseen = waits_unseen;
-        self
     }
 
     pub(super) fn record(&mut self, progress: &PullProgress, now: Instant) {

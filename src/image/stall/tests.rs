@@ -133,8 +133,8 @@ fn waiting_for_a_pull_that_moves_is_no_stall() {
 fn a_download_that_may_wait_for_a_pull_that_moves_has_longer() {
     for waiting in [&[][..], &["Pulling fs layer"], &["Download complete", "Pulling fs layer"]] {
         let (shared, began) = (LastProgress::default(), Instant::now());
-        let mut detector =
-            StallDetector::new(Some(MINUTE), shared.clone(), began).with_unseen_waits(true);
+        let mut detector = StallDetector::new(Some(MINUTE), shared.clone(), began);
+        detector.waits_unseen = true;
         let mut other = StallDetector::new(Some(MINUTE), shared, began);
         for (layer, status) in ["a", "b"].iter().zip(waiting) {
             detector.record(&message(layer, status, 0), began);
