@@ -21,7 +21,7 @@ use crate::{
         attachment::Attachment,
         id::SandboxId,
         network::NetworkMode,
-        record::{ContainerRecord, Observed, Process, SandboxRecord},
+        record::{ContainerRecord, Observed, SandboxRecord},
     },
     network::service::Network,
     sandbox::adopt::Adopter,
@@ -79,7 +79,7 @@ fn judge(
     known: bool,
     attachment: Option<&Attachment>,
 ) -> Finding {
-    let running = pod.process.as_ref().is_some_and(Process::is_running);
+    let running = pod.is_running();
     let state = if running { "runs" } else { "has exited" };
     let live = containers.iter().filter(|one| one.process.is_running()).count();
     let of = format!("{live} of {} containers running", containers.len());

@@ -12,7 +12,6 @@ use crate::{
     model::{
         engine::{ApiVersion, EngineInfo},
         oci_edits::RUNTIME,
-        record::Process,
     },
 };
 
@@ -30,8 +29,7 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
         let running = own.iter().filter(|one| one.process.is_running()).count();
         let metadata = &pod.document.spec.metadata;
         let named = format!("{}/{}", metadata.namespace, metadata.name);
-        let runs = pod.process.as_ref().is_some_and(Process::is_running);
-        findings.push(match (runs, info.live_restore) {
+        findings.push(match (pod.is_running(), info.live_restore) {
             (true, false) => {
                 let seen = format!("{named} will end, with its {running} running containers");
                 Finding::warn(Subject::Pod, seen, DRAIN)

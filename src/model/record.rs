@@ -42,14 +42,18 @@ pub enum SandboxState {
 impl SandboxRecord {
     /// The state that CRI's answers show.
     pub fn state(&self) -> SandboxState {
-        let running = self.process.as_ref().is_some_and(Process::is_running);
         let connected = match self.document.network {
             NetworkMode::Cni => {
                 matches!(self.attachment, Some(Attachment::Ready { .. })) && self.is_as_connected()
             }
             NetworkMode::Docker | NetworkMode::Host => true,
         };
-        if running && connected { SandboxState::Ready } else { SandboxState::NotReady }
+        if self.is_running() && connected { SandboxState::Ready } else { SandboxState::NotReady }
+    }
+
+    /// Whether the process of the pause container exists, even if it is paused.
+    pub fn is_running(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::is_running)
     }
 
     /// The addresses of the pod, the primary address first. Empty for pods with host network (kubelet uses

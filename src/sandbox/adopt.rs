@@ -25,7 +25,7 @@ use crate::{
         attachment::{Attachment, CniAttachment, PodNetwork},
         id::SandboxId,
         network::NetworkMode,
-        record::{Observed, Process, SandboxRecord},
+        record::{Observed, SandboxRecord},
     },
     network::service::Network,
 };
@@ -106,7 +106,7 @@ impl Adopter {
         if let Err(error) = &cached {
             warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint; retrying when the pod is stopped");
         }
-        if pod.process.as_ref().is_some_and(Process::is_running) {
+        if pod.is_running() {
             // If the pid is unknown, dockbridge adopts the pod later, once it has inspected the pod.
             let found = self.network.attachment_from_namespace(network.clone(), pod.pid()?).await;
             if found.is_some() {

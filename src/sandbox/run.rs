@@ -303,7 +303,7 @@ fn resolution(pod: &PodMetadata, holder: &Observed) -> Resolution {
     match holder {
         Observed::Sandbox(holder) if holder.document.spec.metadata == *pod => {
             let id = holder.id.to_string();
-            match holder.process.as_ref().is_some_and(Process::is_running) {
+            match holder.is_running() {
                 true => Resolution::Refuse(id),
                 false => Resolution::Replace(id),
             }

@@ -95,13 +95,13 @@ impl Sandboxes {
     /// Pins the network namespace of a running pause container if it is not pinned, for example because
     /// dockbridge just adopted the pod. CNI plugins need the namespace after the pause container has ended.
     pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
-        let runs = sandbox.process.as_ref().is_some_and(Process::is_running);
         let attached = match &sandbox.attachment {
             Some(attachment) => attachment.cni().is_some(),
             // The network state is unknown, so CNI may have connected the pod.
             None => sandbox.document.network == NetworkMode::Cni,
         };
-        if !runs || !attached || !sandbox.is_as_connected() || self.is_pinned(&sandbox.id).await {
+        let is_connected = sandbox.is_running() && attached && sandbox.is_as_connected();
+        if !is_connected || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
         let now = self.deps.node.store.inspected(sandbox.id.as_str()).await?;
@@ -137,10 +137,7 @@ impl Sandboxes {
             Some(Process::Running { .. } | Process::Listed(_) | Process::Unknown) => {}
         }
         kill(&self.deps.node.engine, id).await?;
-        let runs = |now: &Snapshot| {
-            let process = now.sandbox(id).and_then(|sandbox| sandbox.process.as_ref());
-            process.is_some_and(Process::is_running)
-        };
+        let runs = |now: &Snapshot| now.sandbox(id).is_some_and(|sandbox| sandbox.is_running());
         await_end(&self.deps.node.store, id, runs).await
     }
 }

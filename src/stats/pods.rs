@@ -11,7 +11,7 @@ use crate::{
         attachment::Attachment,
         cgroup_parents::CgroupParents,
         network::NetworkMode,
-        record::{ContainerRecord, Process, SandboxRecord},
+        record::{ContainerRecord, SandboxRecord},
         stats::{
             ContainerReading, CpuReading, GroupReading, MemoryReading, NetworkReading, PidsReading,
             PodReading,
@@ -167,9 +167,8 @@ fn plus(one: Option<u64>, other: Option<u64>) -> Option<u64> {
 
 /// The cgroup parents of all running pods, including pods that were not inspected yet.
 pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
-    let runs =
-        |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
-    CgroupParents::of(all.iter().filter(runs).map(|record| &*record.document))
+    let running = all.iter().filter(|record| record.is_running());
+    CgroupParents::of(running.map(|record| &*record.document))
 }
 
 /// The name of the interface that has the pod's address.

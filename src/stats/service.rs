@@ -21,7 +21,7 @@ use crate::{
     error::{Failure, Kind},
     host::cgroup::Cgroups,
     model::{
-        record::{ContainerRecord, Process, SandboxRecord},
+        record::{ContainerRecord, SandboxRecord},
         stats::{ContainerReading, Detail, Disks, PodReading},
     },
     store::{handle::Store, snapshot::Snapshot},
@@ -89,9 +89,7 @@ impl Stats {
         is_asked: impl Fn(&SandboxRecord) -> bool,
         detail: Detail,
     ) -> Result<Vec<PodReading>, Failure> {
-        let runs =
-            |record: &&Arc<SandboxRecord>| record.process.as_ref().is_some_and(Process::is_running);
-        let asked = now.sandboxes().iter().filter(runs).filter(|record| is_asked(record));
+        let asked = now.sandboxes().iter().filter(|pod| pod.is_running() && is_asked(pod));
         let targets = PodTarget::all(asked, now);
         self.spread(targets, detail, Collector::pod).await
     }
