@@ -44,7 +44,7 @@ impl Containers {
         dns: Option<DnsConfig>,
     ) -> Result<ContainerId, Failure> {
         let snapshot = self.node.store.synced(SYNC_TIMEOUT).await?;
-        let sandbox = known_sandbox(&snapshot, sandbox)?;
+        let sandbox = Arc::clone(snapshot.known_sandbox(sandbox)?);
         if self.node.nri.hides_pod(&sandbox) {
             return Err(Failure::missing(format_args!("sandbox {}", sandbox.id)));
         }
@@ -64,7 +64,7 @@ impl Containers {
     ) -> Result<ContainerId, Failure> {
         let _pod = self.node.locks.read(sandbox).await;
         let snapshot = self.node.store.inspected(sandbox).await?;
-        let sandbox = known_sandbox(&snapshot, sandbox)?.completed(dns, spec.users);
+        let sandbox = snapshot.known_sandbox(sandbox)?.clone().completed(dns, spec.users);
         if sandbox.state() != SandboxState::Ready {
             return Err(sandbox_not_ready(&sandbox.id));
         }
@@ -173,13 +173,6 @@ async fn create_logged(
         "docker refuses the log mode \"blocking\", and drops lines that the container writes faster than the disk"
     );
     Ok(id)
-}
-
-fn known_sandbox(snapshot: &Snapshot, id: &str) -> Result<Arc<SandboxRecord>, Failure> {
-    snapshot
-        .sandbox(id)
-        .map(Arc::clone)
-        .ok_or_else(|| Failure::missing(format_args!("sandbox {id}")))
 }
 
 /// Creates missing sources of bind mounts, as dockershim did. Before API 1.42, the engine cannot create them.

@@ -130,7 +130,7 @@ impl RuntimeService for RuntimeRpc {
         // kubelet reads `timestamp` as the time of the state, so it must not be later than the state.
         let timestamp = clock::nanos();
         let now = self.inspected(&id).await?;
-        let sandbox = now.sandbox(&id).ok_or_else(|| Failure::missing(format!("sandbox {id}")))?;
+        let sandbox = now.known_sandbox(&id)?;
         let engine = now.engine.as_deref();
         let resources = || self.sandboxes.resources(sandbox);
         let info = request.verbose.then(|| render::sandbox::info(sandbox, engine, &resources()));
@@ -392,7 +392,7 @@ impl RuntimeService for RuntimeRpc {
     ) -> Result<Response<cri::PodSandboxStatsResponse>, Status> {
         let id = self.sandbox(&request.get_ref().pod_sandbox_id)?;
         let now = self.inspected(&id).await?;
-        let sandbox = now.sandbox(&id).ok_or_else(|| Failure::missing(format!("sandbox {id}")))?;
+        let sandbox = now.known_sandbox(&id)?;
         let read = self.stats.pod(&now, sandbox).await?;
         let stats = Some(render::stats::pod(&read));
         Ok(Response::new(cri::PodSandboxStatsResponse { stats }))

@@ -14,8 +14,7 @@ impl Sandboxes {
     /// Records the limits on disk. Fails if the sandbox is unknown, an NRI plugin refuses or the write fails.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
-        let missing = || Failure::missing(format_args!("sandbox {id}"));
-        let pod = now.sandbox(id).ok_or_else(missing)?;
+        let pod = now.known_sandbox(id)?;
         let id: SandboxId = pod.id.clone();
         self.deps.node.nri.update_pod(pod, &newer).await?;
         self.deps.node.saved_changes.put_pod_limits(&id, newer).await?;

@@ -117,6 +117,11 @@ impl Snapshot {
         self.sandboxes.find(id)
     }
 
+    /// [`Self::sandbox`], or a failure of kind `NotFound`.
+    pub fn known_sandbox(&self, id: &str) -> Result<&Arc<SandboxRecord>, Failure> {
+        self.sandbox(id).ok_or_else(|| Failure::missing(format_args!("sandbox {id}")))
+    }
+
     /// All sandboxes, newest first.
     pub fn sandboxes(&self) -> &[Arc<SandboxRecord>] {
         self.sandboxes.newest()

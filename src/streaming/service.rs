@@ -69,8 +69,7 @@ impl Streaming {
     /// Fails if there is no such sandbox, if it is not ready, or if too many requests are open.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, Failure> {
         let now = self.store.inspected(&spec.sandbox).await?;
-        let missing = || Failure::missing(format_args!("sandbox {}", spec.sandbox));
-        let sandbox = now.sandbox(&spec.sandbox).ok_or_else(missing)?;
+        let sandbox = now.known_sandbox(&spec.sandbox)?;
         if sandbox.state() == SandboxState::NotReady {
             return Err(Failure::unmet(format!("sandbox {} is not ready", sandbox.id)));
         }
