@@ -48,14 +48,8 @@ pub struct Node {
     pub saved_changes: SavedChanges,
     /// The NRI plugins, which are notified of pods and containers and may change containers.
     pub nri: Nri,
-    pub oom_floor: Mutex<Option<EngineFloor>>,
-}
-
-/// The lowest `oom_score_adj` that an engine may set.
-#[derive(Debug)]
-pub struct EngineFloor {
-    engine: Arc<EngineInfo>,
-    score: i64,
+    /// The lowest `oom_score_adj` that this engine may set.
+    pub oom_floor: Mutex<Option<(Arc<EngineInfo>, i64)>>,
 }
 
 impl Node {
@@ -131,15 +125,15 @@ impl Node {
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
         let held = || self.oom_floor.lock();
-        if let (Some(engine), Some(known)) = (&engine, &*held())
-            && Arc::ptr_eq(engine, &known.engine)
+        if let (Some(engine), Some((described, score))) = (&engine, &*held())
+            && Arc::ptr_eq(engine, described)
         {
-            return known.score;
+            return *score;
         }
         let socket = self.engine.socket().to_owned();
         let asking = blocking(move || capability::oom_floor(&socket));
         let Ok(score) = timeout(FLOOR_TIMEOUT, asking).await else { return 0 };
-        *held() = engine.map(|engine| EngineFloor { engine, score });
+        *held() = engine.map(|engine| (engine, score));
         score
     }
 }
