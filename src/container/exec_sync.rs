@@ -129,13 +129,9 @@ impl Commands {
         let Some(container) = running else { return true };
         let exec = one.exec(&self.node.engine, container);
         let cleared = exec.clear(Leftover::Uncertain, &self.shutdown).await;
-        cleared.unwrap_or_default() || has_ended(&self.node, id)
+        // The end of the container also ends commands whose processes dockbridge did not find.
+        cleared.unwrap_or_default() || !self.node.store.snapshot().runs(id)
     }
-}
-
-/// Whether the container has ended. Its end also ends commands whose processes dockbridge did not find.
-fn has_ended(node: &Node, container: &str) -> bool {
-    !node.store.snapshot().container(container).is_some_and(|now| now.process.is_running())
 }
 
 /// When the timeout of a command expires. The time in which a checkpoint froze the container does not count.
@@ -238,7 +234,7 @@ impl Run {
             }
         };
         if is_clear.unwrap_or_default()
-            || has_ended(&self.commands.node, self.container.id.as_str())
+            || !self.commands.node.store.snapshot().runs(self.container.id.as_str())
         {
             command_record.done().await;
         }

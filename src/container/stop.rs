@@ -76,7 +76,7 @@ impl Containers {
         // Waits for the end of a checkpoint, because a frozen container does not react to signals.
         let _thawed = self.node.thawed(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
-        await_end(&self.node.store, id.as_str(), |now| runs(now, id)).await?;
+        await_end(&self.node.store, id.as_str(), |now| now.runs(id.as_str())).await?;
         info!(container = %id, "container stopped");
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Containers {
                     }
                     answer => return ended_is_fine(answer),
                 },
-                _ = self.node.store.when(|now| (!runs(now, id)).then_some(())), if is_answer_lost => {
+                _ = self.node.store.when(|now| (!now.runs(id.as_str())).then_some(())), if is_answer_lost => {
                     return Ok(());
                 }
                 () = sleep_until(kill_at) => return self.kill_now(id).await,
@@ -135,10 +135,6 @@ impl Containers {
         deadlines.insert(id.clone(), Arc::downgrade(&deadline));
         deadline
     }
-}
-
-fn runs(now: &Snapshot, id: &ContainerId) -> bool {
-    now.container(id.as_str()).is_some_and(|container| container.process.is_running())
 }
 
 /// Sends SIGKILL. [`await_end`] waits for the effect.

@@ -60,7 +60,7 @@ impl Node {
             // Skips a locked container: the call that has the lock will itself write or remove the file.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
-            if now.container(&id).is_some_and(|it| it.process.is_running()) {
+            if now.runs(&id) {
                 // An earlier dockbridge process ended before it removed the unpacked checkpoint.
                 self.oci_runtime_files.remove_restore(&id).await;
             }

@@ -132,6 +132,11 @@ impl Snapshot {
         self.containers.find(id)
     }
 
+    /// Whether the process of this container exists, even if it is paused.
+    pub fn runs(&self, id: &str) -> bool {
+        self.container(id).is_some_and(|container| container.process.is_running())
+    }
+
     /// All containers of pods except pause containers, newest first.
     pub fn containers(&self) -> &[Arc<ContainerRecord>] {
         self.containers.newest()

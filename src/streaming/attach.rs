@@ -69,7 +69,7 @@ impl Process for Main<'_> {
     type Outcome = ();
 
     async fn reported(&self) {
-        let ended = |now: &Snapshot| (!runs(now, self.id)).then_some(());
+        let ended = |now: &Snapshot| (!now.runs(self.id.as_str())).then_some(());
         self.streaming.store.wait(Duration::MAX, ended).await;
     }
 
@@ -110,10 +110,6 @@ impl Terminal for Main<'_> {
         };
         resized.inspect_err(log).is_ok()
     }
-}
-
-fn runs(now: &Snapshot, container: &ContainerId) -> bool {
-    now.container(container.as_str()).is_some_and(|found| found.process.is_running())
 }
 
 async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible {

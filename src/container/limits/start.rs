@@ -94,10 +94,9 @@ impl Limits {
     ) -> Result<(), Failure> {
         self.node.store.refresh_container(record.id.as_str()).await?;
         let now = self.node.store.snapshot();
-        let runs = now.container(record.id.as_str()).is_some_and(|now| now.process.is_running());
         let asked = settings.iter().find(|setting| setting.if_missing == IfMissing::Fail);
         match asked {
-            Some(setting) if runs => Err(no_group(setting)),
+            Some(setting) if now.runs(record.id.as_str()) => Err(no_group(setting)),
             _ => Ok(()),
         }
     }
