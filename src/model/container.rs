@@ -64,6 +64,11 @@ pub struct ContainerSpec {
     pub checkpoint: Option<PathBuf>,
 }
 
+/// The path of the CRI log as text. Empty if the container has no log.
+pub fn log_path(spec: &ContainerSpec) -> String {
+    spec.log_path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
 /// Splits `NAME=value` into name and value.
 pub fn variable(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once('=')?;

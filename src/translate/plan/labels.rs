@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     error::Failure,
     model::{
-        container::ContainerSpec,
+        container::log_path,
         document::{ContainerDocument, SandboxDocument},
         label,
         record::ImageRecord,
@@ -89,10 +89,6 @@ fn with_kubelet_labels(
         all.entry(key.to_owned()).or_insert_with(|| value.clone());
     }
     all
-}
-
-fn log_path(spec: &ContainerSpec) -> String {
-    spec.log_path.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
 }
 
 /// Maximum size in bytes of all labels of a container. The engine repeats the labels in every event and list.

@@ -8,7 +8,7 @@ use super::{sandbox, time, verbose};
 use crate::{
     model::{
         accounts::ProcessUser,
-        container::{ContainerMetadata, ContainerSpec, Mount, Propagation},
+        container::{ContainerMetadata, ContainerSpec, Mount, Propagation, log_path},
         document::ContainerDocument,
         record::{ContainerRecord, ExitReason, ImageRecord, ListedState, Process},
         reference::ImageReference,
@@ -201,10 +201,6 @@ fn user(process: &ProcessUser) -> cri::ContainerUser {
         supplemental_groups: process.groups.iter().copied().map(i64::from).collect(),
     };
     cri::ContainerUser { linux: Some(linux) }
-}
-
-fn log_path(spec: &ContainerSpec) -> String {
-    spec.log_path.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Renders the mounts in their order. An image mount has its image's id. Empty while the paths are unknown.
