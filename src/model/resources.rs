@@ -126,7 +126,8 @@ const fn is_unset(value: &i64) -> bool {
     *value == 0
 }
 
-fn first_set(newer: &str, older: &str) -> String {
+/// The newer text, or the older if the newer is empty.
+pub fn first_set(newer: &str, older: &str) -> String {
     if newer.is_empty() { older.to_owned() } else { newer.to_owned() }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     model::{
         container::{ContainerSpec, Device, Mount, Propagation},
         engine::EngineInfo,
+        resources::first_set,
         spec_edit::{IGNORED_OPTIONS, SpecEdit},
     },
     wire::docker::{self, ContainerCreateBody, DeviceMapping, HostConfig},
@@ -240,11 +241,7 @@ pub(super) fn add_devices(host: &mut HostConfig, spec: &ContainerSpec) {
 fn device_mapping(device: &Device) -> DeviceMapping {
     DeviceMapping {
         path_on_host: Some(device.host_path.clone()),
-        path_in_container: Some(first_non_empty(&device.container_path, &device.host_path)),
-        cgroup_permissions: Some(first_non_empty(&device.permissions, "rwm")),
+        path_in_container: Some(first_set(&device.container_path, &device.host_path)),
+        cgroup_permissions: Some(first_set(&device.permissions, "rwm")),
     }
-}
-
-fn first_non_empty(text: &str, otherwise: &str) -> String {
-    if text.is_empty() { otherwise.to_owned() } else { text.to_owned() }
 }
