@@ -87,7 +87,7 @@ rows! {
     Gauge "container_fs_usage_bytes" ["device"]
         "Disk usage of the files that a container wrote outside of mounts, in bytes."
         |of, out| {
-            let layer = of.container.and_then(|own| own.layer);
+            let layer = of.container.and_then(|own| own.layer.as_ref());
             let (Some(layer), Some(disk)) = (layer, disk(of)) else { return };
             out.read_at(layer.at);
             out.labelled(&[&disk.device], Some(layer.bytes));

@@ -5,8 +5,7 @@ use crate::{
         record::Process,
         stats::{
             ContainerReading, CpuReading, DeviceReading, Disks, GroupReading, IoReading,
-            LayerReading, MemoryReading, NetworkReading, PidsReading, PodReading, Pressure,
-            ProcessReading,
+            MemoryReading, NetworkReading, PidsReading, PodReading, Pressure, ProcessReading,
         },
         time::Nanos,
     },
@@ -67,26 +66,19 @@ pub(super) use rows;
 pub(super) struct Subject<'a> {
     pub(super) group: Option<&'a GroupReading>,
     pub(super) started: Option<Nanos>,
-    /// Data of a container; set only for containers.
-    pub(super) container: Option<ContainerParts<'a>>,
+    /// Set only for containers.
+    pub(super) container: Option<&'a ContainerReading>,
     /// Data of a pod's network; set only for such a subject.
     pub(super) network: Option<&'a NetworkReading>,
     pub(super) disks: &'a Disks,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ContainerParts<'a> {
-    pub(super) processes: Option<&'a ProcessReading>,
-    pub(super) layer: Option<&'a LayerReading>,
-}
-
 impl<'a> Subject<'a> {
     pub(super) fn container(reading: &'a ContainerReading, disks: &'a Disks) -> Self {
-        let (processes, layer) = (reading.processes.as_ref(), reading.layer.as_ref());
         Self {
             group: Some(&reading.group),
             started: reading.record.process.started_at(),
-            container: Some(ContainerParts { processes, layer }),
+            container: Some(reading),
             network: None,
             disks,
         }
@@ -131,7 +123,7 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) fn processes(&self) -> Option<&'a ProcessReading> {
-        self.container?.processes
+        self.container?.processes.as_ref()
     }
 }
 
