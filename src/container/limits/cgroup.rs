@@ -14,14 +14,14 @@ use crate::{
         error::HostError,
         process::{ProcessError, ProcessExit, Program, run},
     },
-    model::{record::ContainerRecord, resources::Resources},
+    model::resources::Resources,
     translate::limits::cgroup_files::{CgroupFile, IfMissing},
 };
 
 /// The cgroup of one process of a container.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerCgroup {
-    group: Arc<Cgroup>,
+    pub(super) group: Arc<Cgroup>,
     pid: u32,
     /// The container's id, for errors, and to find the cgroup again.
     id: String,
@@ -29,11 +29,6 @@ pub(super) struct ContainerCgroup {
 }
 
 impl ContainerCgroup {
-    /// The cgroup of a container. None if the container does not run, or if its processes are hidden.
-    pub(super) fn find(cgroups: &Cgroups, record: &ContainerRecord) -> Option<Self> {
-        Self::of(cgroups, record.process.pid()?, record.id.as_str())
-    }
-
     /// The cgroup in which process `pid` of container `id` runs. None if dockbridge cannot see the process.
     pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         match cgroups.find(pid, id) {
@@ -66,11 +61,6 @@ impl ContainerCgroup {
             if has_cpusets { self.group.limits(self.pid) } else { self.group.numbers(self.pid) };
         let is_there = now.is_known() || self.group.exists();
         is_there.then(|| shown(requested, &now, settings, |setting| self.current(setting)))
-    }
-
-    /// The memory in use, without inactive files. A limit below this value may make the kernel end processes.
-    pub(super) fn working_set(&self) -> Option<i64> {
-        self.group.working_set()
     }
 
     /// The content of a cgroup file. None if the file cannot be read.

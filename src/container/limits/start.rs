@@ -82,8 +82,9 @@ impl Limits {
 
     /// The cgroup of a container. None if the container does not run, or if its processes are hidden.
     pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
-        let (cgroups, record) = (self.node.cgroups.clone(), record.clone());
-        blocking(move || ContainerCgroup::find(&cgroups, &record)).await
+        let (pid, id) = (record.process.pid()?, record.id.clone());
+        let cgroups = self.node.cgroups.clone();
+        blocking(move || ContainerCgroup::of(&cgroups, pid, id.as_str())).await
     }
 
     /// Called if no cgroup was found. Fails if the container still runs and a limit is required.

@@ -113,7 +113,7 @@ impl Limits {
 /// Refuses a limit with which the kernel might end processes of the container.
 async fn check_memory_in_use(cgroup: Option<ContainerCgroup>, limit: i64) -> Result<(), Failure> {
     let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
-    match blocking(move || cgroup.working_set()).await {
+    match blocking(move || cgroup.group.working_set()).await {
         Some(used) if used > limit => Err(Failure::unmet(format!(
             "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
         ))),
