@@ -193,14 +193,6 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     OciRuntimeError::Other(format!("cannot map the owners of files of {what}: {reason}"))
 }
 
-impl EditsDirectory {
-    pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
-        let directory = self.of(id).join(super::directory::MOUNTS);
-        file::ensure_passable(&directory)?;
-        Ok(directory.join(index.to_string()))
-    }
-}
-
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// Largest `config.json` in bytes. The engine's are usually below 100 KiB.
 const MAX_CONFIG: u64 = 256 << 20;

@@ -177,6 +177,13 @@ impl EditsDirectory {
         Ok(renamed.or_cannot("rename", &restored)?.is_some())
     }
 
+    /// Makes the directory of a container's mounts, and returns the path for the mount with this number.
+    pub(super) fn mount_point(&self, id: &str, index: usize) -> Result<PathBuf, HostError> {
+        let directory = self.of(id).join(MOUNTS);
+        file::ensure_passable(&directory)?;
+        Ok(directory.join(index.to_string()))
+    }
+
     /// Whether dockbridge-runtime has mounted something for a container.
     pub fn has_mounts(&self, id: &str) -> bool {
         let directory = self.of(id);
@@ -251,6 +258,6 @@ const FILTER: &str = "filter";
 /// Name of the mount point of the root file system, in a container's directory.
 pub(super) const ROOT: &str = "root";
 /// Name of the directory of all other mount points, in a container's directory.
-pub(super) const MOUNTS: &str = "mounts";
+const MOUNTS: &str = "mounts";
 /// Largest file of edits in bytes. No container needs so much: dockbridge allows less for a pod's labels.
 const MAX_FILE: u64 = 4 << 20;
