@@ -243,8 +243,7 @@ fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     if let Ok(mut document) = serde_json::from_slice::<Value>(&text)
         && let Some(object) = document.as_object_mut()
     {
-        let annotations =
-            object.entry("annotations").or_insert_with(|| Value::Object(Default::default()));
+        let annotations = object.entry("annotations").or_insert(json!({}));
         if let Some(annotations) = annotations.as_object_mut() {
             annotations.insert(VERSION.to_owned(), env!("CARGO_PKG_VERSION").into());
         }
