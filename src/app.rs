@@ -14,7 +14,7 @@ mod span_export;
 mod start_check;
 mod watchdog;
 
-use std::{convert::Infallible, future::Future, path::Path, time::Duration};
+use std::{convert::Infallible, future::Future, time::Duration};
 
 use tokio::{
     sync::mpsc,
@@ -82,7 +82,8 @@ pub async fn run_within(
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
     // Plugins of the previous process end before the first CNI DEL: otherwise an old ADD could still run.
     orphans::end_all().await;
-    make_run_dir(&settings.run_dir)?;
+    file::ensure_directory(&settings.run_dir, RUN_MODE)
+        .map_err(|source| AppError::RunDir { run_dir: settings.run_dir.clone(), source })?;
     let mut engines = EngineOwnership::new(path.clone(), settings.docker.clone(), locks);
     let tracker = TaskTracker::new();
     let stopping = CancellationToken::new();
@@ -144,11 +145,6 @@ pub async fn run_within(
     let _ = (&mut admin).await;
     info!("dockbridge has stopped; pods keep running");
     served
-}
-
-fn make_run_dir(run_dir: &Path) -> Result<(), AppError> {
-    file::ensure_directory(run_dir, RUN_MODE)
-        .map_err(|source| AppError::RunDir { run_dir: run_dir.to_owned(), source })
 }
 
 /// Waits up to [`FIRST_LIST_TIMEOUT`] for Docker's list of containers, so that kubelet's first call succeeds.
