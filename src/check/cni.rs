@@ -33,12 +33,8 @@ pub(super) fn judge(
     selection: Selection,
     packets: Packets,
 ) -> Vec<Finding> {
-    let state = ConfigState {
-        serial: 1,
-        directory: settings.conf_dir.clone(),
-        selection,
-        status_error: None,
-    };
+    let directory = settings.conf_dir.clone();
+    let state = ConfigState { serial: 1, directory, selection, ..ConfigState::default() };
     let Some(selected) = state.selected() else {
         let advice = match fs::read_dir(&settings.conf_dir).map_err(|error| error.kind()) {
             Err(io::ErrorKind::PermissionDenied) => "run the check as root".to_owned(),
