@@ -8,7 +8,7 @@ use std::mem;
 use bytes::{Buf, Bytes};
 use memchr::memchr2;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ListSplitter {
     limit: usize,
     state: State,
@@ -21,8 +21,9 @@ pub(super) struct ListSplitter {
     is_escaped: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Expected,
     Open,
     Closed,
@@ -31,16 +32,8 @@ enum State {
 }
 
 impl ListSplitter {
-    pub(super) const fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            state: State::Expected,
-            entry: Vec::new(),
-            is_too_large: false,
-            depth: 0,
-            is_in_text: false,
-            is_escaped: false,
-        }
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
     }
 
     /// Takes the next entry from `input`: its JSON, or why it cannot be read. None if more bytes are needed.
