@@ -168,23 +168,6 @@ struct Stored {
     owner: Option<String>,
 }
 
-impl From<&CachedResult> for Stored {
-    fn from(entry: &CachedResult) -> Self {
-        Self {
-            kind: KIND.to_owned(),
-            container: entry.key.container.clone(),
-            config: entry.config.as_ref().map(|config| BASE64_STANDARD.encode(config)),
-            interface: entry.key.interface.clone(),
-            network: entry.key.network.clone(),
-            netns: entry.netns.clone(),
-            arguments: Some(entry.arguments.clone()),
-            capabilities: Some(entry.capabilities.clone()),
-            result: entry.result.clone(),
-            owner: entry.ours.then(|| OWNER.to_owned()),
-        }
-    }
-}
-
 fn load(path: &Path) -> Result<Option<Value>, HostError> {
     let Some(bytes) = file::read_if_present(path, SIZE_LIMIT)? else { return Ok(None) };
     let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -209,7 +192,18 @@ fn is_damage(error: &HostError) -> bool {
 }
 
 pub(super) fn encode(entry: &CachedResult) -> Result<Vec<u8>, serde_json::Error> {
-    serde_json::to_vec(&Stored::from(entry))
+    serde_json::to_vec(&Stored {
+        kind: KIND.to_owned(),
+        container: entry.key.container.clone(),
+        config: entry.config.as_ref().map(|config| BASE64_STANDARD.encode(config)),
+        interface: entry.key.interface.clone(),
+        network: entry.key.network.clone(),
+        netns: entry.netns.clone(),
+        arguments: Some(entry.arguments.clone()),
+        capabilities: Some(entry.capabilities.clone()),
+        result: entry.result.clone(),
+        owner: entry.ours.then(|| OWNER.to_owned()),
+    })
 }
 
 pub(super) fn decode(value: &Value) -> Option<CachedResult> {
