@@ -1,7 +1,7 @@
 //! Selects the network configuration of a directory: the first usable file in the order of file names. For
 //! each refused file before it, the selection has a reason that the operator sees.
 
-use std::{fmt, fs, io, path::Path, time::Duration};
+use std::{ffi::OsStr, fmt, fs, io, path::Path, time::Duration};
 
 use super::{
     config::{NetworkConfigList, negotiate_version},
@@ -68,7 +68,8 @@ pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> S
 fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigList, String>)>> {
     let listed = fs::read_dir(directory)?;
     let mut paths = listed.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.retain(|path| Form::of(path).is_some() && !path.is_dir());
+    let is_config = |end: &OsStr| ["conf", "json", LIST].iter().any(|known| end == *known);
+    paths.retain(|path| path.extension().is_some_and(is_config) && !path.is_dir());
     paths.sort();
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(paths.iter().map(|path| (name(path), read(path))).collect())
@@ -76,13 +77,11 @@ fn candidates(directory: &Path) -> io::Result<Vec<(String, Result<NetworkConfigL
 
 fn read(path: &Path) -> Result<NetworkConfigList, String> {
     let text = text(path)?;
-    match Form::of(path) {
-        Some(Form::List) => {
-            let directory = path.parent().unwrap_or(path);
-            NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
-        }
-        _ => NetworkConfigList::from_single(&text),
+    if path.extension().is_none_or(|end| end != LIST) {
+        return NetworkConfigList::from_single(&text);
     }
+    let directory = path.parent().unwrap_or(path);
+    NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
 }
 
 /// Contents of the plugin files in a network's folder, ordered by name. As in libcni, only `*.conf` is read.
@@ -125,21 +124,6 @@ async fn negotiate(
     Ok(list.with_version(version))
 }
 
-enum Form {
-    Single,
-    List,
-}
-
-impl Form {
-    fn of(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()? {
-            "conf" | "json" => Some(Self::Single),
-            "conflist" => Some(Self::List),
-            _ => None,
-        }
-    }
-}
-
 fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "the path does not exist".to_owned(),
@@ -147,6 +131,8 @@ fn explain(error: &io::Error) -> String {
     }
 }
 
+/// The end of the name of a file with a list of plugins. Other files have a single plugin.
+const LIST: &str = "conflist";
 const SIZE_LIMIT: u64 = 1 << 20;
 
 #[cfg(test)]
