@@ -155,9 +155,9 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
     let kernel = "the file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
-    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.is_implicit;
+    let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.without_devices;
     // The source of an image volume may be a directory inside the image's overlay.
-    let around = |it: &str| if mapped.is_implicit { Overlay::around(it, source) } else { None };
+    let around = |it: &str| if mapped.without_devices { Overlay::around(it, source) } else { None };
     let table = mount_table()?;
     let whole = Overlay::at(&table, source).map(|overlay| (overlay, PathBuf::new()));
     let root = (mappings.uids.host, mappings.gids.host);

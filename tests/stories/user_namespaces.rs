@@ -41,12 +41,18 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         container_path: "/image".to_owned(),
         image: Some(of_image),
         readonly: true,
+        uid_mappings: ids(),
+        gid_mappings: ids(),
         ..Default::default()
     };
     let mut part = image_volume.clone();
     part.container_path = "/part".to_owned();
     part.image_sub_path = "files".to_owned();
-    main.mounts = vec![volume.clone(), image_volume, part];
+    // Not every client sends the mappings that kubelet sends.
+    let mut unmapped = part.clone();
+    unmapped.container_path = "/unmapped".to_owned();
+    (unmapped.uid_mappings, unmapped.gid_mappings) = (Vec::new(), Vec::new());
+    main.mounts = vec![volume.clone(), image_volume, part, unmapped];
     let mut other = mapped(stage.recipes.sleeper("other"));
     other.mounts = vec![volume.clone()];
     let run_as = &mut other.linux.get_or_insert_default().security_context;
@@ -59,6 +65,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         ("stat -c '%u:%g %a' /suid /of-www /bin", "0:0 4755\n33:33 640\n0:0 755"),
         ("stat -c '%u:%g %a' /image/suid /image/of-www", "0:0 4755\n33:33 640"),
         ("stat -c '%u:%g' /part /part/of-www", "0:0\n33:33"),
+        ("stat -c '%u:%g' /unmapped /unmapped/of-www", "0:0\n33:33"),
         ("stat -c %u /etc/hosts /etc/resolv.conf /etc/hostname | sort -u", "0"),
         ("cat /etc/hostname /volume/of-root", "pod\nroot's"),
         ("stat -c '%u:%g' /volume/of-root /volume/of-www /volume/of-user", "0:0\n33:33\n1000:1000"),
@@ -189,6 +196,8 @@ pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
             container_path: "/image".to_owned(),
             image: Some(of_image),
             readonly: true,
+            uid_mappings: ids(),
+            gid_mappings: ids(),
             ..Default::default()
         },
         volume_of_many_users(&stage)?,

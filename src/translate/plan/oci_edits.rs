@@ -106,7 +106,7 @@ pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> 
 }
 
 /// The mounts that need mapped ids: those with a mapping in the request. In a pod with a user namespace, also
-/// image volumes, the pod's files and volumes of the image, for which kubelet sends no mapping.
+/// image volumes without one (kubelet sends one), the pod's files, and volumes of the image.
 fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     let spec = &document.spec;
     let of_request = spec.mounts.iter().filter_map(|mount| {
