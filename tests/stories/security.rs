@@ -205,9 +205,11 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
         ensure_eq!(status_of(&stage, id, "NoNewPrivs").await?, new);
         let table = of_process(&stage, id, "mountinfo").await?;
         let mounts: Vec<(&str, &str)> = table.lines().filter_map(point_and_options).collect();
-        let options = mounts.iter().find(|(point, _)| *point == "/").map(|row| row.1);
-        let begins = options.unwrap_or_default().split(',').next();
-        ensure_eq!(begins, Some(root));
+        for point in ["/", "/etc/resolv.conf", "/etc/hostname", "/etc/hosts"] {
+            let options = mounts.iter().find(|(at, _)| *at == point).map(|row| row.1);
+            let begins = options.unwrap_or_default().split(',').next();
+            ensure_eq!(begins, Some(root), "{point}");
+        }
         let mut over: Vec<&str> =
             mounts.iter().map(|row| row.0).filter(|point| point.starts_with("/proc/")).collect();
         over.sort_unstable();

@@ -71,7 +71,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     read_only::check(&document.spec.mounts, handler, input.engine)?;
     oci_runtime::check_container(&document, &input.sandbox.document, input.engine)?;
     check_privileges(&document.spec, &input.sandbox.document.spec)?;
-    let mounts = mounts::mounts(&document.spec.mounts, input)?;
+    let mounts = mounts::mounts(&document.spec, input)?;
     let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
     let mut body = body(&document.spec, input);

@@ -12,7 +12,7 @@ use super::{input::ContainerInput, read_only};
 use crate::{
     error::{Failure, Kind},
     model::{
-        container::{Mount, Propagation},
+        container::{ContainerSpec, Mount, Propagation},
         engine::{ApiVersion, EngineInfo},
         id::ImageId,
         path::parts,
@@ -30,8 +30,8 @@ pub(super) struct Mounts {
 }
 
 /// Plans the requested mounts. Adds mounts of the pod's files, except at paths of requested mounts.
-pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mounts, Failure> {
-    let (files, engine) = (input.files, input.engine);
+pub(super) fn mounts(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Mounts, Failure> {
+    let (stated, files, engine) = (&spec.mounts, input.files, input.engine);
     let mut images = ImageMounts { ready: input.image_volumes.iter(), used: HashMap::new() };
     let mut mounts = Vec::new();
     for mount in stated {
@@ -45,7 +45,8 @@ pub(super) fn mounts(stated: &[Mount], input: &ContainerInput<'_>) -> Result<Mou
         if let Some(source) = source
             && !stated.iter().any(|mount| is_same_path(&mount.container_path, target))
         {
-            mounts.push(pod_file(source, target, engine));
+            let is_read_only = spec.security.readonly_rootfs;
+            mounts.push(pod_file(source, target, is_read_only, engine));
         }
     }
     let makes_directories = engine.api >= ApiVersion::MAKES_MOUNT_SOURCES;
@@ -103,13 +104,19 @@ fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagat
     (!overlap).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
 }
 
-/// The mount of one of the pod's files, which is writable, as the engine's own files are. Without the option
-/// to create a missing source as a directory, so that the create fails if the file is missing.
-pub(super) fn pod_file(source: &Path, target: &str, engine: &EngineInfo) -> docker::Mount {
+/// The mount of one of the pod's files, which is read-only if the root file system is, as the engine's own
+/// files are. Without the option to create a missing source as a directory, so that the create fails if the
+/// file is missing.
+pub(super) fn pod_file(
+    source: &Path,
+    target: &str,
+    is_read_only: bool,
+    engine: &EngineInfo,
+) -> docker::Mount {
     let source = source.display().to_string();
     let propagation = private(&source, engine);
     let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };
-    bound(source, target, false, options)
+    bound(source, target, is_read_only, options)
 }
 
 /// Whether two paths in a container are the same, even if they are spelled differently.

@@ -358,7 +358,7 @@ fn private_binds_around_the_data_root_set_no_propagation() {
 fn pod_files_inside_the_data_root_set_no_propagation() {
     let engine = TestInput::default().engine();
     for (source, stated) in [("/var/lib/docker/pods/a", false), ("/var/lib/dockbridge/a", true)] {
-        let mount = super::mounts::pod_file(source.as_ref(), "/etc/hosts", &engine);
+        let mount = super::mounts::pod_file(source.as_ref(), "/etc/hosts", false, &engine);
         assert_eq!(mount.bind_options.unwrap().propagation.is_some(), stated, "{source}");
     }
 }
@@ -390,4 +390,18 @@ fn mounts_of_the_container_replace_pod_files() {
     let mounts = input.container(pod(), spec).unwrap().body.host_config.unwrap().mounts.unwrap();
     let targets: Vec<_> = mounts.iter().map(|mount| mount.target.clone().unwrap()).collect();
     assert_eq!(targets, ["/etc//hosts/", "/etc/resolv.conf", "/etc/hostname"]);
+}
+
+/// The containers of a pod share the files, so a container that cannot write to its root file system could
+/// otherwise change the DNS settings of the others.
+#[test]
+fn pod_files_are_read_only_as_the_root_file_system() {
+    for readonly_rootfs in [false, true] {
+        let mut spec = workload();
+        spec.security.readonly_rootfs = readonly_rootfs;
+        let input = TestInput { files: true, ..TestInput::default() };
+        let host = input.container(pod(), spec).unwrap().body.host_config.unwrap();
+        let read_only: Vec<_> = host.mounts.unwrap().iter().map(|mount| mount.read_only).collect();
+        assert_eq!(read_only, [Some(readonly_rootfs); 3]);
+    }
 }
