@@ -72,7 +72,7 @@ pub struct Timeouts {
     pub short: Duration,
     /// Added to the grace period of a stop, for the kill and the engine's cleanup.
     pub stop_margin: Duration,
-    /// How long a pull or event stream may take to begin. Pulls begin after the registry has answered.
+    /// How long an event stream may take to begin.
     pub stream: Duration,
 }
 

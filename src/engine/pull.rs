@@ -1,6 +1,6 @@
 //! Pulling an image: the request with its credentials, and the progress the engine reports.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE};
 use hyper::{Method, header::HeaderValue};
@@ -40,17 +40,17 @@ pub struct PullProgress {
 }
 
 impl Engine {
-    /// Starts a pull. The image is complete when [`Pull::next`] returns None without an earlier error. Once
-    /// the pull has begun, it has no deadline, because only the caller knows when a pull has stalled.
+    /// Starts a pull. The image is complete when [`Pull::next`] returns None without an earlier error. The
+    /// pull has no deadline, because only the caller knows when a pull has stalled. The engine does not
+    /// begin to answer before the registry has, and while other pulls use all of its downloads.
     ///
     /// # Errors
     /// [`EngineError::Pull`] if the registry refuses the pull before it begins.
     pub async fn pull_image(&self, request: &PullRequest) -> Result<Pull, EngineError> {
         let reference = request.reference.to_string();
         let call = Call { verb: "pull", subject: Subject::Image(reference.clone()) };
-        let limit = self.timeouts().stream;
         let target = Some(pull_target(request));
-        let mut pull = ApiRequest::new(call.clone(), Method::POST, target, limit)?;
+        let mut pull = ApiRequest::new(call.clone(), Method::POST, target, Duration::MAX)?;
         pull.credentials = authorisation(request.credentials.as_ref());
         let body = self.begin(&pull).await.map_err(|error| of_registry(&reference, error))?;
         let messages = Messages::new(self.clone(), call, body);
