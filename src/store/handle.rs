@@ -25,6 +25,7 @@ use crate::{
         engine::EngineHealth,
         id::{ImageId, SandboxId},
         record::{ContainerRecord, ImageRecord},
+        reference::{ImageReference, names_id},
         time::Nanos,
     },
 };
@@ -128,6 +129,10 @@ impl Store {
         let listed = now.image(name);
         if let Some(image) = listed.filter(|image| image.inspected) {
             return Ok(Some(Arc::clone(image)));
+        }
+        // The engine would refuse this name again each time that the store retries the inspect.
+        if listed.is_none() && !names_id(name) && ImageReference::parse(name).is_err() {
+            return Ok(None);
         }
         match self.refresh_image(listed.map_or(name, |image| image.id.as_str())).await {
             Err(error) if error.kind() != Kind::Unknown => Err(error),
