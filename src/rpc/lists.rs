@@ -86,7 +86,7 @@ impl ImageRpc {
         let now = self.now().await?;
         let asked = match filter {
             None => now.images().to_vec(),
-            Some(name) => now.image(&name).cloned().into_iter().collect(),
+            Some(name) => now.images_named(&name),
         };
         let rpc = self.clone();
         Ok(asked.into_iter().map(move |image| rpc.render(&image)))

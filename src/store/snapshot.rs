@@ -163,6 +163,20 @@ impl Snapshot {
         self.images.find(name)
     }
 
+    /// The images with this name. A reference without tag and digest means all images of the repository, as
+    /// in Docker's list.
+    pub fn images_named(&self, name: &str) -> Vec<Arc<ImageRecord>> {
+        let untagged = |it: &ImageReference| it.tag().or(it.digest()).is_none();
+        let repository =
+            ImageReference::parse(name).ok().filter(untagged).map(|it| it.repository());
+        let is_of = |name: &String| {
+            ImageReference::parse(name).is_ok_and(|it| Some(it.repository()) == repository)
+        };
+        let mut named = self.images().to_vec();
+        named.retain(|image| image.repo_tags.iter().chain(&image.repo_digests).any(is_of));
+        if named.is_empty() { self.image(name).cloned().into_iter().collect() } else { named }
+    }
+
     /// All images, ordered by id.
     pub fn images(&self) -> &[Arc<ImageRecord>] {
         &self.images.by_hex

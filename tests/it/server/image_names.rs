@@ -1,6 +1,8 @@
 //! Tests of image names that have changed while the engine's event about the change has not arrived. In these
 //! tests the event never arrives.
 
+use std::collections::BTreeSet;
+
 use dockbridge::wire::cri;
 use tonic::Code;
 
@@ -37,6 +39,31 @@ async fn an_image_that_came_a_moment_ago_is_found() {
     assert_eq!(status(&bridge, "late:1").await, status(&bridge, "docker.io/library/late:1").await);
     assert_eq!(status(&bridge, IMAGE).await.map(|id| id.is_some()), Ok(true));
     assert_eq!(docker.count("GET /images/*/json"), 1, "a hit is no call");
+}
+
+/// `crictl images app` shows every tag, as `docker images app` does.
+#[tokio::test]
+async fn a_filter_without_a_tag_lists_the_whole_repository() {
+    let docker = docker().await;
+    let [one, two, other] = docker.world(|world| {
+        ["app:1", "registry.test:5000/app:1", "app:2"].map(|name| world.add_image(name))
+    });
+    let bridge = Bridge::start(&docker).await;
+    for (name, expected) in [
+        ("app", vec![&one, &other]),
+        ("docker.io/library/app", vec![&one, &other]),
+        ("registry.test:5000/app", vec![&two]),
+        ("app:1", vec![&one]),
+        ("app:latest", vec![]),
+        ("appl", vec![]),
+        (&one["sha256:".len()..][..12], vec![&one]),
+    ] {
+        let filter = Some(cri::ImageFilter { image: Some(image(name)) });
+        let answer = bridge.images.clone().list_images(cri::ListImagesRequest { filter }).await;
+        let listed = answer.unwrap().into_inner().images;
+        let listed: BTreeSet<_> = listed.iter().map(|image| &image.id).collect();
+        assert_eq!(listed, expected.into_iter().collect(), "{name}");
+    }
 }
 
 #[tokio::test]
