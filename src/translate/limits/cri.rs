@@ -31,9 +31,21 @@ pub fn update(request: &cri::UpdateContainerResourcesRequest) -> Result<Resource
 pub fn pod_update(
     request: &cri::UpdatePodSandboxResourcesRequest,
 ) -> Result<PodResources, ParseError> {
+    let without_overhead = |given: &cri::LinuxContainerResources| {
+        changed(&cri::LinuxContainerResources {
+            // kubelet subtracts the overhead from the limits in the pod's cgroup, also from -1 (no limit).
+            cpu_quota: match given.cpu_quota {
+                ..0 => UNLIMITED,
+                0 => 0,
+                quota => quota.max(MIN_QUOTA),
+            },
+            memory_limit_in_bytes: given.memory_limit_in_bytes.max(UNLIMITED),
+            ..given.clone()
+        })
+    };
     Ok(PodResources {
         overhead: request.overhead.as_ref().map(changed).transpose().at("overhead")?,
-        resources: request.resources.as_ref().map(changed).transpose().at("resources")?,
+        resources: request.resources.as_ref().map(without_overhead).transpose().at("resources")?,
     })
 }
 
@@ -102,7 +114,7 @@ fn cpu_period(value: i64) -> Result<i64, ParseError> {
 
 /// The kernel accepts a CPU quota of 1 ms or more. -1 removes the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
-    in_range(value, matches!(value, -1 | 0) || (1_000..=MAX_QUOTA).contains(&value))
+    in_range(value, matches!(value, -1 | 0) || (MIN_QUOTA..=MAX_QUOTA).contains(&value))
 }
 
 /// Refuses CPU shares that the kernel would silently change, because OCI runtimes refuse them as well.
@@ -172,5 +184,6 @@ fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {
 
 const MAX_KEYS: usize = 256;
 const MAX_PAIR: usize = 1024;
-/// The largest CPU quota that the kernel accepts, in microseconds.
+/// The smallest and the largest CPU quota that the kernel accepts, in microseconds.
+const MIN_QUOTA: i64 = 1000;
 const MAX_QUOTA: i64 = (1 << 44) - 1;

@@ -15,7 +15,11 @@ use crate::{
         resources::{HugepageLimit, Resources},
     },
     translate::{nri::owners::Owners, observe, parse::tests::sample},
-    wire::{docker::HostConfig, nri::LinuxResources},
+    wire::{
+        cri::{LinuxContainerResources, UpdatePodSandboxResourcesRequest},
+        docker::HostConfig,
+        nri::LinuxResources,
+    },
 };
 
 /// Every limit, set to the value of the sample if the CRI has the limit.
@@ -152,3 +156,21 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
 
 /// In NRI the OOM score adjustment is a field of the container and not one of its limits.
 const OOM_SCORE: &str = "oom_score_adj";
+
+/// kubelet subtracts the pod's overhead, also from a limit that the pod does not have.
+#[test]
+fn limits_of_a_pod_may_be_less_than_none() {
+    let update = |cpu_quota, memory_limit_in_bytes| {
+        let limits =
+            LinuxContainerResources { cpu_quota, memory_limit_in_bytes, ..Default::default() };
+        let request = UpdatePodSandboxResourcesRequest {
+            resources: Some(limits),
+            ..UpdatePodSandboxResourcesRequest::default()
+        };
+        let read = cri::pod_update(&request).unwrap().resources.unwrap();
+        (read.cpu_quota, read.memory_limit)
+    };
+    assert_eq!(update(-1 - 25_000, -1 - (64 << 20)), (-1, -1));
+    assert_eq!(update(999, 0), (1000, 0));
+    assert_eq!(update(0, 1 << 20), (0, 1 << 20));
+}
