@@ -40,12 +40,10 @@ pub(super) async fn run(
     let hijacked = attached.map_err(|error| chain(&error))?;
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
-    // dockbridge passes on the end of the client's input only if the container has `stdin_once`, because the
-    // engine ends the attach session at this end.
-    let once = wanted.stdin_once && !wanted.tty;
-    let input_end = if once { InputEnd::Closes } else { InputEnd::Stays };
+    // At the end of the input, the engine closes the process's stdin only if the container has `stdin_once` and
+    // no terminal. Otherwise it ends the session, for which a client with piped input waits.
     let end = tokio::select! {
-        end = copy(client, hijacked, &process, input_end, stop) => end,
+        end = copy(client, hijacked, &process, InputEnd::Closes, stop) => end,
         never = note_loss(streaming, lost) => match never {},
     };
     match end {

@@ -31,7 +31,7 @@ pub trait Terminal: Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputEnd {
     Closes,
-    /// The input stays open, because a terminal's input does not end, or another client may attach later.
+    /// The input stays open, because a terminal's input does not end.
     Stays,
 }
 

@@ -42,8 +42,8 @@ pub(crate) async fn to_a_shell(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A client disconnects without closing its session. The container keeps running, and the next client can
-/// attach.
+/// A client disconnects without closing its session, or ends its input. The container keeps running, and the
+/// next client can attach. The end of the input ends the session.
 pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_again").await?;
     let line = "n=0; while read word; do n=$((n+1)); echo $n $word; done";
@@ -65,6 +65,13 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
                 None => {}
                 Some(held) => bridge.lets_go(held + 1).await?,
             }
+        }
+        for (number, way) in (7..).zip(USUAL) {
+            let mut session = Session::attach(&scene.stage.cri, way, &id, wish).await?;
+            session.send("visit\n").await?;
+            session.stdout.until(&format!("{number} visit")).await?;
+            session.finish().await?;
+            ensure_eq!(session.collect().await?.code()?, 0, "{way:?}");
         }
         let status = scene.stage.cri.container(&id).await?;
         ensure_eq!(status.state(), cri::ContainerState::ContainerRunning);
