@@ -327,6 +327,9 @@ fn cri_dockerds_log_levels_are_accepted() {
         ("fatal", LevelFilter::ERROR),
         ("warning", LevelFilter::WARN),
         ("trace", LevelFilter::TRACE),
+        ("Debug", LevelFilter::DEBUG),
+        ("INFO", LevelFilter::INFO),
+        ("", LevelFilter::INFO),
     ] {
         assert_eq!(value::log_level(text), Ok(level));
     }

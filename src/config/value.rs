@@ -142,12 +142,13 @@ pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     chosen(text, &[("text", Format::Text), ("json", Format::Json)], "choose text or json")
 }
 
-/// dockbridge's five log levels, and cri-dockerd's names for them.
+/// dockbridge's five log levels, and cri-dockerd's names for them in any case.
 pub fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
-    match text {
+    match text.to_ascii_lowercase().as_str() {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
         "warn" | "warning" => Ok(LevelFilter::WARN),
-        "info" => Ok(LevelFilter::INFO),
+        // The default of cri-dockerd's flag is empty.
+        "info" | "" => Ok(LevelFilter::INFO),
         "debug" => Ok(LevelFilter::DEBUG),
         "trace" => Ok(LevelFilter::TRACE),
         _ => wrong("choose error, warn, info, debug or trace"),
