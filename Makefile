@@ -110,7 +110,8 @@ install: build-release ## Install the release build, units for systemd, manual p
 	$(AS_OWNER) install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/dockbridge.{service,socket}
 	$(AS_OWNER) sed -i 's,^\(ExecStart\|ExecReload\)=/usr/,\1=$(PREFIX)/,' $(DESTDIR)$(PREFIX)/lib/systemd/system/dockbridge.service
 	$(CARGO) run --quiet --example documents -- $(TARGET)/share
-	$(AS_OWNER) cp -r $(TARGET)/share $(DESTDIR)$(PREFIX)/
+	chmod -R a+rX $(TARGET)/share
+	umask 022 && $(AS_OWNER) cp -r $(TARGET)/share $(DESTDIR)$(PREFIX)/
 
 ##@ Build
 
