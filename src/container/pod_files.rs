@@ -35,6 +35,11 @@ impl PodFilesRoot {
         Self { root }
     }
 
+    /// The directory of a pod, which exists if the pod has files.
+    pub fn directory(&self, id: &SandboxId) -> PathBuf {
+        self.root.join(id.as_str())
+    }
+
     /// Writes missing and outdated files of the pod, and returns the paths that its containers mount.
     pub async fn ensure(&self, sandbox: &SandboxRecord) -> Result<PodFiles, Failure> {
         let document = &sandbox.document;
@@ -62,7 +67,7 @@ impl PodFilesRoot {
     /// The `resolv.conf` of a pod without DNS settings: a copy of the host's file when the pod's first
     /// container was created, or an empty text.
     async fn host_resolv_conf(&self, id: &SandboxId) -> String {
-        let first = self.root.join(id.as_str()).join(RESOLV_CONF);
+        let first = self.directory(id).join(RESOLV_CONF);
         match tokio::fs::read_to_string(first).await {
             Ok(text) => text,
             Err(_) => tokio::fs::read_to_string("/etc/resolv.conf").await.unwrap_or_default(),
@@ -76,7 +81,7 @@ impl PodFilesRoot {
 
     /// Removes a pod's files.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Failure> {
-        let directory = self.root.join(id.as_str());
+        let directory = self.directory(id);
         let removed = if_there(tokio::fs::remove_dir_all(&directory).await);
         removed.or_cannot("remove the pod files in", &directory)?;
         Ok(())
@@ -92,7 +97,7 @@ impl PodFilesRoot {
         text: Option<String>,
     ) -> Result<Option<PathBuf>, Failure> {
         let Some(text) = text else { return Ok(None) };
-        let path = self.root.join(id.as_str()).join(name);
+        let path = self.directory(id).join(name);
         let target = path.clone();
         match blocking(move || write_if_different(&target, &text)).await {
             Ok(()) => Ok(Some(path)),

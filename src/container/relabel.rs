@@ -1,9 +1,9 @@
-//! Gives the sources of mounts an SELinux label, if the request demands that.
+//! Gives the pod's files an SELinux label, and the sources of other mounts if the request demands that.
 
 use std::{collections::BTreeSet, io, path::Path, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     create::make_directory,
@@ -11,15 +11,16 @@ use super::{
 };
 use crate::{
     concurrency::blocking::blocking,
-    error::Failure,
+    error::{Failure, chain},
     host::relabel::{SELINUX, relabel},
     model::{container::ContainerSpec, engine::EngineInfo, id::SandboxId},
 };
 
 impl Node {
     /// Gives the sources of mounts with `selinux_relabel`, and everything below them, the label that the
-    /// engine chose for this container's files. Must be called before the container can start, with the lock
-    /// of its pod. A call that wants to stop the pod interrupts the relabelling.
+    /// engine chose for this container's files, and the pod's files a label that all containers of the pod
+    /// may read. Must be called before the container can start, with the lock of its pod. A call that wants
+    /// to stop the pod interrupts the relabelling.
     ///
     /// # Errors
     /// The source is a system directory or too large, relabelling fails, or the pod is being stopped.
@@ -29,21 +30,44 @@ impl Node {
         (sandbox, spec): (&SandboxId, &ContainerSpec),
         id: &str,
     ) -> Result<(), Failure> {
-        let asking =
-            spec.mounts.iter().filter(|mount| mount.selinux_relabel && mount.image.is_none());
-        let sources: BTreeSet<String> = asking.map(|mount| mount.host_path.clone()).collect();
-        if sources.is_empty() || !engine.has_selinux() {
+        if !engine.has_selinux() {
             return Ok(());
         }
         let label = self.engine.mount_label(id).await?;
         if label.is_empty() {
             return Ok(());
         }
+        let asking =
+            spec.mounts.iter().filter(|mount| mount.selinux_relabel && mount.image.is_none());
+        let sources: BTreeSet<String> = asking.map(|mount| mount.host_path.clone()).collect();
         let cancellation = self.cancellations.of(sandbox.as_str());
+        self.relabel_pod_files(sandbox, without_categories(&label)).await;
         for source in sources {
             relabel_source(source, label.clone(), Arc::clone(&cancellation)).await?;
         }
         Ok(())
+    }
+
+    /// A failure is only logged, because the containers of a pod need not read its files.
+    async fn relabel_pod_files(&self, sandbox: &SandboxId, label: String) {
+        let files = self.pod_files.directory(sandbox);
+        let relabelling = blocking(move || match files.exists() {
+            true => relabel(&files, (SELINUX, &label), &|| false).map(|_| ()),
+            false => Ok(()),
+        });
+        if let Err(error) = relabelling.await {
+            warn!(%sandbox, error = chain(&error), "cannot set the SELinux label of the pod's files");
+        }
+    }
+}
+
+/// The label with the level `s0`. Containers of a pod may have different categories, and each of them may use
+/// a file that has none.
+fn without_categories(label: &str) -> String {
+    let parts: Vec<&str> = label.splitn(4, ':').collect();
+    match parts[..] {
+        [user, role, kind, _] => format!("{user}:{role}:{kind}:s0"),
+        _ => label.to_owned(),
     }
 }
 
@@ -107,6 +131,20 @@ const ROOTS: [&str; 5] = ["/var/lib", "/var/log", "/var/run", "/var/tmp", "/var/
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shared_label_has_no_categories() {
+        for (label, shared) in [
+            (
+                "system_u:object_r:container_file_t:s0:c1,c2",
+                "system_u:object_r:container_file_t:s0",
+            ),
+            ("system_u:object_r:container_file_t:s0", "system_u:object_r:container_file_t:s0"),
+            ("system_u:object_r:container_file_t", "system_u:object_r:container_file_t"),
+        ] {
+            assert_eq!(without_categories(label), shared);
+        }
+    }
 
     #[test]
     fn the_hosts_own_is_left_alone() {

@@ -160,6 +160,11 @@ pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     let file = label_of_file(&stage, "relabelled").await?;
     ensure_eq!(file, "system_u:object_r:container_file_t:s0:c4,c5");
     ensure_eq!(label_of_file(&stage, "kept").await?, before);
+    // All containers of the pod use these files, whatever categories they have.
+    for file in ["resolv.conf", "hosts", "hostname"] {
+        let path = stage.folders.state.join("pods").join(&sandbox).join(file);
+        ensure_eq!(label_at(&path).await?, "system_u:object_r:container_file_t:s0", "{file}");
+    }
 
     let known = stage.engine.containers().await?.len();
     for wrong in ["s0,c4,c5", "s9", "s0:c9999"] {
@@ -194,7 +199,10 @@ fn volume(stage: &Stage, name: &str, selinux_relabel: bool) -> Outcome<cri::Moun
 }
 
 async fn label_of_file(stage: &Stage, volume: &str) -> Outcome<String> {
-    let file = stage.folders.shared.join(volume).join("file");
+    label_at(&stage.folders.shared.join(volume).join("file")).await
+}
+
+async fn label_at(file: &Path) -> Outcome<String> {
     let answer = Command::new("stat").args(["-c", "%C"]).arg(file).output().await?;
     Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
 }

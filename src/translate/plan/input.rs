@@ -53,7 +53,7 @@ pub struct ContainerInput<'a> {
     pub image_volumes: &'a [ImageVolume],
 }
 
-/// The files of a pod that its containers get as writable mounts, unless a container has its own mount there.
+/// The files of a pod that its containers get as mounts, unless a container has its own mount there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFiles {
     pub resolv_conf: Option<PathBuf>,
