@@ -4,7 +4,7 @@
 //! garbage collection keeps all other images, because an operator might have no copy of a locally built
 //! image.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
 use tracing::warn;
@@ -53,6 +53,18 @@ impl KubeletImages {
         if is_new {
             self.save().await;
         }
+    }
+
+    /// The names under which the image was pulled for kubelet. `None` if it is not on the list.
+    pub(super) fn names(&self, id: &ImageId) -> Option<BTreeSet<String>> {
+        self.known.lock().0.get(id).cloned()
+    }
+
+    /// Puts an image on the list again if it was taken off since [`Self::names`] returned `names`.
+    pub(super) async fn restore(&self, id: ImageId, names: Option<BTreeSet<String>>) {
+        let Some(names) = names else { return };
+        self.known.lock().0.entry(id).or_insert(names);
+        self.save().await;
     }
 
     /// Takes removed images off the list, because a foreign image with the same id may be pulled later.

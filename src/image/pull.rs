@@ -20,6 +20,8 @@ impl Images {
         let began = Instant::now();
         info!(image = %request.reference, "pulling image");
         let before = self.store.snapshot();
+        let named = before.image(&request.reference.to_string()).map(|image| image.id.clone());
+        let named = named.map(|old| (self.kubelet_images.names(&old), old));
         let transfer = self.metrics.begin(&request.reference);
         let transferred = self.transfer(request).await;
         transfer.ended(transferred.as_ref().err().map(Failure::kind));
@@ -28,6 +30,14 @@ impl Images {
         // of a multi-platform index differs from the digests of its parts.
         let id = self.inspect_pulled(&request.reference.to_string()).await?;
         self.record_pulled(&before, &id, &request.reference).await?;
+        if let Some((names, old)) = named.filter(|(_, old)| *old != id) {
+            // For a moment, containerd's store lacks the image that had the name before. If dockbridge
+            // inspected the image at that time, no event corrects the answer.
+            drop(self.store.refresh_image(old.as_str()).await);
+            if self.store.snapshot().image(old.as_str()).is_some() {
+                self.kubelet_images.restore(old, names).await;
+            }
+        }
         info!(image = %request.reference, %id, took = ?began.elapsed(), "image pulled");
         Ok(id)
     }

@@ -24,7 +24,7 @@ use tokio::{
     sync::Barrier,
     time::{Instant, timeout},
 };
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::clock::forward;
 use crate::support::{
@@ -203,6 +203,32 @@ async fn a_pull_moves_a_tag() {
     let shown = bench.store.snapshot().image("app:1").map(|image| image.id.clone());
     assert_eq!(shown, Some(id(&new)));
     assert_ne!(old, new);
+}
+
+/// containerd's store sends the event of a pull before it keeps the image that had the name before, and sends
+/// no event for that.
+#[tokio::test]
+async fn an_image_that_lost_its_name_to_a_pull_is_shown_and_still_kubelets() {
+    let settings = Settings { collect: CollectImages::Pulled, ..default_settings() };
+    let bench = Bench::with(settings).await;
+    let old = bench.docker.world(|world| world.offer_image("app:1"));
+    bench.images.pull(request("app:1")).await.unwrap();
+    let new = bench.docker.world(|world| {
+        world.registry.clear();
+        world.images[0].tags.clear();
+        world.offer_image("app:1")
+    });
+    let (answer, gone) = (CancellationToken::new(), Fault::Status(404, "no such image".to_owned()));
+    bench.docker.inject(Rule::new(PULL, Fault::HeldAnswer(answer.clone())));
+    bench.docker.inject(Rule::new(&format!("GET /images/{old}/json"), gone));
+    let pulling = bench.images.pull(request("app:1"));
+    let kept = async {
+        eventually(|| !bench.knows(&old)).await;
+        bench.docker.clear_faults();
+        answer.cancel();
+    };
+    assert_eq!(tokio::join!(pulling, kept).0.unwrap(), id(&new));
+    assert!(bench.knows(&old) && !bench.pinned(&old));
 }
 
 #[tokio::test]
