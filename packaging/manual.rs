@@ -262,7 +262,8 @@ const FILES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("/run/dockbridge/dockbridge.sock", "The CRI socket (--listen)."),
             ADMIN,
-            ("/run/dockbridge", "Network namespaces and image volumes of pods (--run-dir)."),
+            ("/run/dockbridge", "User namespaces and image volumes of pods (--run-dir)."),
+            ("/run/netns", "Network namespaces of pods."),
             ("/var/lib/dockbridge", "What must survive a reboot (--state-dir)."),
             ("/etc/cni/net.d", "CNI configurations (--cni-conf-dir)."),
             ("/var/run/docker.sock", "Docker's socket (--docker)."),

@@ -1,6 +1,6 @@
 //! All services, built bottom-up from the settings.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -23,7 +23,7 @@ use crate::{
         service::Containers,
     },
     engine::client::{Engine, Timeouts},
-    host::cgroup::Cgroups,
+    host::{cgroup::Cgroups, netns::PinDirectories},
     image::{kubelet_images::KubeletImages, service::Images},
     image_files::service::ImageFiles,
     logs::service::Logs,
@@ -38,7 +38,6 @@ use crate::{
     rpc::{events::Events, image::ImageRpc, metrics::RpcMetrics, runtime::RuntimeRpc},
     sandbox::{
         adopt::Adopter,
-        pod_network::netns_dir,
         service::{SandboxDependencies, Sandboxes},
     },
     stats::service::Stats,
@@ -71,9 +70,9 @@ pub(super) async fn build(
     let logs = Logs::start(settings.container_log_format, positions).await;
     let network = start_network(live, deadlines.plugins, &checkpoints).await;
     let known = loaded.sandboxes.iter().map(|checkpoint| checkpoint.id.clone()).collect();
-    let run_dir = &settings.run_dir;
+    let pins = PinDirectories::of(&settings.run_dir);
     let (owned, saved) = (network.clone(), checkpoints.clone());
-    let adopter = Adopter::new(engine.clone(), owned, saved, known, run_dir);
+    let adopter = Adopter::new(engine.clone(), owned, saved, known, pins.clone());
     let hooks = Hooks { logs: logs.clone(), adopter: adopter.clone(), locker: engines.locker() };
     let cgroups = Cgroups::default();
     let oom = OomDetector::load(cgroups.clone(), checkpoints.clone()).await;
@@ -102,8 +101,7 @@ pub(super) async fn build(
         limits: limits.clone(),
         containers: containers.clone(),
     };
-    let namespaces: (&Path, _) = (&settings.run_dir, adopter);
-    let sandboxes = Sandboxes::new(dependencies, settings.network, namespaces, tracker);
+    let sandboxes = Sandboxes::new(dependencies, settings.network, (pins, adopter), tracker);
     let config = Arc::new(verbose_config(settings));
     let stats = Stats::start(store.clone(), cgroups);
     let (shutdown, metrics) = (work.1.clone(), RpcMetrics::with_engine(engine.metrics()));
@@ -162,7 +160,7 @@ async fn node(
 
 /// The NRI plugins. dockbridge connects to them later, when the pods and containers are known.
 fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &CancellationToken)) -> Nri {
-    let pins = netns_dir(&settings.run_dir);
+    let pins = PinDirectories::of(&settings.run_dir);
     if !settings.nri.enabled {
         return Nri::default();
     }

@@ -17,6 +17,7 @@ use crate::{
     config::{live::LiveSettings, settings::Settings},
     engine::client::{Engine, Timeouts},
     error::chain,
+    host::netns::PinDirectories,
     model::{
         attachment::Attachment,
         id::SandboxId,
@@ -37,7 +38,8 @@ pub async fn examine(settings: &Settings) -> Findings {
     };
     let (checkpoints, known) = Checkpoints::examine(&settings.state_dir);
     let network = Network::start(LiveSettings::new(settings.clone()), QUESTION);
-    let adopter = Adopter::new(engine, network, checkpoints, known.clone(), &settings.run_dir);
+    let pins = PinDirectories::of(&settings.run_dir);
+    let adopter = Adopter::new(engine, network, checkpoints, known.clone(), pins);
     for pod in &pods {
         let own = containers.remove(&pod.id).unwrap_or_default();
         let is_known = known.contains(&pod.id);

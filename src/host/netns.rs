@@ -1,8 +1,7 @@
 //! Pins network namespaces, and runs work inside them.
 //!
 //! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. A pin keeps the namespace alive after
-//! its last process has ended, so that CNI plugins can still clean up inside it. Plugins are child processes,
-//! which inherit dockbridge's mount namespace and see the pin, so the pin needs no shared mount.
+//! its last process has ended, so that CNI plugins can still clean up inside it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -34,6 +33,36 @@ use super::{
     mounts::unmount_all,
     processes::Processes,
 };
+
+/// The directories with the pins of pods, each named after the id of its pod.
+#[derive(Clone, Debug)]
+pub struct PinDirectories {
+    directory: PathBuf,
+    /// The directory that dockbridge used before [`SHARED`].
+    earlier: PathBuf,
+}
+
+impl PinDirectories {
+    /// The pins are in `/run/netns`, because CNI daemons that run in pods (Multus, Kube-OVN) mount only this
+    /// directory of the host. A dockbridge with its own run directory keeps its pins there, because it may be
+    /// one of several on the host.
+    pub fn of(run_dir: &Path) -> Self {
+        let earlier = run_dir.join("netns");
+        let is_default = run_dir == Path::new(DEFAULT_RUN_DIR);
+        Self { directory: if is_default { SHARED.into() } else { earlier.clone() }, earlier }
+    }
+
+    /// The path of a pod's pin. Blocks for a moment.
+    pub fn path(&self, pod: &str) -> PathBuf {
+        let earlier = self.earlier.join(pod);
+        if earlier.exists() { earlier } else { self.directory.join(pod) }
+    }
+
+    /// The directories that may contain pins. The first may also contain pins of other programs.
+    pub fn all(&self) -> [&Path; 2] {
+        [&self.directory, &self.earlier]
+    }
+}
 
 /// Pins the network namespace of process `pid` at `at`. Creates missing parent directories.
 ///
@@ -236,6 +265,9 @@ fn raise_own_loopback() -> io::Result<()> {
 
 const OWN: &str = "/proc/self/ns/net";
 const THREAD: &str = "netns";
+/// The directory in which `ip netns` and containerd pin network namespaces.
+const SHARED: &str = "/run/netns";
+const DEFAULT_RUN_DIR: &str = "/run/dockbridge";
 const OF_THREAD: &str = "/proc/thread-self/ns/net";
 const LOOPBACK: u32 = 1;
 /// `IFF_UP`.

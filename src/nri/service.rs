@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
@@ -19,6 +18,7 @@ use super::{
 use crate::{
     config::settings::NriSettings,
     error::{Failure, Kind},
+    host::netns::PinDirectories,
     model::{
         record::{ContainerRecord, SandboxRecord},
         resources::{PodResources, Resources},
@@ -41,8 +41,7 @@ pub(super) struct Shared {
     /// Cancelled when dockbridge ends.
     pub(super) shutdown: CancellationToken,
     pub(super) creations: Creations,
-    /// The directory in which dockbridge pins the pods' network namespaces, by pod id.
-    netns_dir: PathBuf,
+    pins: PinDirectories,
     plugins: Mutex<Plugins>,
     /// Held while one plugin synchronises, so that an event waits for at most one plugin.
     pub(super) synchronizing: Mutex<()>,
@@ -96,7 +95,7 @@ impl Nri {
     pub fn new(
         settings: NriSettings,
         store: Store,
-        netns_dir: PathBuf,
+        pins: PinDirectories,
         work: (&TaskTracker, &CancellationToken),
     ) -> Self {
         Self(Some(Arc::new(Shared {
@@ -107,7 +106,7 @@ impl Nri {
             tracker: work.0.clone(),
             shutdown: work.1.clone(),
             creations: Creations::default(),
-            netns_dir,
+            pins,
             plugins: Mutex::default(),
             synchronizing: Mutex::default(),
         })))
@@ -216,7 +215,7 @@ impl Shared {
 
     pub(super) fn pod_view<'a>(&self, now: &'a Snapshot, record: &'a SandboxRecord) -> PodView<'a> {
         let limits = self.hooks.get().map(|hooks| hooks.pod_limits(record));
-        let pin = self.netns_dir.join(record.id.as_str());
+        let pin = self.pins.path(record.id.as_str());
         PodView {
             record,
             network_namespace: record.attachment.is_some().then_some(pin),

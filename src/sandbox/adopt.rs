@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -15,12 +14,12 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use super::pod_network::{checkpoint, netns_dir, pod_network};
+use super::pod_network::{checkpoint, pod_network};
 use crate::{
     checkpoint::{directory::Checkpoints, record::SandboxCheckpoint},
     engine::client::Engine,
     error::{Failure, Kind, chain},
-    host::file::Durability,
+    host::{file::Durability, netns::PinDirectories},
     model::{
         attachment::{Attachment, CniAttachment, PodNetwork},
         id::SandboxId,
@@ -38,20 +37,19 @@ pub struct Adopter {
     checkpoints: Checkpoints,
     /// Ids of pods that had a checkpoint at the start.
     known: Arc<HashSet<SandboxId>>,
-    netns_dir: PathBuf,
+    pins: PinDirectories,
 }
 
 impl Adopter {
-    /// Creates an adopter for pods that are not in `known`. Namespaces are pinned below `run_dir`.
+    /// Creates an adopter for pods that are not in `known`.
     pub fn new(
         engine: Engine,
         network: Network,
         checkpoints: Checkpoints,
         known: HashSet<SandboxId>,
-        run_dir: &Path,
+        pins: PinDirectories,
     ) -> Self {
-        let netns_dir = netns_dir(run_dir);
-        Self { engine, network, checkpoints, known: Arc::new(known), netns_dir }
+        Self { engine, network, checkpoints, known: Arc::new(known), pins }
     }
 
     /// Makes checkpoints of pods that CNI connected and that have none. Returns them, and tries to write
@@ -146,7 +144,7 @@ impl Adopter {
     }
 
     async fn pod_network(&self, pod: &SandboxRecord) -> PodNetwork {
-        let mut network = pod_network(&pod.id, &pod.document.spec, &self.netns_dir);
+        let mut network = pod_network(&pod.id, &pod.document.spec, self.pins.path(pod.id.as_str()));
         if network.ports.is_empty() {
             network.ports = self.checkpoints.cri_dockerd_ports(&pod.id).await;
         }

@@ -14,7 +14,7 @@ use crate::{
 impl Sandboxes {
     /// The path at which dockbridge pins the network namespace of a sandbox.
     pub(super) fn pin_of(&self, id: &SandboxId) -> PathBuf {
-        self.netns_dir.join(id.as_str())
+        self.pins.path(id.as_str())
     }
 
     /// Pins the network namespace of the process `pid`. Also succeeds if the namespace is already pinned.

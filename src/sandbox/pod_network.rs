@@ -1,6 +1,6 @@
 //! Converts a pod's data for CNI and for the checkpoint. No I/O.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::{
     checkpoint::record::SandboxCheckpoint,
@@ -24,19 +24,14 @@ pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> San
 }
 
 /// The data of a pod that CNI plugins need.
-pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, netns_dir: &Path) -> PodNetwork {
+pub(super) fn pod_network(id: &SandboxId, spec: &SandboxSpec, pin: PathBuf) -> PodNetwork {
     PodNetwork {
         id: id.clone(),
         metadata: spec.metadata.clone(),
-        netns: netns_dir.join(id.as_str()),
+        netns: pin,
         ports: spec.ports.clone(),
         dns: spec.dns.clone(),
         annotations: spec.annotations.clone(),
         cgroup_parent: spec.cgroup_parent.clone(),
     }
-}
-
-/// The directory in which dockbridge pins network namespaces.
-pub fn netns_dir(run_dir: &Path) -> PathBuf {
-    run_dir.join("netns")
 }

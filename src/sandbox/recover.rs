@@ -208,12 +208,14 @@ impl Sandboxes {
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.node.pod_files.pods().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;
-        let networks = named_after_pods(&self.netns_dir).await;
+        let [networks, earlier] = self.pins.all().map(named_after_pods);
+        let (networks, earlier) = tokio::join!(networks, earlier);
         let obsolete = snapshot.obsolete_checkpoints().iter().cloned();
         files
             .into_iter()
             .chain(pinned)
             .chain(networks)
+            .chain(earlier)
             .chain(obsolete)
             .filter(|id| is_unknown(snapshot, id))
             .collect()

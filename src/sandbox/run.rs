@@ -183,7 +183,7 @@ impl Sandboxes {
         (plan, creating): (&SandboxPlan, EngineCall),
         undo: &mut Undo,
     ) -> Result<(), Failure> {
-        let pod = pod_network(id, &plan.document.spec, &self.netns_dir);
+        let pod = pod_network(id, &plan.document.spec, self.pin_of(id));
         let (prepared, inspected, made) = tokio::join!(
             self.deps.network.prepare(pod),
             self.deps.node.store.refresh_after(creating, id.as_str()),

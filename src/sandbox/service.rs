@@ -1,24 +1,18 @@
 //! State that RunPodSandbox, StopPodSandbox and all other calls for pods share.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use tokio::sync::OwnedRwLockWriteGuard;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use super::{
-    adopt::Adopter,
-    pod_network::{checkpoint, netns_dir},
-};
+use super::{adopt::Adopter, pod_network::checkpoint};
 use crate::{
     checkpoint::directory::Checkpoints,
     concurrency::single_flight::SingleFlight,
     container::{limits::service::Limits, node::Node, service::Containers},
     error::{Failure, chain},
-    host::file::Durability,
+    host::{file::Durability, netns::PinDirectories},
     image::service::Images,
     model::{
         attachment::Attachment, id::SandboxId, network::NetworkMode, record::SandboxRecord,
@@ -43,8 +37,7 @@ pub struct SandboxDependencies {
 pub struct Sandboxes {
     pub(super) deps: SandboxDependencies,
     pub(super) mode: NetworkMode,
-    /// dockbridge pins the network namespace of a pod at `<netns_dir>/<sandbox id>`.
-    pub(super) netns_dir: PathBuf,
+    pub(super) pins: PinDirectories,
     pub(super) adopter: Adopter,
     pub(super) running: SingleFlight<String, Result<SandboxId, Failure>>,
     pub(super) restoring: SingleFlight<String, Result<RestoredPod, Failure>>,
@@ -57,13 +50,13 @@ impl Sandboxes {
     pub fn new(
         deps: SandboxDependencies,
         mode: NetworkMode,
-        (run_dir, adopter): (&Path, Adopter),
+        (pins, adopter): (PinDirectories, Adopter),
         tracker: &TaskTracker,
     ) -> Self {
         Self {
             deps,
             mode,
-            netns_dir: netns_dir(run_dir),
+            pins,
             adopter,
             running: SingleFlight::new(tracker.clone()),
             restoring: SingleFlight::new(tracker.clone()),

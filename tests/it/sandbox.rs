@@ -16,7 +16,11 @@ use dockbridge::{
         saved_changes::SavedChanges, service::Containers,
     },
     engine::client::{Engine, Timeouts},
-    host::{cgroup::Cgroups, file::Durability, netns},
+    host::{
+        cgroup::Cgroups,
+        file::Durability,
+        netns::{self, PinDirectories},
+    },
     image::{kubelet_images::KubeletImages, service::Images},
     image_files::service::ImageFiles,
     logs::service::Logs,
@@ -124,11 +128,11 @@ impl Node {
         let settings = Settings { cni, ..default_settings() };
         let network = Network::start(LiveSettings::new(settings), LONG);
         let rooms = SandboxDependencies { node, checkpoints, network, images, limits, containers };
-        let run = self.root.path().join("run");
+        let pins = PinDirectories::of(&self.root.path().join("run"));
         let network = rooms.network.clone();
         let adopter =
-            Adopter::new(engine, network, rooms.checkpoints.clone(), HashSet::new(), &run);
-        Sandboxes::new(rooms, NetworkMode::Cni, (&run, adopter), &tracker)
+            Adopter::new(engine, network, rooms.checkpoints.clone(), HashSet::new(), pins.clone());
+        Sandboxes::new(rooms, NetworkMode::Cni, (pins, adopter), &tracker)
     }
 
     fn checkpoints(&self) -> Checkpoints {

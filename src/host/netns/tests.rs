@@ -35,6 +35,26 @@ fn a_pin_survives_its_process_and_is_removed_completely() {
     assert!(!at.exists());
 }
 
+/// Pods of earlier versions keep their pins below the run directory.
+#[test]
+fn pins_are_where_daemons_in_pods_see_them() {
+    let shared = PinDirectories::of(Path::new("/run/dockbridge"));
+    assert_eq!(shared.path("pod"), Path::new("/run/netns/pod"));
+    assert_eq!(shared.all(), [Path::new("/run/netns"), Path::new("/run/dockbridge/netns")]);
+    let dir = tempfile::tempdir().unwrap();
+    let own = PinDirectories::of(dir.path());
+    assert_eq!(own.path("pod"), dir.path().join("netns/pod"));
+
+    let Some(resident) = Resident::new() else { return };
+    let earlier = own.path("pod");
+    pin(resident.tid, &earlier).unwrap();
+    let moved = PinDirectories { directory: "/run/netns".into(), ..own };
+    assert_eq!(moved.path("pod"), earlier);
+    assert_eq!(moved.path("other"), Path::new("/run/netns/other"));
+    unpin(&earlier).unwrap();
+    assert_eq!(moved.path("pod"), Path::new("/run/netns/pod"));
+}
+
 #[test]
 fn a_pin_of_another_namespace_is_replaced() {
     let (Some(one), Some(two)) = (Resident::new(), Resident::new()) else { return };
