@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::service::Shared;
@@ -15,26 +16,37 @@ use crate::{
 };
 
 impl Shared {
-    /// Executes the updates of a plugin's answer in a task, after the call. `plugin` is only for logs.
+    /// Executes the updates of a plugin's answer or request in a task, after those of earlier ones: two of them
+    /// may change the same container, and the plugins decided in this order. `plugin` is only for logs. The
+    /// receiver gets the result of [`Self::update_containers`], and nothing if dockbridge stops before.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         plugin: String,
         updates: Vec<nri::ContainerUpdate>,
         evictions: Vec<nri::ContainerEviction>,
-    ) {
+    ) -> oneshot::Receiver<Result<Vec<nri::ContainerUpdate>, String>> {
+        let (done, result) = oneshot::channel();
         if updates.is_empty() && evictions.is_empty() {
-            return;
+            drop(done.send(Ok(updates)));
+            return result;
         }
         let shared = Arc::clone(self);
-        self.tracker.spawn(async move {
-            // `update_containers` has already logged each failure.
-            let _ = shared.update_containers(plugin, updates, evictions).await;
-        });
+        let mut last = self.last_updates.lock();
+        let earlier = last.take();
+        *last = Some(self.tracker.spawn(async move {
+            if let Some(earlier) = earlier {
+                drop(earlier.await);
+            }
+            if !shared.shutdown.is_cancelled() {
+                drop(done.send(shared.update_containers(plugin, updates, evictions).await));
+            }
+        }));
+        result
     }
 
     /// Changes and stops containers as a plugin requests. Returns the updates that failed, or an error if the
     /// plugin did not set `ignore_failure` for a failed update.
-    pub(super) async fn update_containers(
+    async fn update_containers(
         &self,
         plugin: String,
         updates: Vec<nri::ContainerUpdate>,

@@ -99,7 +99,7 @@ impl Turn<'_> {
         })
         .await?;
         let wanted = adjustment(&merged, merge.owners.of(record.id.as_str()))?;
-        self.shared.carry_out(ALL_PLUGINS.to_owned(), merge.updates.all(), evictions);
+        drop(self.shared.carry_out(ALL_PLUGINS.to_owned(), merge.updates.all(), evictions));
         Ok(wanted)
     }
 

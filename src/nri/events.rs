@@ -164,7 +164,7 @@ impl Nri {
             }
         }
         let others = updates.of_others(record.id.as_str());
-        turn.shared.carry_out(ALL_PLUGINS.to_owned(), others, evictions);
+        drop(turn.shared.carry_out(ALL_PLUGINS.to_owned(), others, evictions));
         Ok(wanted)
     }
 
@@ -265,7 +265,7 @@ impl Turn<'_> {
             }
         }
         for (plugin, updates) in requested {
-            self.shared.carry_out(plugin, updates, Vec::new());
+            drop(self.shared.carry_out(plugin, updates, Vec::new()));
         }
     }
 

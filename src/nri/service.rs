@@ -6,7 +6,10 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    task::JoinHandle,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -43,6 +46,8 @@ pub(super) struct Shared {
     pub(super) creations: Creations,
     pins: PinDirectories,
     plugins: Mutex<Plugins>,
+    /// The task that carries out the updates of the plugins' latest answer.
+    pub(super) last_updates: parking_lot::Mutex<Option<JoinHandle<()>>>,
     /// Held while one plugin synchronises, so that an event waits for at most one plugin.
     pub(super) synchronizing: Mutex<()>,
 }
@@ -108,6 +113,7 @@ impl Nri {
             creations: Creations::default(),
             pins,
             plugins: Mutex::default(),
+            last_updates: parking_lot::Mutex::default(),
             synchronizing: Mutex::default(),
         })))
     }

@@ -138,8 +138,7 @@ impl Shared {
             turn.plugins.connected.push(Arc::clone(plugin));
             sort(&mut turn.plugins.connected);
         }
-        drop(turn);
-        self.carry_out(plugin.full_name(), updates?, Vec::new());
+        drop(self.carry_out(plugin.full_name(), updates?, Vec::new()));
         Ok(())
     }
 
@@ -162,14 +161,19 @@ impl Shared {
         }
     }
 
-    async fn answer_to(&self, plugin: &Plugin, request: &Request) -> Result<Vec<u8>, Status> {
+    async fn answer_to(
+        self: &Arc<Self>,
+        plugin: &Plugin,
+        request: &Request,
+    ) -> Result<Vec<u8>, Status> {
         if request.service != RUNTIME_SERVICE || request.method != "UpdateContainers" {
             let text = format!("method {}/{} is not known", request.service, request.method);
             return Err(refusal(UNIMPLEMENTED, &text));
         }
         let decoded = decode::<nri::UpdateContainersRequest>(&request.payload);
         let asked = decoded.map_err(|error| refusal(INVALID_ARGUMENT, &error.to_string()))?;
-        match self.update_containers(plugin.full_name(), asked.update, asked.evict).await {
+        let done = self.carry_out(plugin.full_name(), asked.update, asked.evict).await;
+        match done.unwrap_or_else(|_| Err("dockbridge is shutting down".to_owned())) {
             Ok(failed) => Ok(nri::UpdateContainersResponse { failed }.encode_to_vec()),
             Err(error) => Err(refusal(UNKNOWN, &error)),
         }

@@ -1,13 +1,14 @@
 //! The order of NRI events in difficult cases: plugins that connect in the middle, repeated calls, lost
 //! answers of the engine.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dockbridge::wire::nri;
 use prost::Message;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use super::plugins::{start, start_within, with_container};
+use super::plugins::{resources, start, start_within, with_container};
 use crate::clock::settle;
 use crate::support::{
     bridge::{LONG, container, docker, pod},
@@ -217,5 +218,51 @@ async fn a_container_that_was_stopped_before_its_start_is_told_whole() {
     bridge.stop_container(&main, 0).await.unwrap();
     let expected = ["StopContainer", "StartContainer", "PostStartContainer", "StopContainer"];
     assert_eq!(plugin.methods(), expected);
+    bridge.clear(&docker).await;
+}
+
+/// Plugins that assign processors send the assignment of all containers with each answer, so an older
+/// assignment must not come last.
+#[tokio::test]
+async fn updates_are_carried_out_in_the_order_of_the_answers() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let updates = Arc::new(Mutex::new(Vec::new()));
+    let answered = Arc::clone(&updates);
+    let reply = move |told: &Told| match told.method.as_str() {
+        "CreateContainer" => {
+            let update = std::mem::take(&mut *answered.lock().unwrap());
+            let answer = nri::CreateContainerResponse { update, ..Default::default() };
+            Reply::Yes(answer.encode_to_vec())
+        }
+        _ => Reply::Yes(Vec::new()),
+    };
+    let _plugin = Plugin::synchronised(&socket, ("10", "cpus"), reply).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let mut known = Vec::new();
+    for name in ["one", "two"] {
+        known.push(bridge.create(&id, &container(name), &pod("p")).await.unwrap());
+    }
+    known.sort();
+    let update = |container: &String, shares| nri::ContainerUpdate {
+        container_id: container.clone(),
+        linux: Some(nri::LinuxContainerUpdate { resources: Some(resources(shares)) }),
+        ignore_failure: true,
+    };
+    let slow = CancellationToken::new();
+    let call = format!("POST /containers/{}/update", known[0]);
+    docker.inject(Rule::new(&call, Fault::HeldAnswer(slow.clone())).times(1));
+    *updates.lock().unwrap() = vec![update(&known[0], 256), update(&known[1], 256)];
+    bridge.create(&id, &container("three"), &pod("p")).await.unwrap();
+    eventually(|| docker.count(&call) == 1).await;
+    *updates.lock().unwrap() = vec![update(&known[1], 512)];
+    bridge.create(&id, &container("four"), &pod("p")).await.unwrap();
+    settle().await;
+    slow.cancel();
+    let call = format!("POST /containers/{}/update", known[1]);
+    eventually(|| docker.count(&call) == 2).await;
+    let updates = docker.matching(&call);
+    let shares: Vec<_> = updates.iter().map(|it| it.json()["CpuShares"].clone()).collect();
+    assert_eq!(shares, [256, 512]);
     bridge.clear(&docker).await;
 }
