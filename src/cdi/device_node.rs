@@ -9,11 +9,12 @@ use super::specification::Node;
 use crate::{
     error::chain,
     host::device_node::{self, DeviceNode},
-    model::spec_edit::{SpecEdit, without_empty},
+    model::spec_edit::{OF_PROCESS, SpecEdit, without_empty},
 };
 
-/// The edit for a device node. Values that the specification does not state are taken from the host's node.
-/// `without_oci_runtime` means that the engine copies the host's node.
+/// The edit for a device node. Values that the specification does not state are taken from the host's node,
+/// but an owner that it does not state is the container's user. `without_oci_runtime` means that the engine
+/// copies the host's node, with its owner.
 pub(super) fn edit(requested: &Node, without_oci_runtime: bool) -> Result<SpecEdit, String> {
     let host_path = host_path(requested)?;
     let path = Path::new(host_path);
@@ -40,13 +41,17 @@ pub(super) fn edit(requested: &Node, without_oci_runtime: bool) -> Result<SpecEd
         requested => requested,
     };
     let mode = requested.file_mode.map(|mode| mode & PERMISSION_BITS);
+    let owner = |requested: Option<u32>, found: Option<u32>| match requested {
+        None if !without_oci_runtime => json!(OF_PROCESS),
+        requested => json!(requested.or(found)),
+    };
     let device = without_empty(json!({
         "type": kind,
         "major": major,
         "minor": minor,
         "fileMode": mode.or(found.map(|found| found.mode)),
-        "uid": requested.uid.or(found.map(|found| found.uid)),
-        "gid": requested.gid.or(found.map(|found| found.gid)),
+        "uid": owner(requested.uid, found.map(|found| found.uid)),
+        "gid": owner(requested.gid, found.map(|found| found.gid)),
         "access": permissions(requested)?,
         "hostPath": without_oci_runtime.then_some(host_path),
     }));

@@ -66,6 +66,9 @@ impl SpecEdit {
     }
 }
 
+/// As `uid` or `gid` of a device: the device belongs to the user or group of the container's process.
+pub const OF_PROCESS: &str = "process";
+
 /// Removes the members of a JSON object that are null, an empty text or an empty list.
 pub fn without_empty(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {

@@ -6,7 +6,10 @@ use super::{
     document::{is_text, list, object, wrong_type},
     error::OciRuntimeError,
 };
-use crate::model::{path::parts, spec_edit::SpecEdit};
+use crate::model::{
+    path::parts,
+    spec_edit::{OF_PROCESS, SpecEdit},
+};
 
 /// Applies the edits in their order.
 ///
@@ -71,7 +74,14 @@ fn set(
     if field != VARIABLE {
         object(&mut entry, &[])?.insert(field.to_owned(), json!(key));
     }
+    let user = document.pointer("/process/user").cloned().unwrap_or_default();
     let access = entry.as_object_mut().filter(|_| field == "path").and_then(|device| {
+        for id in ["uid", "gid"] {
+            if device.get(id).is_some_and(|owner| owner == OF_PROCESS) {
+                let owner = user.get(id).and_then(Value::as_u64).unwrap_or(0);
+                device.insert(id.to_owned(), json!(owner));
+            }
+        }
         device.remove("hostPath");
         device.remove("access")
     });

@@ -222,19 +222,23 @@ devices:
         set(
             ["linux", "devices", "/dev/gadget0"],
             json!({
-                "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0,
-                "access": "r",
+                "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": "process",
+                "gid": "process", "access": "r",
             }),
         ),
         set(
             ["linux", "devices", "/dev/gadget1"],
             json!({
-                "type": "b", "major": 7, "minor": 9, "fileMode": 0o600, "uid": 5, "access": "rwm",
+                "type": "b", "major": 7, "minor": 9, "fileMode": 0o600, "uid": 5, "gid": "process",
+                "access": "rwm",
             }),
         ),
         set(
             ["linux", "devices", "/dev/pipe"],
-            json!({"type": "p", "major": 0, "minor": 0, "access": "rwm"}),
+            json!({
+                "type": "p", "major": 0, "minor": 0, "uid": "process", "gid": "process",
+                "access": "rwm",
+            }),
         ),
         SpecEdit::set(
             &["mounts", "/t"],
