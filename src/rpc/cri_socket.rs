@@ -57,17 +57,20 @@ impl CriSocket {
         &self.path
     }
 
-    /// Starts to listen. Clients may already wait at a socket of systemd.
+    /// Starts to listen. Clients may already wait at a socket of systemd. If somebody has removed its file,
+    /// which systemd does not make again, also listens on a new socket at its path.
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
-        if inherited.is_empty() {
-            let (own, listener) = bind(&path, MODE, "--listen").await?;
-            return Ok(Opened { listeners: vec![listener], own: Some(own) });
-        }
         let listeners = inherited.into_iter().map(|InheritedSocket { path, listener, .. }| {
             UnixListener::from_std(listener).map_err(|source| ListenError::Io { path, source })
         });
-        Ok(Opened { listeners: listeners.collect::<Result<_, _>>()?, own: None })
+        let mut opened = Opened { listeners: listeners.collect::<Result<_, _>>()?, own: None };
+        if opened.listeners.is_empty() || !path.exists() {
+            let (own, listener) = bind(&path, MODE, "--listen").await?;
+            opened.listeners.push(listener);
+            opened.own = Some(own);
+        }
+        Ok(opened)
     }
 }
 
@@ -155,5 +158,17 @@ mod tests {
         drop((waiting, listeners));
         UnixStream::connect(&path).unwrap();
         drop(kept_by_systemd);
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_systemd_without_its_file_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let passed = socket(directory.path(), "cri", 3);
+        let path = passed.path.clone();
+        std::fs::remove_file(&path).unwrap();
+        let chosen = CriSocket::choose(&Listen::Inherited(None), vec![passed]).unwrap();
+        let opened = chosen.open().await.unwrap();
+        UnixStream::connect(&path).unwrap();
+        assert!(opened.own.is_some() && opened.listeners.len() == 2);
     }
 }
