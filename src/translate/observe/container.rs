@@ -176,7 +176,11 @@ fn whole(
     let (config, host) = (&inspect.config, &inspect.host_config);
     let mut spec = stored.clone();
     // The inspect has the requested entrypoint and arguments, or those of the image if the request had none.
-    spec.command = config.entrypoint.get(..unread.command)?.to_vec();
+    spec.command = match &config.entrypoint[..] {
+        // Docker resets an entrypoint that is only an empty text, and runs the arguments.
+        [] if unread.command == 1 && !config.cmd.is_empty() => vec![String::new()],
+        entrypoint => entrypoint.get(..unread.command)?.to_vec(),
+    };
     spec.args = config.cmd.get(..unread.args)?.to_vec();
     // In the inspect, the requested variables come before those of the image.
     let envs = config.env.get(..unread.envs)?.iter().map(|it| variable(it));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::input::{AccountFiles, TestInput, image_id, workload};
+use super::input::{AccountFiles, TestInput, image_id, pod, workload};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof};
 use serde_json::json;
 
@@ -53,11 +53,26 @@ proptest::proptest! {
     }
 }
 
+#[test]
+fn an_empty_command_comes_back() {
+    let (command, args) = (vec![String::new()], vec!["true".to_owned()]);
+    let spec = ContainerSpec { command, args, ..workload() };
+    let plan = TestInput::default().container(pod(), spec).unwrap();
+    let Observed::Container(record) = observed(&plan.name, &plan.body, BTreeMap::new()) else {
+        panic!("not a container");
+    };
+    assert_eq!(*record.document, plan.document);
+}
+
 /// The result of `observe` for a container that was created with this body from an image with these labels.
 fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, String>) -> Observed {
     let mut labels: BTreeMap<_, _> = image;
     labels.extend(body.labels.clone().unwrap());
     let host = body.host_config.clone().unwrap_or_default();
+    let mut entrypoint = body.entrypoint.clone().unwrap_or_else(|| vec!["of the image".to_owned()]);
+    if entrypoint == [""] {
+        entrypoint.clear();
+    }
     let inspect = json!({
         "Id": "a".repeat(64),
         "Name": format!("/{name}"),
@@ -66,13 +81,13 @@ fn observed(name: &str, body: &ContainerCreateBody, image: BTreeMap<String, Stri
         "State": {"Status": "created"},
         "Config": {
             "Labels": labels,
-            "Entrypoint": body.entrypoint.clone().unwrap_or_else(|| vec!["of the image".to_owned()]),
+            "Entrypoint": entrypoint,
             "Cmd": body.cmd.clone().unwrap_or_else(|| vec!["of the image".to_owned()]),
             "Env": merged(body.env.clone().unwrap_or_default()),
         },
         "HostConfig": {
             "Mounts": host.mounts, "NetworkMode": host.network_mode, "IpcMode": host.ipc_mode,
-            "CpuShares": host.cpu_shares, "Init": host.init,
+            "CpuShares": host.cpu_shares.unwrap_or_default(), "Init": host.init,
         },
     });
     let inspect: ContainerInspect = serde_json::from_value(inspect).unwrap();
