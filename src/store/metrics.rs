@@ -1,18 +1,14 @@
 //! Metrics of the store: how current its state is, and how much work it does for that.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
+
 use super::inspect_queue::Target;
-use crate::{
-    host::clock,
-    telemetry::metric::{Counter, Family},
-};
+use crate::telemetry::metric::{Counter, Family};
 
 /// Metrics of the writer task. Clones share the counts.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +17,14 @@ pub struct StoreMetrics {
     pub(super) lists: Counter,
     pub(super) disconnects: Counter,
     pub(super) inspects: Family<Counter, 2>,
-    /// When the engine last sent anything, in nanoseconds since the epoch; 0 if never.
-    last_contact: Arc<AtomicI64>,
+    /// When the engine last sent anything.
+    last_contact: Arc<Mutex<Option<Instant>>>,
 }
 
 impl StoreMetrics {
     /// Records that the engine has just sent something.
     pub(super) fn contact(&self) {
-        self.last_contact.store(clock::nanos(), Ordering::Relaxed);
+        *self.last_contact.lock() = Some(Instant::now());
     }
 
     pub(super) fn inspected(&self, target: &Target, success: bool) {
@@ -41,8 +37,6 @@ impl StoreMetrics {
 
     /// How long ago the engine last sent anything; `None` if it has never sent anything.
     pub fn since_last_contact(&self) -> Option<Duration> {
-        let last = self.last_contact.load(Ordering::Relaxed);
-        let since = u64::try_from(clock::nanos().saturating_sub(last)).unwrap_or_default();
-        (last != 0).then(|| Duration::from_nanos(since))
+        self.last_contact.lock().map(|last| last.elapsed())
     }
 }
