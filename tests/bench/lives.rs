@@ -1,6 +1,6 @@
 //! The steps of a pod's life, for each CRI server that is compared and for direct engine calls.
 
-use std::time::Instant;
+use std::{fs, path::Path, time::Instant};
 
 use crate::{
     plugins::Plugins,
@@ -29,6 +29,8 @@ impl<'a> CriLife<'a> {
         let (who, cri) = (self.contestant, self.cri);
         let pod = self.recipes.pod(&format!("{who}{round}"));
         let main = self.recipes.sleeper("main");
+        // kubelet creates this directory, and cri-dockerd needs it.
+        fs::create_dir_all(Path::new(&pod.log_directory).join("main"))?;
         let up = Instant::now();
         let sandbox = cri.run(&pod).await?;
         table.since(who, "RunPodSandbox", up);
