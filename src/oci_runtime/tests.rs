@@ -2,6 +2,7 @@
 //! edits, and of complete runs of `create`.
 
 mod chain;
+mod devices;
 mod fixtures;
 
 use std::{ffi::OsString, fs, path::Path, process::ExitCode};
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::model::{
     oci_edits::{MappedMount, OciEdits, REQUIRED, VERSION},
-    spec_edit::{OF_PROCESS, SpecEdit},
+    spec_edit::SpecEdit,
     user_namespace::{IdMapping, IdMappings},
 };
 
@@ -147,19 +148,6 @@ fn namespaces_are_joined_and_ids_are_mapped() {
     assert_eq!(document["linux"]["gidMappings"], ids);
     assert_eq!(document["linux"]["sysctl"]["net.ipv4.ping_group_range"], "0 65535");
     assert_eq!(document["newer"], self::document()["newer"]);
-}
-
-#[test]
-fn a_device_without_an_owner_belongs_to_the_containers_user() {
-    let device = json!({"type": "c", "uid": OF_PROCESS, "gid": OF_PROCESS});
-    let edits = edits_of([SpecEdit::set(&["linux", "devices", "/dev/new"], device)]);
-    for (user, uid, gid) in [(json!({"uid": 1000, "gid": 7}), 1000, 7), (json!({}), 0, 0)] {
-        let mut document = document();
-        document["process"]["user"] = user;
-        edit::edit(&mut document, &edits, &Mounted::default()).unwrap();
-        let wanted = json!({"path": "/dev/new", "type": "c", "uid": uid, "gid": gid});
-        assert!(document["linux"]["devices"].as_array().unwrap().contains(&wanted));
-    }
 }
 
 #[test]
