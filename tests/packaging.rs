@@ -16,6 +16,7 @@ use std::{
     ffi::OsString,
     fs,
     path::PathBuf,
+    process::Command as Shell,
 };
 
 use dockbridge::{
@@ -48,6 +49,24 @@ fn the_example_configuration_has_the_defaults_as_comments() {
         from_file.values.iter().all(|value| value.source.to_string().starts_with("file ")),
         "a setting is missing"
     );
+}
+
+/// Up to systemd 252, `systemctl is-enabled` of several units fails if one of them does not exist.
+#[test]
+fn the_service_does_not_start_while_a_cri_dockerd_is_enabled() {
+    let unit = fs::read_to_string("packaging/systemd/dockbridge.service").unwrap();
+    let (_, rest) = unit.split_once("\nExecCondition=/bin/sh -c '").unwrap();
+    let (condition, _) = rest.split_once("'\n").unwrap();
+    for (enabled, starts) in
+        [("none", true), ("cri-docker.service", false), ("cri-dockerd.service", false)]
+    {
+        let systemctl = format!(
+            "systemctl() {{ [ $2 = is-enabled ] || return 3; shift 2; for unit; do [ $unit = {enabled} ] || return 1; done; }}"
+        );
+        let shell =
+            Shell::new("sh").args(["-c", &format!("{systemctl}\n{condition}")]).output().unwrap();
+        assert_eq!(shell.status.success(), starts, "{enabled}: {shell:?}");
+    }
 }
 
 #[test]
