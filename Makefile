@@ -112,6 +112,7 @@ install: build-release ## Install the release build, units for systemd, manual p
 	$(CARGO) run --quiet --example documents -- $(TARGET)/share
 	chmod -R a+rX $(TARGET)/share
 	umask 022 && $(AS_OWNER) cp -r $(TARGET)/share $(DESTDIR)$(PREFIX)/
+	$(AS_OWNER) install -m 0644 -t $(DESTDIR)$(PREFIX)/share/doc/dockbridge/examples packaging/default packaging/cni/10-bridge.conflist
 
 ##@ Build
 
