@@ -187,4 +187,5 @@ const DIFFERS_FOR_ROOT: [Subject; 13] = [
     Subject::State,
     Subject::Run,
 ];
-const START_SERVER: &str = "see the error; if no server answers: systemctl start dockbridge";
+const START_SERVER: &str = "see the error; if no server answers: systemctl start dockbridge; if kubelet runs, it \
+                            may have removed the pod: run the check again";
