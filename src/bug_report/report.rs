@@ -100,6 +100,7 @@ fn log(runtime: &Runtime) -> String {
         "--lines=5000",
         "--unit=dockbridge.service",
         "--unit=cri-docker.service",
+        "--unit=cri-dockerd.service",
     ];
     let journal = Program::new(Path::new("journalctl"), &arguments, TIMEOUT);
     let journal = Program { output_limit: 64 << 20, ..journal };
