@@ -42,6 +42,8 @@ install_missing() {
     command -v apt-get >/dev/null || die "missing, and this is not Debian: ${missing[*]}"
     say "installing ${missing[*]}"
     "$here/install.sh" "${missing[@]}" >"$folder/apt.log" 2>&1 || { tail -n 20 "$folder/apt.log" >&2; die "apt-get failed, see $folder/apt.log"; }
+    # The guides use the docker command, which docker.io of Debian 13 does not contain.
+    command -v docker >/dev/null || "$here/install.sh" docker-cli >>"$folder/apt.log" 2>&1 || true
 }
 
 # Sets `engine` to the socket of an engine. Starts an engine if none answers.
