@@ -50,7 +50,7 @@ impl RuntimeRpc {
         &self,
         filter: Option<&cri::ContainerStatsFilter>,
     ) -> Result<impl Iterator<Item = cri::ContainerStats> + Send + use<>, Status> {
-        let now = self.now().await?;
+        let now = self.measurable().await?;
         let is_asked = |record: &ContainerRecord| measures_container(filter, record);
         let read = self.stats.containers(&now, is_asked, Detail::Usage).await?;
         Ok(read.into_iter().map(|container| render::stats::container(&container)))
@@ -60,7 +60,7 @@ impl RuntimeRpc {
         &self,
         filter: Option<&cri::PodSandboxStatsFilter>,
     ) -> Result<impl Iterator<Item = cri::PodSandboxStats> + Send + use<>, Status> {
-        let now = self.now().await?;
+        let now = self.measurable().await?;
         let is_asked = |record: &SandboxRecord| measures_sandbox(filter, record);
         let read = self.stats.pods(&now, is_asked, Detail::Usage).await?;
         Ok(read.into_iter().map(|pod| render::stats::pod(&pod)))

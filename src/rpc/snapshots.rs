@@ -9,6 +9,7 @@ use tracing::warn;
 use super::runtime::RuntimeRpc;
 use crate::{
     error::chain,
+    model::record::{ListedState, Process},
     store::{settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
@@ -17,6 +18,19 @@ impl RuntimeRpc {
     pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
         let now = self.store.synced(SYNC_TIMEOUT).await?;
         Ok(self.nri.shown(now))
+    }
+
+    /// The current snapshot, if possible one in which all running containers have been inspected. kubelet writes
+    /// 0 for a missing value of a container in a list of statistics, so its counters would fall.
+    pub(super) async fn measurable(&self) -> Result<Arc<Snapshot>, Status> {
+        let are_inspected = |now: &Snapshot| {
+            let pods = now.sandboxes().iter().filter_map(|pod| pod.process.as_ref());
+            let mut all = pods.chain(now.containers().iter().map(|one| &one.process));
+            let is_open = |it: &Process| matches!(it, Process::Listed(ListedState::Running));
+            (now.is_synced() && !all.any(is_open)).then_some(())
+        };
+        self.store.wait(SYNC_TIMEOUT, are_inspected).await;
+        self.now().await
     }
 
     /// Waits for a snapshot in which this container, or this pod and all its containers, have been inspected.

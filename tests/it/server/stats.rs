@@ -1,9 +1,9 @@
 //! Tests that statistics calls send no requests to the engine. The containers of these tests have no cgroups,
 //! so the tests check only names and labels.
 
-use std::pin::pin;
+use std::{pin::pin, time::Instant};
 
-use dockbridge::{model::network::NetworkMode, wire::cri};
+use dockbridge::{model::network::NetworkMode, store::settings::SYNC_TIMEOUT, wire::cri};
 use tonic::Code;
 
 use crate::support::bridge::{Bridge, container, docker, pod};
@@ -50,6 +50,30 @@ async fn statistics_after_a_restart_wait_for_the_inspect() {
     }
     let (stats, pod) = tokio::join!(stats, pod);
     assert!(stats.is_ok() && pod.is_ok(), "{stats:?} {pod:?}");
+    bridge.clear(&docker).await;
+}
+
+/// kubelet writes 0 for the missing values of a container in a list.
+#[tokio::test]
+async fn lists_of_statistics_wait_for_the_inspects_within_a_limit() {
+    let docker = docker().await;
+    let bridge = Bridge::start(&docker).await;
+    let sandbox = bridge.run(&pod("p")).await.unwrap();
+    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
+    bridge.start_container(&id).await.unwrap();
+    let node = bridge.stop().await;
+    let inspect = docker.hold_answer(&format!("GET /containers/{id}/json"));
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let (mut first, mut second) = (bridge.runtime.clone(), bridge.runtime.clone());
+    let asked = Instant::now();
+    let (containers, pods) = tokio::join!(
+        first.list_container_stats(cri::ListContainerStatsRequest { filter: None }),
+        second.list_pod_sandbox_stats(cri::ListPodSandboxStatsRequest { filter: None }),
+    );
+    assert!(asked.elapsed() >= SYNC_TIMEOUT, "answered before the inspect");
+    assert_eq!(containers.unwrap().into_inner().stats.len(), 1);
+    assert_eq!(pods.unwrap().into_inner().stats.len(), 1);
+    inspect.cancel();
     bridge.clear(&docker).await;
 }
 
