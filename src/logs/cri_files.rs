@@ -102,7 +102,8 @@ impl WrittenSince<'_> {
     }
 }
 
-fn is_renamed(name: &OsStr, own: &OsStr) -> bool {
+/// Whether `name` is the name of a log that kubelet has renamed and not compressed.
+pub fn is_renamed(name: &OsStr, own: &OsStr) -> bool {
     let rest = name.as_encoded_bytes().strip_prefix(own.as_encoded_bytes());
     let compressed = |rest: &&[u8]| rest.ends_with(b".gz") || rest.ends_with(b".tmp");
     rest.is_some_and(|rest| rest.starts_with(b".") && !compressed(&rest))

@@ -1,12 +1,18 @@
 //! [`Logs`], the interface for other modules.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{sync::oneshot, time::timeout};
 use tracing::warn;
 
 use super::{
     all_logs::AllLogs,
+    cri_files::is_renamed,
     directories::Directories,
     error::LogError,
     log_path::LogPath,
@@ -20,7 +26,7 @@ use super::{
 use crate::{
     concurrency::blocking::blocking,
     error::chain,
-    host::{beneath, tail_watch::TailWatch},
+    host::{beneath, error::HostError, tail_watch::TailWatch},
     model::{
         container::{ContainerLogFormat, ContainerSpec},
         id::ContainerId,
@@ -180,12 +186,26 @@ impl Logs {
         }
     }
 
+    /// Makes the link, and removes links that kubelet has renamed to rotate the log: it would compress the
+    /// engine's whole file through each of them.
     async fn make_link(&self, container: LoggedContainer) -> Result<(), LogError> {
         let Some(source) = container.source else { return Ok(()) };
         let link = move |at: &LogPath| {
-            beneath::link(at.root(), at.name(), &source).map_err(LogError::Target)
+            beneath::link(at.root(), at.name(), &source)?;
+            let directory = at.name().parent().unwrap_or(Path::new(""));
+            let own = at.name().file_name().unwrap_or_default();
+            for (name, _) in beneath::list(at.root(), directory)? {
+                let renamed = at.sibling(&name);
+                let is_same =
+                    || fs::read_link(at.root().join(&renamed)).is_ok_and(|to| to == source);
+                if is_renamed(&name, own) && is_same() {
+                    beneath::unlink(at.root(), &renamed)?;
+                }
+            }
+            Ok::<(), HostError>(())
         };
-        self.directories.run(container.target, link).await
+        let made = move |at: &LogPath| link(at).map_err(LogError::Target);
+        self.directories.run(container.target, made).await
     }
 }
 
