@@ -30,7 +30,7 @@ use crate::{
     model::{
         container::{ContainerLogFormat, ContainerSpec},
         id::ContainerId,
-        record::ContainerRecord,
+        record::{ContainerRecord, ExitReason, Process},
     },
 };
 
@@ -211,6 +211,12 @@ impl Logs {
 
 /// The parts of a record that the log needs, and the run's state. None without a log.
 fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
+    // If a start fails early, Docker has not begun a log.
+    let has_failed =
+        matches!(record.process, Process::Exited { reason: ExitReason::CannotRun, .. });
+    if has_failed && record.engine_log.is_none() {
+        return None;
+    }
     LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
 
