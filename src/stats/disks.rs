@@ -64,7 +64,8 @@ fn layers(
         Some(known) if known.path == path && known.number == number => known.device.clone(),
         _ => {
             let table = files.text(&proc.join("self"), "mountinfo")?;
-            let source = mounts::mount_of(table, path)?.source;
+            // `path` can lead through a symbolic link to another file system.
+            let source = mounts::mount_of(table, &fs::canonicalize(path).ok()?)?.source;
             let device = mounts::unescaped(source).to_string_lossy().into_owned();
             let path = path.to_owned();
             known.insert(Known { path, number, device }).device.clone()

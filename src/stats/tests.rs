@@ -8,6 +8,7 @@ mod layers;
 use std::{
     collections::{BTreeSet, HashSet},
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -276,6 +277,9 @@ fn disks_are_dropped_when_unreadable_for_long() {
     let disk = read.layers.clone().unwrap();
     assert_eq!(disk.device, "cgroup2");
     assert!(disk.bytes > 0, "{disk:?}");
+    symlink(root.path().join("cg"), root.path().join("link")).unwrap();
+    let linked = disks::read(&proc, Some(&root.path().join("link")), &mut None);
+    assert_eq!(linked.layers.unwrap().device, "cgroup2");
     seen.set(read.clone(), begin);
     assert_eq!(*seen.at(begin + Duration::from_secs(30)), read);
     assert_eq!(*seen.at(begin + Duration::from_secs(90)), Disks::default());
