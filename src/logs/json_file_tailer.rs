@@ -180,6 +180,11 @@ impl JsonFileTailer {
         Position { source, output: self.writer.position() }
     }
 
+    /// How many bytes of the engine's files are not converted yet. None while the tailer searches for its place.
+    pub fn left(&self) -> Option<u64> {
+        self.search.is_none().then(|| self.chain.left(self.place.offset).ok()).flatten()
+    }
+
     /// The losses since the last call of this function.
     pub fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)

@@ -126,7 +126,10 @@ impl LogTask {
     fn record(&mut self, container: &ContainerId, request: PollRequest, outcome: &PollOutcome) {
         let metrics = &self.shared.metrics;
         metrics.converted.inc_by(outcome.bytes);
-        let behind = outcome.remaining.filter(|_| outcome.state == ReadState::More).unwrap_or(0);
+        // The task of a removed container ends after a failure, so its bytes must not stay in the gauge.
+        let waits = outcome.error.is_some() && !request.removed;
+        let is_behind = outcome.state == ReadState::More || waits;
+        let behind = outcome.remaining.filter(|_| is_behind).unwrap_or(0);
         let behind = i64::try_from(behind).unwrap_or(i64::MAX);
         metrics.behind.inc_by(behind - self.behind);
         self.behind = behind;

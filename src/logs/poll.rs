@@ -73,7 +73,7 @@ pub(super) struct PollOutcome {
     pub(super) is_watched: bool,
     pub(super) reopened: Option<Result<(), LogError>>,
     pub(super) error: Option<LogError>,
-    /// How many bytes of the engine's file are not converted yet, if known.
+    /// How many bytes of the engine's files are not converted yet, if known.
     pub(super) remaining: Option<u64>,
 }
 
@@ -134,8 +134,8 @@ impl Log {
         shared.buffers.lock().push(buffers);
         self.report_losses(&shared.metrics);
         let is_caught_up = outcome.state == ReadState::CaughtUp && request.ended.is_some();
-        if is_caught_up || outcome.state == ReadState::More {
-            outcome.remaining = self.remaining();
+        if is_caught_up || outcome.state == ReadState::More || outcome.error.is_some() {
+            outcome.remaining = self.tailer.as_ref().and_then(|tailer| tailer.left());
         }
         self.keep_position(request, shared, &outcome);
         outcome
@@ -223,12 +223,6 @@ impl Log {
                 "log files of the engine were removed or truncated before they were read; lines may be missing"
             );
         }
-    }
-
-    fn remaining(&self) -> Option<u64> {
-        let position = self.tailer.as_ref()?.position();
-        let length = std::fs::metadata(self.container.source.as_ref()?).ok()?.len();
-        Some(length.saturating_sub(position.source?.place.offset))
     }
 }
 

@@ -103,14 +103,20 @@ impl RotatedFiles {
         loop {
             self.refresh()?;
             let first = self.length(&self.current)?;
-            let mut rest = 0;
-            for newer in &self.newer {
-                rest += self.length(newer)?;
-            }
+            let rest = self.left(first)?;
             if rest < limit || !self.advance() {
                 return Ok((first + rest).saturating_sub(limit).min(first));
             }
         }
+    }
+
+    /// How many bytes follow `offset` in the current file, together with all newer files that were found.
+    pub fn left(&self, offset: u64) -> Result<u64, LogError> {
+        let mut left = self.length(&self.current)?.saturating_sub(offset);
+        for newer in &self.newer {
+            left += self.length(newer)?;
+        }
+        Ok(left)
     }
 
     fn length(&self, generation: &JsonFile) -> Result<u64, LogError> {

@@ -43,6 +43,19 @@ fn files_come_in_order_and_without_a_hole_however_often_they_are_rotated() {
     });
 }
 
+#[test]
+fn what_is_left_is_in_the_current_file_and_all_newer_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("json.log");
+    for (number, bytes) in [(0, 5), (1, 70), (2, 600)] {
+        fs::write(numbered(&source, number), vec![b'x'; bytes]).unwrap();
+    }
+    let (mut files, _) = RotatedFiles::begin(&source, None).unwrap();
+    assert_eq!(files.left(100).unwrap(), 500 + 70 + 5);
+    assert!(files.advance());
+    assert_eq!(files.left(70).unwrap(), 5);
+}
+
 fn made(file: &File) -> u32 {
     let mut bytes = [0; 4];
     file.read_exact_at(&mut bytes, 0).unwrap();
