@@ -1,4 +1,4 @@
-//! The Linux capabilities of the engine's process and of dockbridge.
+//! The Linux capabilities of the engine's process and of dockbridge, and the names of capabilities.
 //!
 //! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. The OCI runtime then
 //! fails with an unclear error if a container requests a lower `oom_score_adj` than the runtime has. So
@@ -23,6 +23,19 @@ pub(super) fn missing_in(effective: CapabilitySet) -> Vec<&'static str> {
         [(CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"), (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN")];
     let missing = needed.into_iter().filter(|(capability, _)| !effective.contains(*capability));
     missing.map(|(_, name)| name).collect()
+}
+
+/// The capabilities with these names, such as `CAP_KILL`, as bits in the order of the kernel's numbers. Unknown
+/// names have no bit.
+pub fn bits(names: &[String]) -> u64 {
+    let flag = |name: &String| CapabilitySet::from_name(name.strip_prefix("CAP_")?);
+    names.iter().filter_map(flag).collect::<CapabilitySet>().bits()
+}
+
+/// The name of the known capability with the lowest number in `bits`.
+pub fn lowest(bits: u64) -> Option<String> {
+    let (name, _) = CapabilitySet::from_bits_retain(bits).iter_names().next()?;
+    Some(format!("CAP_{name}"))
 }
 
 fn effective(process: Option<Pid>) -> Option<CapabilitySet> {

@@ -29,6 +29,14 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn names_have_the_bits_of_the_kernel() {
+    let names = ["CAP_CHOWN", "CAP_CHECKPOINT_RESTORE", "CAP_LATER", "KILL"].map(str::to_owned);
+    assert_eq!(bits(&names), 1 | 1 << 40);
+    assert_eq!(lowest(1 << 40 | 1 << 21).as_deref(), Some("CAP_SYS_ADMIN"));
+    assert_eq!(lowest(1 << 41), None);
+}
+
+#[test]
 fn without_the_right_the_own_score_is_the_floor_but_never_below_zero() {
     for (own, lowest) in [("-500\n", 0), ("300\n", 300), ("what\n", 0)] {
         assert_eq!(floor(CapabilitySet::empty(), INITIAL, own), lowest);

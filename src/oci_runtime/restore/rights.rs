@@ -4,6 +4,7 @@ use super::{
     config::Config,
     messages::{Credentials, Owner, Thread},
 };
+use crate::host::capability;
 
 /// Fails if the thread has a right that processes of the new container do not have.
 pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
@@ -71,9 +72,10 @@ pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> 
 
 fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> {
     let allowed = &config.process.capabilities;
-    let bounding = bits(&allowed.bounding);
+    let bounding = capability::bits(&allowed.bounding);
     // If the container does not run as root, its first program has only ambient capabilities.
-    let own = if config.process.user.uid == 0 { bounding } else { bits(&allowed.ambient) };
+    let is_root = config.process.user.uid == 0;
+    let own = if is_root { bounding } else { capability::bits(&allowed.ambient) };
     for (set, allowed) in [
         (&has.permitted, own),
         (&has.effective, own),
@@ -83,8 +85,7 @@ fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> 
     ] {
         let more = joined(set) & !allowed;
         if more != 0 || set.len() > 2 {
-            let bit = usize::try_from(more.trailing_zeros()).unwrap_or_default();
-            let name = CAPABILITIES.get(bit).unwrap_or(&"an unknown one");
+            let name = capability::lowest(more).unwrap_or("an unknown one".to_owned());
             return Err(format!(
                 "a restored process has capabilities that the new container does not have: {name}"
             ));
@@ -97,54 +98,5 @@ fn joined(words: &[u32]) -> u64 {
     words.iter().take(2).rev().fold(0, |bits, word| bits << 32 | u64::from(*word))
 }
 
-fn bits(names: &[String]) -> u64 {
-    let numbers = names.iter().filter_map(|name| CAPABILITIES.iter().position(|it| it == name));
-    numbers.fold(0, |bits, number| bits | 1 << number)
-}
-
 /// Real-time scheduling policies: SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
 const REAL_TIME: [u32; 3] = [1, 2, 6];
-/// Names of the capabilities, in the order of the kernel's numbers (capabilities(7)).
-const CAPABILITIES: [&str; 41] = [
-    "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE",
-    "CAP_DAC_READ_SEARCH",
-    "CAP_FOWNER",
-    "CAP_FSETID",
-    "CAP_KILL",
-    "CAP_SETGID",
-    "CAP_SETUID",
-    "CAP_SETPCAP",
-    "CAP_LINUX_IMMUTABLE",
-    "CAP_NET_BIND_SERVICE",
-    "CAP_NET_BROADCAST",
-    "CAP_NET_ADMIN",
-    "CAP_NET_RAW",
-    "CAP_IPC_LOCK",
-    "CAP_IPC_OWNER",
-    "CAP_SYS_MODULE",
-    "CAP_SYS_RAWIO",
-    "CAP_SYS_CHROOT",
-    "CAP_SYS_PTRACE",
-    "CAP_SYS_PACCT",
-    "CAP_SYS_ADMIN",
-    "CAP_SYS_BOOT",
-    "CAP_SYS_NICE",
-    "CAP_SYS_RESOURCE",
-    "CAP_SYS_TIME",
-    "CAP_SYS_TTY_CONFIG",
-    "CAP_MKNOD",
-    "CAP_LEASE",
-    "CAP_AUDIT_WRITE",
-    "CAP_AUDIT_CONTROL",
-    "CAP_SETFCAP",
-    "CAP_MAC_OVERRIDE",
-    "CAP_MAC_ADMIN",
-    "CAP_SYSLOG",
-    "CAP_WAKE_ALARM",
-    "CAP_BLOCK_SUSPEND",
-    "CAP_AUDIT_READ",
-    "CAP_PERFMON",
-    "CAP_BPF",
-    "CAP_CHECKPOINT_RESTORE",
-];
