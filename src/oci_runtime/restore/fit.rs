@@ -49,10 +49,15 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
     let stem = stem.strip_suffix(".tar.gz").unwrap_or(stem);
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let kind = stem.rsplit_once('-').filter(|(_, end)| is_number(end)).map_or(stem, |it| it.0);
-    let is_in = |kinds: &[&str]| kinds.contains(&kind);
     match kind {
-        _ if is_in(&READ) => Some(Handling::Read),
-        _ if is_in(&KEPT) => Some(Handling::Kept),
+        "inventory" | "pstree" | "core" | "ids" | "files" | "seccomp" | "mountpoints" | "netns"
+        | "utsns" | "tmpfs-dev" | "tmpfs" | "mm" | "remap-fpath" | "ghost-file" => {
+            Some(Handling::Read)
+        }
+        // Images without rights: they have memory, and state that other images describe.
+        "fs" | "fdinfo" | "pagemap" | "pagemap-shmem" | "pages" | "pipes-data" | "fifo-data"
+        | "sk-queues" | "timens" | "ipcns-var" | "ipcns-shm" | "ipcns-msg" | "ipcns-sem"
+        | "tty-info" | "tty-data" | "filelocks" | "memfd" | "tcp-stream" => Some(Handling::Kept),
         "cgroup" | "apparmor" => Some(Handling::Removed),
         _ => None,
     }
@@ -306,43 +311,6 @@ pub(super) const DESCRIPTORS: &str = "descriptors.json";
 const SECCOMP: &str = "seccomp.img";
 const SECCOMP_MAGIC: u32 = 0x6441_3049;
 const CGROUP_MAGIC: u32 = 0x5938_3330;
-const READ: [&str; 14] = [
-    "inventory",
-    "pstree",
-    "core",
-    "ids",
-    "files",
-    "seccomp",
-    "mountpoints",
-    "netns",
-    "utsns",
-    "tmpfs-dev",
-    "tmpfs",
-    "mm",
-    "remap-fpath",
-    "ghost-file",
-];
-/// Images without rights: they have memory, and state of processes and files that other images describe.
-const KEPT: [&str; 18] = [
-    "fs",
-    "fdinfo",
-    "pagemap",
-    "pagemap-shmem",
-    "pages",
-    "pipes-data",
-    "fifo-data",
-    "sk-queues",
-    "timens",
-    "ipcns-var",
-    "ipcns-shm",
-    "ipcns-msg",
-    "ipcns-sem",
-    "tty-info",
-    "tty-data",
-    "filelocks",
-    "memfd",
-    "tcp-stream",
-];
 /// CRIU's number for a process that has ended, whose parent has not waited for it.
 const ENDED: u32 = 2;
 /// CRIU's numbers for types of open files that every process may have: files, pipes, sockets, events,
