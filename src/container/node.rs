@@ -68,11 +68,6 @@ impl Node {
         Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
-    /// The full id of the container that a request names, if the container exists.
-    pub(super) async fn find_id(&self, id: &str) -> Result<Option<ContainerId>, Failure> {
-        Ok(self.find_container(id).await?.map(|record| record.id.clone()))
-    }
-
     /// Waits until no checkpoint of a container is being made, and prevents one while the guard exists.
     ///
     /// # Errors

@@ -28,13 +28,7 @@ impl NriHooks for Containers {
     fn kill(&self, id: String) -> BoxFuture<'_, Result<(), String>> {
         // Plugins are notified later, when dockbridge sees the container's end: at the time of the kill, the
         // plugin that requests it may itself be busy with a call.
-        let killed = async move {
-            match self.node.find_id(&id).await? {
-                Some(id) => self.kill(&id).await,
-                None => Ok(()),
-            }
-        };
-        killed.map_err(|error| chain(&error)).boxed()
+        async move { self.kill(&id).await.map_err(|error| chain(&error)) }.boxed()
     }
 
     fn limits(&self, container: &ContainerRecord) -> Resources {

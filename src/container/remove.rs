@@ -10,8 +10,8 @@ use crate::{error::Failure, model::id::ContainerId};
 impl Containers {
     /// Removes a container, if it exists, running or not. Returns when the store no longer shows it.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
-        let Some(id) = self.node.find_id(id).await? else { return Ok(()) };
-        let service = self.clone();
+        let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
+        let (service, id) = (self.clone(), container.id.clone());
         self.removing.run(id.clone(), async move { service.remove_known(&id).await }).await?
     }
 

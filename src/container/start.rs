@@ -109,7 +109,7 @@ impl Containers {
     }
 
     async fn end_unlimited(&self, id: &ContainerId) {
-        if let Err(error) = self.kill(id).await {
+        if let Err(error) = self.kill(id.as_str()).await {
             warn!(container = %id, error = chain(&error), "cannot stop a container whose limits could not be applied; the container keeps running");
         }
     }

@@ -62,8 +62,8 @@ impl Containers {
 
     /// Kills a container without a grace period, even if the store does not show it as running, and waits
     /// until the store shows its end. Fails as [`Self::stop`] does.
-    pub async fn kill(&self, id: &ContainerId) -> Result<(), Failure> {
-        let Some(container) = self.node.find_container(id.as_str()).await? else { return Ok(()) };
+    pub async fn kill(&self, id: &str) -> Result<(), Failure> {
+        let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await
     }
 

@@ -87,7 +87,7 @@ impl Sandboxes {
         let kills = snapshot
             .containers_of(id)
             .filter(|container| !container.process.has_ended())
-            .map(|container| self.deps.containers.kill(&container.id));
+            .map(|container| self.deps.containers.kill(container.id.as_str()));
         let ended = futures_util::future::join_all(kills).await;
         ended.into_iter().filter_map(Result::err).collect()
     }
