@@ -115,10 +115,9 @@ impl Containers {
             _ => Resolution::UseOtherName,
         };
         let creating = EngineCall::begin(Transition::Created);
-        let to_create = &plan;
-        let (docker, store) = (&self.node.engine, &self.node.store);
+        let (docker, to_create) = (&self.node.engine, &plan);
         let create = |name: String| async move { create_logged(docker, &name, to_create).await };
-        let created = create_named((docker, store), &plan.name, create, resolve).await?;
+        let created = create_named(&self.node, &plan.name, create, resolve).await?;
         self.node.store.refresh_after(creating, &created).await?;
         let (owner, spec) = (&plan.document.sandbox, &plan.document.spec);
         if let Err(error) =

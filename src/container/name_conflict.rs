@@ -6,11 +6,11 @@
 use rand::Rng;
 use tracing::warn;
 
+use super::node::Node;
 use crate::{
-    engine::{client::Engine, error::EngineError},
+    engine::error::EngineError,
     error::{Failure, Kind},
     model::{name::with_suffix, record::Observed},
-    store::handle::Store,
 };
 
 /// What to do about the container that already has the requested name.
@@ -29,7 +29,7 @@ pub enum Resolution {
 /// Creates a container with `name` by calling `create`, and returns its id. `resolve` says what to do if a
 /// container already has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`].
 pub async fn create_named<F>(
-    (engine, store): (&Engine, &Store),
+    node: &Node,
     name: &str,
     create: impl Fn(String) -> F,
     resolve: impl Fn(&Observed) -> Resolution,
@@ -45,12 +45,18 @@ where
             Err(EngineError::NameTaken { .. }) if tries < MAX_TRIES => tries += 1,
             Err(error) => return Err(error.into()),
         }
-        match resolution(engine, &candidate, &resolve).await? {
+        let resolution = match node.engine.inspect_container(&candidate).await {
+            Ok(observed) => resolve(&observed),
+            // No container has the name, only the engine's name index has it.
+            Err(error) if error.is_not_found() => Resolution::UseOtherName,
+            Err(error) => return Err(error.into()),
+        };
+        match resolution {
             Resolution::Adopt(id) => return Ok(id),
             Resolution::Replace(id) => {
-                engine.remove_container(&id).await?;
+                node.engine.remove_container(&id).await?;
                 // Earlier answers may have listed the container. The next answer must be without it.
-                store.refresh_container(&id).await?;
+                node.store.refresh_container(&id).await?;
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
             Resolution::Refuse(holder) => {
@@ -59,19 +65,6 @@ where
             }
         }
         warn!(name, next = candidate, "container name in use; retrying with another name");
-    }
-}
-
-/// If no container has the name, only the engine's name index has it, and another name must be used.
-async fn resolution(
-    engine: &Engine,
-    name: &str,
-    resolve: &impl Fn(&Observed) -> Resolution,
-) -> Result<Resolution, Failure> {
-    match engine.inspect_container(name).await {
-        Ok(observed) => Ok(resolve(&observed)),
-        Err(error) if error.is_not_found() => Ok(Resolution::UseOtherName),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -152,8 +152,7 @@ impl Sandboxes {
         let creating = EngineCall::begin(Transition::Created);
         let pod = &plan.document.spec.metadata;
         let resolve = |holder: &Observed| resolution(pod, holder);
-        let created =
-            create_named((engine, &self.deps.node.store), &plan.name, create, resolve).await?;
+        let created = create_named(&self.deps.node, &plan.name, create, resolve).await?;
         let service = self.clone();
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
