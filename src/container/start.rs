@@ -76,7 +76,7 @@ impl Containers {
         self.node.write_edits(container).await?;
         self.node.nri.start_container(container).await?;
         self.unseen_starts.lock().insert(container.id.clone());
-        let start = start_once(&self.node.engine, &self.node.store, id, restoring).await;
+        let start = start_once(&self.node, id, restoring).await;
         if start.seen.is_ok() {
             self.unseen_starts.lock().remove(&container.id);
         }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use super::node::Node;
 use crate::{
-    engine::{client::Engine, error::EngineError},
+    engine::error::EngineError,
     error::Failure,
     model::{
         engine::Transition,
         record::{ExitReason, Process},
     },
-    store::{engine_call::EngineCall, handle::Store, snapshot::Snapshot},
+    store::{engine_call::EngineCall, snapshot::Snapshot},
 };
 
 /// The result of a start.
@@ -31,17 +32,17 @@ impl Start {
 
 /// Starts a container. The caller must know that it was never started: the engine would also start an ended
 /// one. `extra` is added to the deadline of the engine call.
-pub async fn start_once(engine: &Engine, store: &Store, id: &str, extra: Duration) -> Start {
+pub async fn start_once(node: &Node, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
-    let answer = engine.start_container(id, extra).await;
+    let answer = node.engine.start_container(id, extra).await;
     // Refreshes the record even after a failure: it then has the reason, and the container counts as exited.
     let seen = match answer {
-        Ok(()) => store.refresh_after(starting, id).await,
-        Err(_) => store.refresh_container(id).await,
+        Ok(()) => node.store.refresh_after(starting, id).await,
+        Err(_) => node.store.refresh_container(id).await,
     };
     let started = match answer {
         Err(error) if error.leaves_outcome_open() && seen.is_ok() => {
-            if was_started(&store.snapshot(), id) { Ok(()) } else { Err(error) }
+            if was_started(&node.store.snapshot(), id) { Ok(()) } else { Err(error) }
         }
         answer => answer,
     };

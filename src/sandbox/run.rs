@@ -243,9 +243,7 @@ impl Sandboxes {
     }
 
     async fn start_pause(&self, id: &SandboxId) -> Result<(u32, Option<Nanos>), Failure> {
-        let start =
-            start_once(&self.deps.node.engine, &self.deps.node.store, id.as_str(), Duration::ZERO)
-                .await;
+        let start = start_once(&self.deps.node, id.as_str(), Duration::ZERO).await;
         start.started?;
         start.seen?;
         let pid = self.pid_of(id)?;
