@@ -28,7 +28,7 @@ use crate::{
     host::{disk, file},
     image_files::inspection::ImageInspection,
     model::{
-        id::{ContainerId, ImageId},
+        id::ContainerId,
         record::ContainerRecord,
         restore::{IMAGES, Restore},
     },
@@ -89,7 +89,10 @@ impl Node {
             Restore::Image(id) => {
                 let image = self.present_image(&self.store.snapshot(), id.as_str()).await?;
                 self.ensure_restorable(named, &image)?;
-                (self.export(id, draft, stops).await?, None)
+                let inspection = self.image_files.inspect(id).await?;
+                let written = write(&inspection, draft.to_owned(), stops).await;
+                inspection.close().await;
+                (written?, None)
             }
         };
         let (directory, until) = (draft.to_owned(), stops.clone());
@@ -103,19 +106,6 @@ impl Node {
             // A disk that does not answer must not delay a stop, so the unpacking is abandoned.
             () = abandoned => Ok(Err(io::ErrorKind::TimedOut.into())),
         }
-    }
-
-    /// Writes the files of an image into a temporary archive in `directory`, a file without a name.
-    async fn export(
-        &self,
-        image: &ImageId,
-        directory: &Path,
-        stops: &Stops,
-    ) -> Result<io::Result<File>, Failure> {
-        let inspection = self.image_files.inspect(image).await?;
-        let written = write(&inspection, directory.to_owned(), stops).await;
-        inspection.close().await;
-        written
     }
 
     /// Interrupts the unpacking for a container, and returns when its files are removed.
@@ -176,6 +166,7 @@ fn unpack(
     contents.unpack(&mut archive, (directory, space), &|| stops.is_over())
 }
 
+/// Writes the files of an image into a temporary archive in `directory`, a file without a name.
 async fn write(
     inspection: &ImageInspection,
     directory: PathBuf,
