@@ -117,7 +117,10 @@ impl Node {
         path: &Path,
         read: impl FnOnce(File) -> io::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
-        let directory = self.restore_dir(named)?;
+        let Some(directory) = self.live.current().restore_dir.clone() else {
+            let reason = "the setting restore-dir is not set";
+            return Err(refused(named, Kind::FailedPrecondition, reason));
+        };
         let below = path.strip_prefix(&directory).unwrap_or(Path::new("")).to_owned();
         let are_names = below.components().all(|part| matches!(part, Component::Normal(_)));
         if !are_names || !(1..=2).contains(&below.components().count()) {
@@ -139,13 +142,6 @@ impl Node {
             })
         })
         .await
-    }
-
-    fn restore_dir(&self, named: &str) -> Result<PathBuf, Failure> {
-        self.live.current().restore_dir.clone().ok_or_else(|| {
-            let reason = "the setting restore-dir is not set";
-            refused(named, Kind::FailedPrecondition, reason)
-        })
     }
 
     /// Refuses images that the setting `restore-images` does not allow.
