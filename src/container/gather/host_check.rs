@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
@@ -46,7 +46,7 @@ impl HostCheck {
     /// Records that the check reads `path` next. Fails with kind `DeadlineExceeded` if another check hangs on
     /// the same path.
     pub(in crate::container) fn at(&self, path: &Path) -> Result<(), Failure> {
-        let mut running = running();
+        let mut running = RUNNING.lock();
         let hangs = |(number, (at, since)): (&u64, &(PathBuf, Instant))| {
             *number != self.0.number && at == path && since.elapsed() >= HANGS_AFTER
         };
@@ -59,13 +59,13 @@ impl HostCheck {
 
     /// The path that the check is reading now.
     fn path(&self) -> PathBuf {
-        running().get(&self.0.number).map(|(path, _)| path.clone()).unwrap_or_default()
+        RUNNING.lock().get(&self.0.number).map(|(path, _)| path.clone()).unwrap_or_default()
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        running().remove(&self.number);
+        RUNNING.lock().remove(&self.number);
     }
 }
 
@@ -90,10 +90,6 @@ where
 fn hung(path: &Path) -> Failure {
     let text = format!("cannot check {}: {HANGS}", path.display());
     Failure::new(Kind::DeadlineExceeded, text)
-}
-
-fn running() -> MutexGuard<'static, BTreeMap<u64, (PathBuf, Instant)>> {
-    RUNNING.lock()
 }
 
 /// For each check, the path that it is reading, and the time when it began to read that path.
