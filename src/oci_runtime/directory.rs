@@ -143,7 +143,12 @@ impl EditsDirectory {
         let path = self.file(id);
         let Some(bytes) = file::read_if_present(&path, MAX_FILE)? else { return Ok(None) };
         for owned in [self.root.as_path(), &self.of(id), &path] {
-            refuse_foreign(owned)?;
+            // Root does what the file says.
+            if !file::is_ours_alone(owned)? {
+                let reason = "users other than root can change the file, so it is not trusted";
+                let (path, reason) = (owned.to_owned(), reason.to_owned());
+                return Err(OciRuntimeError::Malformed { path, reason });
+            }
         }
         serde_json::from_slice(&bytes)
             .map(Some)
@@ -235,15 +240,6 @@ fn name(path: &Path) -> Option<&str> {
 fn version(fields: &Map<String, Value>) -> u32 {
     let version = fields.get("version").and_then(Value::as_u64).unwrap_or_default();
     u32::try_from(version).unwrap_or(u32::MAX)
-}
-
-/// Refuses a file that users other than root can change, because root does what the file says.
-fn refuse_foreign(path: &Path) -> Result<(), OciRuntimeError> {
-    if file::is_ours_alone(path)? {
-        return Ok(());
-    }
-    let reason = "users other than root can change the file, so it is not trusted".to_owned();
-    Err(OciRuntimeError::Malformed { path: path.to_owned(), reason })
 }
 
 fn remove_directory(path: &Path) -> Result<(), HostError> {
