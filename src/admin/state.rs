@@ -91,20 +91,18 @@ fn container(record: &ContainerRecord) -> Value {
 }
 
 fn process(process: &Process) -> Value {
-    let mut shown = json!({ "state": process.state_name() });
-    let more = match process {
-        Process::Running { pid, started_at } => json!({ "pid": pid, "startedAt": started_at.0 }),
+    let state = process.state_name();
+    match process {
+        Process::Running { pid, started_at } => {
+            json!({ "state": state, "pid": pid, "startedAt": started_at.0 })
+        }
         // Left out: the engine's `message`, which may contain the container's command line.
         Process::Exited { started_at, finished_at, exit_code, reason, message: _ } => json!({
-            "startedAt": started_at.0, "finishedAt": finished_at.0,
+            "state": state, "startedAt": started_at.0, "finishedAt": finished_at.0,
             "exitCode": exit_code, "reason": reason.as_str(),
         }),
-        Process::Created | Process::Listed(_) | Process::Unknown => Value::Null,
-    };
-    if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
-        shown.extend(more);
+        Process::Created | Process::Listed(_) | Process::Unknown => json!({ "state": state }),
     }
-    shown
 }
 
 /// The results of CNI plugins are left out, because the plugins decide what they contain.
