@@ -184,7 +184,7 @@ impl Nri {
 
     /// Locks the plugins for one event. Returns `None` if no plugin is connected and none is being set up.
     pub(super) async fn turn(&self) -> Option<Turn<'_>> {
-        let shared = self.shared().filter(|shared| !shared.is_idle())?;
+        let shared = self.0.as_ref().filter(|shared| !shared.is_idle())?;
         Some(shared.turn().await)
     }
 
@@ -192,7 +192,7 @@ impl Nri {
     /// No plugin can finish connecting during the lock, so each plugin is either asked, or connects later and
     /// receives the pod or container as an existing one.
     pub(super) async fn asked_about(&self, creation: Option<&Creation>) -> Option<Turn<'_>> {
-        let (shared, creation) = (self.shared()?, creation?);
+        let (shared, creation) = (self.0.as_ref()?, creation?);
         if !shared.creations.must_ask(creation) {
             return None;
         }

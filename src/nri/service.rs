@@ -32,7 +32,7 @@ use crate::{
 
 /// The NRI plugins of this node; `None` if NRI is off. Clones share all state.
 #[derive(Clone, Debug, Default)]
-pub struct Nri(Option<Arc<Shared>>);
+pub struct Nri(pub(super) Option<Arc<Shared>>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -129,10 +129,6 @@ impl Nri {
     /// The metrics of plugins.
     pub fn metrics(&self) -> NriMetrics {
         self.0.as_ref().map(|shared| shared.metrics.clone()).unwrap_or_default()
-    }
-
-    pub(super) const fn shared(&self) -> Option<&Arc<Shared>> {
-        self.0.as_ref()
     }
 
     /// Announces that a pod or container is being created. While dockbridge asks plugins, clients do not see
