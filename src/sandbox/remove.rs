@@ -25,7 +25,7 @@ impl Sandboxes {
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
         }
-        gather(self.remove_workloads(id).await)?;
+        self.remove_workloads(id).await?;
         // The stop before a removal usually disconnects the pod, but might not have finished.
         if let Some(sandbox) = &sandbox {
             self.disconnect(sandbox).await?;
@@ -40,7 +40,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    async fn remove_workloads(&self, id: &SandboxId) -> Vec<Failure> {
+    async fn remove_workloads(&self, id: &SandboxId) -> Result<(), Failure> {
         let snapshot = self.deps.node.store.snapshot();
         for container in snapshot.joined_to(id) {
             warn!(sandbox = %id, container, "a container outside the pod has joined the pod's network namespace; leaving the container in place");
@@ -48,7 +48,6 @@ impl Sandboxes {
         let removals = snapshot
             .containers_of(id)
             .map(|container| self.deps.containers.remove(container.id.as_str()));
-        let removed = futures_util::future::join_all(removals).await;
-        removed.into_iter().filter_map(Result::err).collect()
+        gather(futures_util::future::join_all(removals).await)
     }
 }

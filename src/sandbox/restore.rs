@@ -67,20 +67,20 @@ impl Sandboxes {
         made: Vec<(String, ContainerId)>,
         cause: Failure,
     ) -> Failure {
-        let mut failed = Vec::new();
+        let mut removed = Vec::new();
         let now = self.deps.node.store.snapshot();
         // Docker may have created a container although the call to create it failed.
         let mut named = now.containers_of(&id).map(|it| &it.document.spec.metadata);
         let has_others = named.any(|name| !wanted.contains(name));
         if before.sandbox(id.as_str()).is_none() && !has_others {
-            failed.extend(self.remove(id.as_str()).await.err());
+            removed.push(self.remove(id.as_str()).await);
         } else {
             let new = made.iter().filter(|(_, it)| before.container(it.as_str()).is_none());
             for (_, container) in new {
-                failed.extend(self.deps.containers.remove(container.as_str()).await.err());
+                removed.push(self.deps.containers.remove(container.as_str()).await);
             }
         }
-        match gather(failed) {
+        match gather(removed) {
             Ok(()) => cause,
             Err(left) => {
                 Failure::new(cause.kind(), format!("{cause} (and cleanup failed: {left})"))

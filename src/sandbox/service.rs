@@ -109,8 +109,8 @@ impl Sandboxes {
 }
 
 /// Combines the failures of independent steps into one failure, with the kind of the first failure.
-pub(super) fn gather(causes: impl IntoIterator<Item = Failure>) -> Result<(), Failure> {
-    let causes: Vec<Failure> = causes.into_iter().collect();
+pub(super) fn gather(steps: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let causes: Vec<Failure> = steps.into_iter().filter_map(Result::err).collect();
     let Some(first) = causes.first() else { return Ok(()) };
     let texts: Vec<String> = causes.iter().map(ToString::to_string).collect();
     Err(Failure::new(first.kind(), texts.join("; ")))

@@ -64,12 +64,12 @@ impl Sandboxes {
         let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
         // A container that may still run keeps its network, for example to end its connections in its grace
         // period. Otherwise another pod could get its address.
-        gather(self.stop_workloads(id).await)?;
+        self.stop_workloads(id).await?;
         self.deps.node.nri.stop_pod(id.as_str()).await;
         if let Some(sandbox) = &sandbox {
             self.ensure_pinned(sandbox).await?;
             let (network, pause) = tokio::join!(self.disconnect(sandbox), self.stop_pause(sandbox));
-            gather([network, pause].into_iter().filter_map(Result::err))?;
+            gather([network, pause])?;
         } else {
             self.release_unknown(id).await?;
         }
@@ -82,14 +82,13 @@ impl Sandboxes {
     }
 
     /// Kills all containers except those that have certainly ended. A "created" container may run.
-    async fn stop_workloads(&self, id: &SandboxId) -> Vec<Failure> {
+    async fn stop_workloads(&self, id: &SandboxId) -> Result<(), Failure> {
         let snapshot = self.deps.node.store.snapshot();
         let kills = snapshot
             .containers_of(id)
             .filter(|container| !container.process.has_ended())
             .map(|container| self.deps.containers.kill(container.id.as_str()));
-        let ended = futures_util::future::join_all(kills).await;
-        ended.into_iter().filter_map(Result::err).collect()
+        gather(futures_util::future::join_all(kills).await)
     }
 
     /// Pins the network namespace of a running pause container if it is not pinned, for example because

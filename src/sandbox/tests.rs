@@ -29,11 +29,11 @@ async fn undo_goes_newest_first_and_past_failures() {
 
 #[test]
 fn all_gathered_causes_are_reported() {
-    assert!(gather(Vec::new()).is_ok());
+    assert!(gather([Ok(()), Ok(())]).is_ok());
     let ended = || Failure::unmet("x ended");
-    let one = gather(vec![ended()]).unwrap_err();
+    let one = gather([Err(ended())]).unwrap_err();
     assert_eq!(one.kind(), Kind::FailedPrecondition);
-    let two = gather(vec![Lost.into(), ended()]).unwrap_err();
+    let two = gather([Err(Lost.into()), Err(ended())]).unwrap_err();
     assert_eq!(two.kind(), Kind::Internal);
     assert!(two.to_string().contains("; x ended"), "{two}");
 }
@@ -46,6 +46,6 @@ fn no_cause_is_swallowed() {
     };
     let words =
         "cannot pin or release the network namespace of sandbox x: cannot unmount /pin: busy";
-    let several = gather(vec![stuck(), Lost.into()]).unwrap_err();
+    let several = gather([Err(stuck()), Err(Lost.into())]).unwrap_err();
     assert!(chain(&several).starts_with(words), "{several}");
 }
