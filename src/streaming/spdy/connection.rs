@@ -32,10 +32,7 @@ pub struct Connection {
 
 impl Connection {
     /// Starts the protocol. `io` must first return the bytes that the HTTP server has already read.
-    pub fn start<I>(io: I, window: Window) -> Self
-    where
-        I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
+    pub fn start(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, window: Window) -> Self {
         let (sender, offers) = mpsc::channel(STREAMS);
         tokio::spawn(run(io, window, sender, StreamCount::new(&SHARED_STREAMS)));
         Self { offers }
@@ -102,10 +99,7 @@ where
 }
 
 /// Reads until the peer closes the connection or violates the protocol.
-async fn read<I>(reader: &mut ReadHalf<I>, reading: &mut FrameReader) -> ConnectionEnd
-where
-    I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
+async fn read(reader: &mut ReadHalf<impl AsyncRead>, reading: &mut FrameReader) -> ConnectionEnd {
     let mut input = bytes::BytesMut::new();
     loop {
         if let Err(error) = reading.take(&mut input).await {
@@ -121,7 +115,7 @@ where
 
 /// Reads and discards data until the peer closes its side. An earlier close by dockbridge would reset the
 /// connection, and the peer would lose the last data sent to it.
-async fn discard<I: AsyncRead>(reader: &mut ReadHalf<I>) -> io::Result<()> {
+async fn discard(reader: &mut ReadHalf<impl AsyncRead>) -> io::Result<()> {
     let mut bin = vec![0; LARGEST_PIECE];
     while reader.read(&mut bin).await? > 0 {}
     Ok(())
