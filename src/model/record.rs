@@ -121,6 +121,8 @@ pub struct ContainerRecord {
     pub writable_layer: Option<std::path::PathBuf>,
     /// The limits that the engine reports. They do not include limits of huge pages and cgroup v2 keys.
     pub limits: Resources,
+    /// The program and arguments of the process, which can be those of the image. Empty before an inspect.
+    pub command_line: Vec<String>,
 }
 
 /// A container of the engine, by its role in a pod.

@@ -387,5 +387,6 @@ fn container(process: Process) -> ContainerRecord {
         log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
+        command_line: Vec::new(),
     }
 }

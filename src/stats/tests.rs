@@ -71,6 +71,7 @@ fn container(id: &str, pid: u32) -> Arc<ContainerRecord> {
         log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
+        command_line: Vec::new(),
     })
 }
 

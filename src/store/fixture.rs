@@ -64,6 +64,7 @@ pub(super) fn container(number: u64, sandbox: u64, process: Process) -> Containe
         log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
+        command_line: Vec::new(),
     }
 }
 

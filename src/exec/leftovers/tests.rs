@@ -48,6 +48,7 @@ fn exec(socket: &Path) -> Exec {
         log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
+        command_line: Vec::new(),
     };
     let engine = Engine::new(socket.to_owned(), Timeouts::default());
     Exec::of(&engine, "cd".repeat(32), false, &container, Some("DOCKBRIDGE_EXEC=0".to_owned()))

@@ -129,6 +129,7 @@ fn container(inspect: &ContainerInspect) -> Option<Observed> {
         log_driver: inspect.host_config.log_config.driver.clone(),
         writable_layer: absolute(inspect.graph_driver.data.get("UpperDir")),
         limits: limits::docker::observe(&inspect.host_config),
+        command_line: [&inspect.config.entrypoint[..], &inspect.config.cmd].concat(),
     });
     let host = &inspect.host_config;
     let is_theirs = || joins(&host.ipc_mode) || has_its_name(&observed);

@@ -69,6 +69,10 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
     let record = view.record;
     let document = &record.document;
     let spec = &document.spec;
+    let args = match &record.command_line[..] {
+        [] => [&spec.command[..], &spec.args].concat(),
+        inspected => inspected.to_vec(),
+    };
     let mut shown = nri::Container {
         id: record.id.to_string(),
         pod_sandbox_id: document.sandbox.to_string(),
@@ -76,7 +80,7 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
         state: state(&record.process).into(),
         labels: spec.labels.clone(),
         annotations: spec.annotations.clone(),
-        args: spec.command.iter().chain(&spec.args).cloned().collect(),
+        args,
         env: spec.envs.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         mounts: spec.mounts.iter().map(mount).collect(),
         linux: Some(linux_container(view)),

@@ -4,6 +4,7 @@ mod container;
 mod dump;
 mod filter;
 mod image;
+mod nri;
 mod records;
 mod runtime;
 mod sandbox;

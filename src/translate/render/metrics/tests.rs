@@ -64,6 +64,7 @@ fn container_record(user_image: &str) -> ContainerRecord {
         log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
+        command_line: Vec::new(),
     }
 }
 

@@ -90,6 +90,7 @@ pub(super) fn container_record(process: Process) -> ContainerRecord {
         log_driver: String::new(),
         writable_layer: None,
         limits: Default::default(),
+        command_line: Vec::new(),
     }
 }
 
