@@ -9,6 +9,7 @@ use crate::{
         container::{ContainerSpec, Device, Mount, Propagation},
         engine::{CgroupDriver, EngineInfo},
         network::NetworkMode,
+        path::parts,
         record::{ContainerRecord, Process, SandboxRecord},
         resources::{PodResources, Resources},
         sandbox::PidMode,
@@ -82,7 +83,7 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
         annotations: spec.annotations.clone(),
         args,
         env: spec.envs.iter().map(|(name, value)| format!("{name}={value}")).collect(),
-        mounts: spec.mounts.iter().map(mount).collect(),
+        mounts: mounts(spec),
         linux: Some(linux_container(view)),
         pid: record.process.pid().unwrap_or_default(),
         created_at: record.created_at.0.max(0),
@@ -195,6 +196,23 @@ fn namespace(kind: &str, path: String) -> nri::LinuxNamespace {
     nri::LinuxNamespace { r#type: kind.to_owned(), path }
 }
 
+/// The mounts that Docker makes in each container, unless the pod replaces them, and those of the pod.
+fn mounts(spec: &ContainerSpec) -> Vec<nri::Mount> {
+    let has = |path: &str| spec.mounts.iter().any(|it| parts(&it.container_path) == parts(path));
+    let engine = ENGINE_MOUNTS.into_iter().filter(|(path, ..)| !has(path));
+    let engine = engine.map(|(path, kind, options)| nri::Mount {
+        destination: path.to_owned(),
+        r#type: kind.to_owned(),
+        source: kind.to_owned(),
+        // In a privileged container, Docker makes `/sys` and the cgroups writable.
+        options: (options.split(' '))
+            .filter(|option| !spec.security.privileged || *option != "ro")
+            .map(str::to_owned)
+            .collect(),
+    });
+    engine.chain(spec.mounts.iter().map(mount)).collect()
+}
+
 fn mount(given: &Mount) -> nri::Mount {
     let propagation = match given.propagation {
         Propagation::Private => "rprivate",
@@ -243,3 +261,13 @@ fn image(view: &ContainerView<'_>) -> nri::Image {
         },
     }
 }
+
+/// Path, type (which is also the source) and options of the mounts that Docker makes in each container.
+const ENGINE_MOUNTS: [(&str, &str, &str); 6] = [
+    ("/proc", "proc", "nosuid noexec nodev"),
+    ("/dev", "tmpfs", "nosuid strictatime mode=755 size=65536k"),
+    ("/dev/pts", "devpts", "nosuid noexec newinstance ptmxmode=0666 mode=0620 gid=5"),
+    ("/sys", "sysfs", "nosuid noexec nodev ro"),
+    ("/sys/fs/cgroup", "cgroup", "ro nosuid noexec nodev"),
+    ("/dev/mqueue", "mqueue", "nosuid noexec nodev"),
+];

@@ -1,8 +1,13 @@
 //! What NRI plugins get of a container.
 
+use std::sync::Arc;
+
 use super::records::container_record;
 use crate::{
-    model::record::{ContainerRecord, Process},
+    model::{
+        container::Mount,
+        record::{ContainerRecord, Process},
+    },
     translate::render::nri::{ContainerView, container},
     wire::nri,
 };
@@ -17,4 +22,24 @@ fn plugins_get_the_command_line_of_the_image() {
     let command_line = vec!["/entry".to_owned(), "serve".to_owned()];
     let record = ContainerRecord { command_line, ..container_record(Process::Created) };
     assert_eq!(shown(&record).args, ["/entry", "serve"]);
+}
+
+#[test]
+fn plugins_get_the_mounts_that_docker_makes() {
+    let options = |record: &ContainerRecord| {
+        let all = shown(record).mounts.into_iter();
+        let cgroups: Vec<_> = all.filter(|it| it.destination == "/sys/fs/cgroup").collect();
+        assert_eq!(cgroups.len(), 1, "{cgroups:?}");
+        cgroups[0].options.clone()
+    };
+    let mut record = container_record(Process::Created);
+    assert_eq!(options(&record), ["ro", "nosuid", "noexec", "nodev"]);
+    let spec = &mut Arc::make_mut(&mut record.document).spec;
+    spec.security.privileged = true;
+    assert_eq!(options(&record), ["nosuid", "noexec", "nodev"]);
+    let spec = &mut Arc::make_mut(&mut record.document).spec;
+    let container_path = "/sys/fs/cgroup/".to_owned();
+    spec.mounts.push(Mount { container_path, ..spec.mounts[0].clone() });
+    let mounts = shown(&record).mounts.into_iter();
+    assert_eq!(mounts.filter(|it| it.destination.starts_with("/sys/fs/cgroup")).count(), 1);
 }
