@@ -1,8 +1,8 @@
 //! Updates and evictions of containers, which plugins request in an answer or with UpdateContainers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 use tracing::{info, warn};
 
 use super::service::Shared;
@@ -53,9 +53,9 @@ impl Shared {
         evictions: Vec<nri::ContainerEviction>,
     ) -> Result<Vec<nri::ContainerUpdate>, String> {
         let Some(hooks) = self.hooks.get() else { return Ok(updates) };
-        let now = self.store.snapshot();
         // dockbridge skips updates and evictions of containers that are gone or still being created.
         let is_there = |id: &str| {
+            let now = self.store.snapshot();
             now.container(id).is_some_and(|record| !self.creations.hides_container(record))
         };
         // dockbridge stops each container only once, even if the list repeats the container.
@@ -79,6 +79,8 @@ impl Shared {
         for update in merged.all() {
             let asked = update.linux.as_ref().and_then(|linux| linux.resources.as_ref());
             let container = update.container_id.clone();
+            // The limits from the answer about a new container must be set before those of a later answer.
+            let _ = timeout(CREATION, self.adjusted(&container)).await;
             let (Some(asked), true) = (asked, is_there(&container)) else { continue };
             let done = match read(asked) {
                 Ok(limits) => hooks.update(container.clone(), limits).await,
@@ -98,7 +100,21 @@ impl Shared {
         }
         error.map_or(Ok(failed), Err)
     }
+
+    /// Waits until dockbridge has carried out the answers of plugins about a new container.
+    async fn adjusted(&self, id: &str) {
+        let mut reveals = self.creations.reveals();
+        let is_being_adjusted = || {
+            let now = self.store.snapshot();
+            now.container(id).is_some_and(|record| self.creations.is_being_adjusted(record))
+        };
+        while is_being_adjusted() {
+            reveals.next().await;
+        }
+    }
 }
 
+/// How long an update waits for the creation of its container.
+const CREATION: Duration = Duration::from_secs(5);
 /// Name of the plugin in logs if several plugins requested an update together.
 pub(super) const ALL_PLUGINS: &str = "all";

@@ -117,6 +117,13 @@ impl Creations {
         self.state.lock().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
 
+    /// Whether the container is hidden although plugins were asked about it: dockbridge carries out their answers.
+    pub(super) fn is_being_adjusted(&self, record: &ContainerRecord) -> bool {
+        let state = self.state.lock();
+        let pending = state.pending.get(&Identity::container(record));
+        pending.is_some_and(|pending| pending.hidden && pending.asked)
+    }
+
     /// Whether at least one pod or container is hidden from clients.
     pub(super) fn hide_anything(&self) -> bool {
         self.state.lock().pending.values().any(|pending| pending.hidden)

@@ -8,7 +8,7 @@ use prost::Message;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::plugins::{resources, start, start_within, with_container};
+use super::plugins::{of_shares, resources, start, start_within, with_container};
 use crate::clock::settle;
 use crate::support::{
     bridge::{LONG, container, docker, pod},
@@ -264,5 +264,48 @@ async fn updates_are_carried_out_in_the_order_of_the_answers() {
     let updates = docker.matching(&call);
     let shares: Vec<_> = updates.iter().map(|it| it.json()["CpuShares"].clone()).collect();
     assert_eq!(shares, [256, 512]);
+    bridge.clear(&docker).await;
+}
+
+#[tokio::test]
+async fn an_update_waits_for_the_limits_from_the_creation() {
+    let docker = docker().await;
+    let (bridge, socket) = start(&docker, &[]).await;
+    let first = Arc::new(Mutex::new(String::new()));
+    let created = Arc::clone(&first);
+    let reply = move |told: &Told| {
+        let mut answer = nri::CreateContainerResponse::default();
+        let mut first = created.lock().unwrap();
+        match told.method.as_str() {
+            "CreateContainer" if first.is_empty() => {
+                first.clone_from(&told.id);
+                answer.adjust = Some(of_shares(512));
+            }
+            "CreateContainer" => answer.update.push(nri::ContainerUpdate {
+                container_id: first.clone(),
+                linux: Some(nri::LinuxContainerUpdate { resources: Some(resources(256)) }),
+                ignore_failure: true,
+            }),
+            _ => {}
+        }
+        Reply::Yes(answer.encode_to_vec())
+    };
+    let _plugin = Plugin::synchronised(&socket, ("10", "cpus"), reply).await;
+    let id = bridge.run(&pod("p")).await.unwrap();
+    let slow = CancellationToken::new();
+    let call = "POST /containers/*/update";
+    docker.inject(Rule::new(call, Fault::HeldAnswer(slow.clone())).times(1));
+    let (one, two, pod) = (container("one"), container("two"), pod("p"));
+    let (created, ()) = tokio::join!(bridge.create(&id, &one, &pod), async {
+        eventually(|| docker.count(call) == 1).await;
+        bridge.create(&id, &two, &pod).await.unwrap();
+        settle().await;
+        slow.cancel();
+    });
+    created.unwrap();
+    eventually(|| docker.count(call) == 2).await;
+    let updates = docker.matching(call);
+    let shares: Vec<_> = updates.iter().map(|it| it.json()["CpuShares"].clone()).collect();
+    assert_eq!(shares, [512, 256]);
     bridge.clear(&docker).await;
 }

@@ -279,7 +279,7 @@ pub(super) fn resources(shares: u64) -> nri::LinuxResources {
     }
 }
 
-fn of_shares(shares: u64) -> nri::ContainerAdjustment {
+pub(super) fn of_shares(shares: u64) -> nri::ContainerAdjustment {
     let resources = Some(resources(shares));
     let linux = nri::LinuxContainerAdjustment { resources, ..Default::default() };
     nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
