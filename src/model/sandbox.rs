@@ -84,9 +84,6 @@ pub struct SandboxSecurity {
     pub seccomp: Option<Profile>,
     pub apparmor: Option<Profile>,
     pub selinux: Option<SelinuxLabel>,
-    /// The requested settings are unknown: another program created the pod, or the pod's label is damaged.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub unknown: bool,
 }
 
 /// The name of a runtime handler that means the engine's default runtime, as the empty name does.

@@ -234,11 +234,17 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     let mut container = stage.recipes.sleeper("main");
     of(&mut container).privileged = true;
     of(&mut container).seccomp = Some(profile(ProfileType::Localhost, "/not/even/there.json"));
-    let ids = stage.up(&sandbox, &pod, &[container]).await?;
+    let ids = stage.up(&sandbox, &pod, &[container.clone()]).await?;
     // The pause container of a privileged pod still has its own filter.
     for (id, filters) in [(&sandbox, "1"), (&ids[0], "0")] {
         ensure_eq!(filters_of(&stage, id).await?, filters);
     }
+    // `kubectl debug --profile=sysadmin` adds a privileged container to a running pod without one.
+    let mut plain = stage.recipes.pod("plain");
+    let sandbox = stage.cri.run(&plain).await?;
+    of_pod(&mut plain).privileged = true;
+    let ids = stage.up(&sandbox, &plain, &[container]).await?;
+    ensure_eq!(filters_of(&stage, &ids[0]).await?, "0");
     stage.cri.clear().await?;
     stage.leaves_nothing().await
 }

@@ -38,11 +38,7 @@ pub(super) fn sandbox(inspect: &ContainerInspect) -> Option<SandboxDocument> {
             users: None,
         },
         sysctls: host.sysctls.clone(),
-        security: SandboxSecurity {
-            privileged: host.privileged,
-            unknown: true,
-            ..SandboxSecurity::default()
-        },
+        security: SandboxSecurity { privileged: host.privileged, ..SandboxSecurity::default() },
         handler: handler(host),
         ..SandboxSpec::default()
     };

@@ -33,6 +33,13 @@ pub fn container_spec(
     if let Some(linux) = &config.linux {
         confine(&mut spec, linux).at("config.linux")?;
     }
+    // Not the pod's own request, which can be older: `kubectl debug --profile=sysadmin` adds a privileged container
+    // to a running pod. containerd compares the same messages.
+    let pod = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    let is_declared = pod.is_some_and(|context| context.privileged);
+    let reason = "the pod sandbox was declared without privileged containers";
+    ParseError::unless(!spec.security.privileged || is_declared, reason)
+        .at("config.linux.security_context.privileged")?;
     Ok(spec)
 }
 

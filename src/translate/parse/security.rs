@@ -34,7 +34,6 @@ pub(super) fn sandbox(
         seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
         apparmor: apparmor(given.apparmor.as_ref(), "")?,
         selinux: selinux(given.selinux_options.as_ref()).at("selinux_options")?,
-        unknown: false,
     })
 }
 

@@ -70,7 +70,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     };
     read_only::check(&document.spec.mounts, handler, input.engine)?;
     oci_runtime::check_container(&document, &input.sandbox.document, input.engine)?;
-    check_privileges(&document.spec, &input.sandbox.document.spec)?;
+    check_pid(&document.spec, &input.sandbox.document.spec)?;
     let mounts = mounts::mounts(&document.spec, input)?;
     let mut host = host_config(&document.spec, input)?;
     host.mounts = Some(mounts.mounts).filter(|mounts| !mounts.is_empty());
@@ -124,20 +124,13 @@ fn name_cdi_devices(
     Ok(())
 }
 
-/// Refuses privileges that the sandbox's request did not declare: a privileged container, and the host's pid
-/// namespace. containerd also refuses such a privileged container, and never grants the host's pid namespace.
-fn check_privileges(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
-    let refused = |field: &str, sandbox: &str| {
-        let at = "config.linux.security_context";
-        Err(Failure::invalid(format!("{at}.{field}: the pod sandbox {sandbox}")))
-    };
-    if spec.security.privileged && !pod.security.privileged && !pod.security.unknown {
-        return refused("privileged", "was declared without privileged containers");
+/// Refuses the host's pid namespace if the pod does not use it. containerd never grants it to a container.
+fn check_pid(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
+    if spec.pid != PidMode::Node || pod.namespaces.pid == PidMode::Node {
+        return Ok(());
     }
-    if spec.pid == PidMode::Node && pod.namespaces.pid != PidMode::Node {
-        return refused("namespace_options.pid", "does not share the host's processes");
-    }
-    Ok(())
+    let field = "config.linux.security_context.namespace_options.pid";
+    Err(Failure::invalid(format!("{field}: the pod sandbox does not share the host's processes")))
 }
 
 fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {

@@ -38,31 +38,17 @@ use crate::{
     wire::docker::ContainerCreateBody,
 };
 
-/// CRI says that a container must not have privileges that its sandbox does not have. For an adopted pod, it
-/// is unknown whether it was privileged.
+/// CRI says that a container must not have privileges that its sandbox does not have.
 #[test]
-fn privileges_that_the_sandbox_was_not_declared_to_have_are_refused() {
+fn the_host_pid_namespace_is_refused_in_a_pod_without_it() {
     let input = TestInput { oci_runtime: false, ..TestInput::default() };
-    let refusal = |pod: &SandboxSpec, spec: &ContainerSpec| {
-        let error = input.container(pod.clone(), spec.clone()).err()?;
-        assert_eq!(error.kind(), Kind::InvalidArgument);
-        Some(error.to_string())
-    };
-    let mut privileged = workload();
-    privileged.security.privileged = true;
-    let mut sandbox = pod();
-    let error = refusal(&sandbox, &privileged).unwrap();
-    assert!(error.starts_with("config.linux.security_context.privileged: "), "{error}");
-    sandbox.security.unknown = true;
-    assert_eq!(refusal(&sandbox, &privileged), None);
-    (sandbox.security.unknown, sandbox.security.privileged) = (false, true);
-    assert_eq!(refusal(&sandbox, &privileged), None);
-    let mut host_processes = workload();
+    let (mut sandbox, mut host_processes) = (pod(), workload());
     host_processes.pid = PidMode::Node;
-    let error = refusal(&sandbox, &host_processes).unwrap();
-    assert!(error.contains("namespace_options.pid: "), "{error}");
+    let error = input.container(sandbox.clone(), host_processes.clone()).unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidArgument);
+    assert!(error.to_string().contains("namespace_options.pid: "), "{error}");
     sandbox.namespaces.pid = PidMode::Node;
-    assert_eq!(refusal(&sandbox, &host_processes), None);
+    input.container(sandbox, host_processes).unwrap();
 }
 
 #[test]

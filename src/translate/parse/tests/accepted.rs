@@ -347,3 +347,14 @@ fn specs_are_the_same_after_serialisation() {
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<ContainerSpec>(&text).unwrap(), spec);
 }
+
+/// `kubectl debug --profile=sysadmin` adds a privileged container to a running pod. kubelet then declares it in
+/// the pod's configuration of the request.
+#[test]
+fn a_privileged_container_needs_a_pod_that_declares_it_in_the_same_request() {
+    let (mut config, mut pod) = (sample::container(), sample::sandbox());
+    config.linux.as_mut().unwrap().security_context.as_mut().unwrap().privileged = true;
+    assert!(container_spec(Some(&config), Some(&pod)).is_err());
+    pod.linux.as_mut().unwrap().security_context.as_mut().unwrap().privileged = true;
+    assert!(container_spec(Some(&config), Some(&pod)).unwrap().security.privileged);
+}

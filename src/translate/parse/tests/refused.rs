@@ -332,6 +332,8 @@ fn confinement_of_a_container_is_refused_with_the_field_named() {
         ("seccomp.localhost_ref", |c| context(c).seccomp = profile(2, "")),
         ("apparmor.localhost_ref", |c| context(c).apparmor = profile(2, "localhost/")),
         ("apparmor.profile_type", |c| context(c).apparmor = profile(-1, "")),
+        // The pod of these tests declares no privileged container.
+        ("privileged", |c| context(c).privileged = true),
         ("namespace_options.target_id", |c| namespaces(c).target_id.clear()),
         ("namespace_options.network", |c| namespaces(c).network = 3),
         ("namespace_options.ipc", |c| namespaces(c).ipc = 1),
