@@ -47,6 +47,11 @@ impl ConfigWatcher {
         Arc::clone(&self.state.borrow())
     }
 
+    pub(super) async fn first_read(&self) {
+        // Fails only without the sender, which `self` has.
+        let _ = self.state.subscribe().wait_for(|state| state.serial > 0).await;
+    }
+
     /// Reads the configuration again. The read begins after this call, and concurrent callers share one read.
     pub(super) async fn refresh(&self) -> Arc<ConfigState> {
         let before = self.state().serial;

@@ -108,6 +108,13 @@ impl Network {
         }
     }
 
+    /// Waits until the configuration was read once, if pods use CNI. Before that, [`Self::status`] is not ready.
+    pub async fn first_read(&self) {
+        if self.live.current().network == NetworkMode::Cni {
+            self.watcher.first_read().await;
+        }
+    }
+
     /// Fails with the reasons if there is no usable network, even after reading the configuration again.
     pub async fn ensure_configured(&self) -> Result<(), Failure> {
         self.selected().await.map(|_| ())

@@ -1,16 +1,25 @@
 //! The answer to Status: conditions of the engine and the network, features, and if requested the settings.
 //!
-//! dockbridge answers Status at once even if the engine is down, because Status reports exactly this. Lists
-//! wait for the engine's first list.
+//! dockbridge answers Status at once even if the engine is down, because Status reports exactly this. Status
+//! waits only after the start of dockbridge, until the states of the engine and the network are known.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::json;
+use tokio::{join, time::timeout};
 
 use super::runtime::RuntimeRpc;
-use crate::{store::snapshot::Snapshot, translate::render, wire::cri};
+use crate::{model::engine::EngineHealth, store::snapshot::Snapshot, translate::render, wire::cri};
 
 impl RuntimeRpc {
+    /// Waits until it is known whether the engine and the network are ready. If dockbridge called them not ready
+    /// before that, kubelet would report the node as not ready, and its pods would leave their services.
+    pub(super) async fn until_known(&self) {
+        let is_known = |now: &Arc<Snapshot>| (now.health != EngineHealth::Starting).then_some(());
+        let known = async { join!(self.store.when(is_known), self.network.first_read()) };
+        let _ = timeout(PATIENCE, known).await;
+    }
+
     pub(super) fn condition(&self, verbose: bool) -> cri::StatusResponse {
         let now = self.store.snapshot();
         let network = self.network.status();
@@ -39,3 +48,7 @@ impl RuntimeRpc {
             .collect()
     }
 }
+
+/// Longer than crictl waits, because a wrong answer to kubelet does more harm. The watchdog, which also calls
+/// Status, waits for a quarter of the unit's `WatchdogSec` of 30 s.
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -472,6 +472,7 @@ impl RuntimeService for RuntimeRpc {
         &self,
         request: Request<cri::StatusRequest>,
     ) -> Result<Response<cri::StatusResponse>, Status> {
+        self.until_known().await;
         Ok(Response::new(self.condition(request.get_ref().verbose)))
     }
 }

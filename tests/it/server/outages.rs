@@ -83,6 +83,21 @@ async fn an_engine_may_come_back_as_another_version() {
     bridge.clear(&docker).await;
 }
 
+/// kubelet's calls wait at the socket while dockbridge starts, so a Status comes at the first moment. Here the
+/// engine's list of images and a plugin are slow.
+#[tokio::test]
+async fn the_first_status_reports_nothing_unknown_as_not_ready() {
+    let docker = docker().await;
+    docker.inject(Rule::new("GET /images/json", Fault::StalledHeaders).times(1));
+    let node = Node::new();
+    node.network("slow");
+    node.plugin("slow", "cat > /dev/null; sleep 3; echo '{\"supportedVersions\":[\"1.0.0\"]}'");
+    let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
+    let answer = bridge.runtime.clone().status(cri::StatusRequest::default()).await.unwrap();
+    let conditions = answer.into_inner().status.unwrap().conditions;
+    assert!(conditions.iter().all(|condition| condition.status), "{conditions:?}");
+}
+
 #[tokio::test]
 async fn an_engine_may_be_upgraded_at_once() {
     let docker = docker().await;
