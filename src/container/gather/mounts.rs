@@ -118,9 +118,16 @@ fn refuse_place(
             mount.container_path, around.container_path
         )));
     }
-    let below = source.join(below);
-    go(&below)?;
-    let missing = fs::metadata(below).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let (mut at, mut missing) = (source.to_owned(), false);
+    for part in &below {
+        at.push(part);
+        go(&at)?;
+        match fs::symlink_metadata(&at) {
+            // The OCI runtime resolves the link in the container's root, where this check cannot look.
+            Ok(found) if found.is_symlink() => return Ok(None),
+            found => missing = found.is_err_and(|e| e.kind() == io::ErrorKind::NotFound),
+        }
+    }
     Ok((around.readonly && missing).then(|| {
         format!(
             "{:?} lies below the read-only mount at {:?}, where this path does not exist",
@@ -142,6 +149,7 @@ mod tests {
         let link = std::os::unix::fs::symlink::<&str, String>;
         link("nothing", path("dangling")).unwrap();
         link("full", path("link")).unwrap();
+        link("/nowhere", path("full/away")).unwrap();
         let at = |source: &str, target: &str| Mount {
             host_path: path(source),
             container_path: target.to_owned(),
@@ -159,6 +167,7 @@ mod tests {
             (vec![ro("full"), at("file", "/m/there")], None),
             (vec![ro("link"), at("file", "/m/there")], None),
             (vec![ro("full"), at("file", "/m/missing")], Some("[1].container_path")),
+            (vec![ro("full"), at("file", "/m/away/x")], None),
             (vec![at("full", "/m"), at("file", "/m/missing")], None),
             (vec![ro("full"), at("file", "/mm")], None),
             (vec![ro("full"), at("link", "/m/there"), at("file", "/m/there/x")], None),
