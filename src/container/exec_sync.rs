@@ -151,12 +151,14 @@ impl Deadline {
         Self { until, freezes, container: container.to_owned(), frozen_before }
     }
 
+    /// How long the container was frozen since the call began.
+    fn frozen(&self) -> Duration {
+        self.freezes.frozen_time(&self.container).saturating_sub(self.frozen_before)
+    }
+
     async fn expired(&self) {
         let Some(until) = self.until else { return std::future::pending().await };
-        let latest = || {
-            let frozen = self.freezes.frozen_time(&self.container);
-            until.checked_add(frozen.saturating_sub(self.frozen_before)).unwrap_or(until)
-        };
+        let latest = || until.checked_add(self.frozen()).unwrap_or(until);
         // While the container is frozen, `latest` returns later and later times.
         while Instant::now() < latest() {
             sleep_until(latest()).await;
@@ -307,7 +309,7 @@ impl Run {
             biased;
             outcome = &mut collecting => return CommandEnd::Reported(outcome),
             () = caller.gone.cancelled() => Interruption::Cancelled,
-            () = self.deadline.expired() => match waits.load(Ordering::Relaxed) {
+            () = self.timed_out(exec) => match waits.load(Ordering::Relaxed) {
                 true => Interruption::NoMemory,
                 false => Interruption::DeadlineExceeded,
             },
@@ -322,6 +324,22 @@ impl Run {
             outcome = &mut collecting => CommandEnd::Reported(outcome),
             () = exec.running() => CommandEnd::Unreported(Leftover::Running),
             () = sleep(ENGINE_GRACE) => CommandEnd::Unreported(Leftover::MayStart),
+        }
+    }
+
+    /// Resolves when the command has run for its whole timeout. The time in which the engine started the command
+    /// does not count: kubelet would take a slow engine for a failed probe.
+    async fn timed_out(&self, exec: &Exec) {
+        let before = self.deadline.frozen();
+        self.deadline.expired().await;
+        // dockbridge might not have found a command yet that was started at the last moment.
+        let _ = timeout(FIND_TIMEOUT, exec.running()).await;
+        let left = || {
+            let frozen = self.deadline.frozen().saturating_sub(before);
+            self.limit().saturating_add(frozen).checked_sub(exec.age()?)
+        };
+        while let Some(left) = left().filter(|left| !left.is_zero()) {
+            sleep(left).await;
         }
     }
 
@@ -378,6 +396,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// After a command's timeout: how long the answer is delayed until dockbridge has killed the command.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// How long dockbridge searches for a command's process at the end of the timeout.
+const FIND_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long the engine may take to report the end of a command that ended in time.
 const ENGINE_GRACE: Duration = Duration::from_secs(10);

@@ -127,6 +127,14 @@ impl Exec {
         }
     }
 
+    /// How long the main process has run. None if dockbridge has not found it.
+    pub fn age(&self) -> Option<Duration> {
+        match self.shared.lookup.get()? {
+            Lookup::Found(found) => self.shared.finder.processes.age(found.main.who),
+            Lookup::Ended | Lookup::Hidden => None,
+        }
+    }
+
     /// Resolves once the engine has started the main process, if the process then still runs.
     pub async fn running(&self) {
         if !matches!(self.lookup().await, Ok(Lookup::Found(found)) if found.held.is_alive()) {

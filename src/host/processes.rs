@@ -8,6 +8,7 @@ use std::{
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::error::{HostError, OrCannot as _};
@@ -61,6 +62,15 @@ impl Processes {
     pub fn is_of_host(&self, pid: u32) -> bool {
         let facts = fs::metadata(self.root.join(pid.to_string()));
         facts.is_ok_and(|facts| facts.uid() == 0) && self.has_our_mounts(pid)
+    }
+
+    /// How long ago the process started. None if the time since boot cannot be read.
+    pub fn age(&self, who: Identity) -> Option<Duration> {
+        let text = fs::read_to_string(self.root.join("uptime")).ok()?;
+        let since_boot = Duration::try_from_secs_f64(text.split(' ').next()?.parse().ok()?).ok()?;
+        let started = Duration::from_millis(who.started.checked_mul(MILLISECONDS_PER_TICK)?);
+        // lxcfs shows the uptime of an LXC container, which can be shorter.
+        since_boot.checked_sub(started)
     }
 
     fn has_our_mounts(&self, pid: u32) -> bool {
@@ -188,6 +198,9 @@ const FIELDS_TO_START: usize = 15;
 
 /// The size limit for a file of a process, in bytes. A larger file, such as an environment, is truncated.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+
+/// The kernel reports start times in hundredths of a second.
+const MILLISECONDS_PER_TICK: u64 = 10;
 
 #[cfg(test)]
 mod tests;

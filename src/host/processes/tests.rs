@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::{MetadataExt as _, chown, symlink},
     path::Path,
+    time::Duration,
 };
 
 use super::{Identity, Process, Processes, pids_of};
@@ -113,4 +114,14 @@ fn nothing_counts_as_ended_if_the_table_cannot_be_read() {
     let table = Processes::new(root.path().join("absent"));
     table.all().unwrap_err();
     assert!(table.has_in(root.path()));
+}
+
+#[test]
+fn the_age_of_a_process_is_the_time_since_its_start() {
+    let root = tempfile::tempdir().unwrap();
+    let table = Processes::new(root.path());
+    let who = Identity { pid: 1, started: 12_345 };
+    assert_eq!(table.age(who), None);
+    fs::write(root.path().join("uptime"), "125.45 300.00\n").unwrap();
+    assert_eq!(table.age(who), Some(Duration::from_millis(2000)));
 }
