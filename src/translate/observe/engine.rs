@@ -4,17 +4,18 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{
     model::engine::{ApiVersion, CgroupDriver, EngineInfo, OciRuntime},
+    model::resources::first_set,
     wire::docker::{Info, Runtime, Version},
 };
 
 /// The description of the engine. `api` is the negotiated version of the API.
 pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
     EngineInfo {
-        version: first_non_empty(&[&version.version, &info.server_version, "unknown"]),
+        version: first_set(&first_set(&version.version, &info.server_version), "unknown"),
         api,
         cgroup_driver: cgroup_driver(&info.cgroup_driver),
         cgroup_version: if info.cgroup_version == "2" { 2 } else { 1 },
-        root_dir: first_non_empty(&[&info.docker_root_dir, DEFAULT_ROOT]).into(),
+        root_dir: first_set(&info.docker_root_dir, DEFAULT_ROOT).into(),
         containerd_store: has_containerd_store(&info.driver_status),
         storage_driver: info.driver.clone(),
         containerd_socket: Some(PathBuf::from(&info.containerd.address))
@@ -23,20 +24,16 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
         hub_mirrors: info.registry_config.mirrors.clone(),
         serves_nri: info.nri.is_some(),
         runtimes: runtimes(&info.runtimes),
-        default_runtime: first_non_empty(&[&info.default_runtime, DEFAULT_RUNTIME]),
+        default_runtime: first_set(&info.default_runtime, DEFAULT_RUNTIME),
         security_options: info.security_options.clone(),
         log_driver: info.logging_driver.clone(),
         live_restore: info.live_restore_enabled,
-        kernel: first_non_empty(&[&info.kernel_version, &version.kernel_version]),
+        kernel: first_set(&info.kernel_version, &version.kernel_version),
         cdi_spec_dirs: info.cdi_spec_dirs.clone(),
         warnings: info.warnings.clone(),
         daemon_id: info.id.clone(),
         other_store: None,
     }
-}
-
-fn first_non_empty(texts: &[&str]) -> String {
-    texts.iter().copied().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
 }
 
 /// Parses the cgroup driver: cgroupfs if the engine reports no driver.

@@ -12,7 +12,7 @@ use crate::{
         document::ContainerDocument,
         record::{ContainerRecord, ExitReason, ImageRecord, ListedState, Process},
         reference::ImageReference,
-        resources::Resources,
+        resources::{Resources, first_set},
         time::Nanos,
     },
     translate::limits,
@@ -42,7 +42,7 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
         finished_at: finished_at.0,
         exit_code,
         image: Some(image_spec(spec, image_name(record, *image))),
-        image_ref: image_ref(record),
+        image_ref: first_set(&record.document.image_ref, record.document.image_id.as_str()),
         reason: reason.to_owned(),
         message: message(record, end).to_owned(),
         labels: spec.labels.clone(),
@@ -61,12 +61,11 @@ pub fn status(view: &ContainerView<'_>) -> cri::ContainerStatus {
 pub fn item(record: &ContainerRecord) -> cri::Container {
     let document = &record.document;
     let spec = &document.spec;
-    let image = if spec.image.is_empty() { document.image_id.as_str() } else { &spec.image };
     cri::Container {
         id: record.id.to_string(),
         pod_sandbox_id: document.sandbox.to_string(),
         metadata: Some(metadata(&spec.metadata)),
-        image: Some(image_spec(spec, image.to_owned())),
+        image: Some(image_spec(spec, first_set(&spec.image, document.image_id.as_str()))),
         image_ref: document.image_id.to_string(),
         state: state(&record.process).into(),
         created_at: time::created_at(record.created_at),
@@ -172,26 +171,13 @@ fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
         .find(|name| requested.iter().any(|text| same_image(text, name)))
         .or_else(|| names.first())
         .or_else(|| image.and_then(|image| image.repo_digests.first()));
-    let fallback = record.document.image_id.as_str();
-    match tag {
-        Some(name) => name.clone(),
-        None if spec.image.is_empty() => fallback.to_owned(),
-        None => spec.image.clone(),
-    }
+    tag.cloned().unwrap_or_else(|| first_set(&spec.image, record.document.image_id.as_str()))
 }
 
 /// Whether two image names, which may be spelled differently, are the same tag.
 fn same_image(one: &str, other: &str) -> bool {
     let read = |text: &str| ImageReference::parse(text).map(ImageReference::with_default_tag);
     matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
-}
-
-fn image_ref(record: &ContainerRecord) -> String {
-    let document = &record.document;
-    match document.image_ref.as_str() {
-        "" => document.image_id.to_string(),
-        stated => stated.to_owned(),
-    }
 }
 
 fn user(process: &ProcessUser) -> cri::ContainerUser {

@@ -11,7 +11,7 @@ use crate::{
         network::NetworkMode,
         path::parts,
         record::{ContainerRecord, Process, SandboxRecord},
-        resources::{PodResources, Resources},
+        resources::{PodResources, Resources, first_set},
         sandbox::PidMode,
         security::Profile,
     },
@@ -248,18 +248,14 @@ fn seccomp(profile: &Profile) -> nri::SecurityProfile {
 /// With containerd's store, the id is the digest of the image's index or manifest.
 fn image(view: &ContainerView<'_>) -> nri::Image {
     let document = &view.record.document;
-    let ContainerSpec { image, user_image, .. } = &document.spec;
-    let named = if user_image.is_empty() { image } else { user_image };
+    let name = first_set(&document.spec.user_image, &document.spec.image);
     let id = document.image_id.to_string();
     let digest = document.image_ref.split_once('@').map(|(_, digest)| digest.to_owned());
-    match view.engine.is_some_and(|engine| engine.containerd_store) {
-        true => nri::Image { name: named.clone(), digest: id, config_digest: String::new() },
-        false => nri::Image {
-            name: named.clone(),
-            digest: digest.unwrap_or_default(),
-            config_digest: id,
-        },
-    }
+    let (digest, config_digest) = match view.engine.is_some_and(|engine| engine.containerd_store) {
+        true => (id, String::new()),
+        false => (digest.unwrap_or_default(), id),
+    };
+    nri::Image { name, digest, config_digest }
 }
 
 /// Path, type (which is also the source) and options of the mounts that Docker makes in each container.

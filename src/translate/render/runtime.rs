@@ -8,6 +8,7 @@ use crate::{
     model::{
         attachment::NetworkStatus,
         engine::{CgroupDriver, EngineHealth, EngineInfo},
+        resources::first_set,
         sandbox::DEFAULT_HANDLER,
     },
     wire::cri,
@@ -15,11 +16,10 @@ use crate::{
 
 /// Renders Version. kubelet compares `version` with a constant, and builds container ids from `runtime_name`.
 pub fn version(engine: &EngineInfo) -> cri::VersionResponse {
-    let release = if engine.version.is_empty() { "0.0.0" } else { &engine.version };
     cri::VersionResponse {
         version: KUBELET_API_VERSION.to_owned(),
         runtime_name: "docker".to_owned(),
-        runtime_version: release.to_owned(),
+        runtime_version: first_set(&engine.version, "0.0.0"),
         runtime_api_version: "v1".to_owned(),
     }
 }
@@ -115,11 +115,8 @@ fn network_ready(network: &NetworkStatus) -> cri::RuntimeCondition {
     if network.ready {
         return ready("NetworkReady");
     }
-    let reason = match network.reason.as_str() {
-        "" => "NetworkPluginNotReady",
-        stated => stated,
-    };
-    unready("NetworkReady", reason, &network.message)
+    let reason = first_set(&network.reason, "NetworkPluginNotReady");
+    unready("NetworkReady", &reason, &network.message)
 }
 
 fn ready(kind: &str) -> cri::RuntimeCondition {
