@@ -20,15 +20,12 @@ use crate::{
 pub(super) fn sandbox(
     given: &cri::LinuxSandboxSecurityContext,
 ) -> Result<SandboxSecurity, ParseError> {
-    let requested = RequestedUser {
-        user: given.run_as_user,
-        username: "",
-        group: given.run_as_group,
-        supplemental: &given.supplemental_groups,
-        policy: given.supplemental_groups_policy,
-    };
     Ok(SandboxSecurity {
-        identity: identity(&requested)?,
+        identity: identity(
+            (given.run_as_user, ""),
+            given.run_as_group,
+            (&given.supplemental_groups, given.supplemental_groups_policy),
+        )?,
         privileged: given.privileged,
         readonly_rootfs: given.readonly_rootfs,
         seccomp: seccomp(given.seccomp.as_ref(), &given.seccomp_profile_path)?,
@@ -42,16 +39,13 @@ pub(super) fn sandbox(
 pub(super) fn container(
     given: &cri::LinuxContainerSecurityContext,
 ) -> Result<ContainerSecurity, ParseError> {
-    let requested = RequestedUser {
-        user: given.run_as_user,
-        username: &given.run_as_username,
-        group: given.run_as_group,
-        supplemental: &given.supplemental_groups,
-        policy: given.supplemental_groups_policy,
-    };
     let paths = |items: &[String]| text::each(items, |item| text::path(item));
     Ok(ContainerSecurity {
-        identity: identity(&requested)?,
+        identity: identity(
+            (given.run_as_user, &given.run_as_username),
+            given.run_as_group,
+            (&given.supplemental_groups, given.supplemental_groups_policy),
+        )?,
         privileged: given.privileged,
         readonly_rootfs: given.readonly_rootfs,
         no_new_privs: given.no_new_privs,
@@ -96,16 +90,12 @@ pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, St
     Ok((mode, target))
 }
 
-struct RequestedUser<'a> {
-    user: Option<cri::Int64Value>,
-    username: &'a str,
+fn identity(
+    (user, username): (Option<cri::Int64Value>, &str),
     group: Option<cri::Int64Value>,
-    supplemental: &'a [i64],
-    policy: i32,
-}
-
-fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
-    let user = match (requested.user, requested.username) {
+    (groups, policy): (&[i64], i32),
+) -> Result<Identity, ParseError> {
+    let user = match (user, username) {
         (None, "") => RunAs::Image,
         (Some(uid), "") => RunAs::Uid(numeric_id(uid.value).at("run_as_user")?),
         (None, name) => RunAs::Name(user_name(name).at("run_as_username")?),
@@ -113,15 +103,15 @@ fn identity(requested: &RequestedUser<'_>) -> Result<Identity, ParseError> {
             return Err(ParseError::invalid("conflicts with run_as_user")).at("run_as_username");
         }
     };
-    let group = requested.group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
+    let group = group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
     let has_user = group.is_none() || user != RunAs::Image;
     ParseError::unless(has_user, "needs run_as_user or run_as_username").at("run_as_group")?;
-    let supplemental_groups = text::each(requested.supplemental, |gid| numeric_id(*gid));
+    let supplemental_groups = text::each(groups, |gid| numeric_id(*gid));
     Ok(Identity {
         user,
         group,
         supplemental_groups: supplemental_groups.at("supplemental_groups")?,
-        groups_policy: groups_policy(requested.policy).at("supplemental_groups_policy")?,
+        groups_policy: groups_policy(policy).at("supplemental_groups_policy")?,
     })
 }
 
