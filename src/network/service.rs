@@ -165,7 +165,7 @@ impl Network {
         let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
         let addresses = addresses(cni, &result);
         // DEL needs the cached result even without an address. Every DEL with a malformed result would fail.
-        if !addresses.as_ref().is_err_and(|error| error.is_malformed) {
+        if !matches!(addresses, Err(ResultError::Malformed(_))) {
             self.cache_result(cni, conf, result.clone()).await?;
         }
         let addresses = addresses.map_err(|error| {

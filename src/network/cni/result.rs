@@ -13,21 +13,12 @@ use crate::wire::nullable::nullable;
 
 /// The reason why dockbridge cannot use a plugin's result.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("{text}")]
-pub struct ResultError {
-    text: String,
-    /// Whether plugins also cannot parse the result. As `prevResult`, the result would make every DEL fail.
-    pub is_malformed: bool,
-}
-
-impl ResultError {
-    fn malformed(text: String) -> Self {
-        Self { text, is_malformed: true }
-    }
-
-    fn unusable(text: String) -> Self {
-        Self { text, is_malformed: false }
-    }
+pub enum ResultError {
+    /// Plugins also cannot parse the result. As `prevResult`, the result would make every DEL fail.
+    #[error("{0}")]
+    Malformed(String),
+    #[error("{0}")]
+    Unusable(String),
 }
 
 /// Addresses of the pod's `interface`, in the order of the result. Fails if there is no address.
@@ -36,7 +27,7 @@ impl ResultError {
 /// second interface in the pod) are left out.
 pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultError> {
     let fields = AddResult::deserialize(result)
-        .map_err(|e| ResultError::malformed(format!("not a CNI result: {e}")))?;
+        .map_err(|e| ResultError::Malformed(format!("not a CNI result: {e}")))?;
     let interfaces = fields.interfaces.unwrap_or_default();
     let mut found = Vec::new();
     for ip in fields.ips.unwrap_or_default() {
@@ -48,7 +39,7 @@ pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultE
         found.push(address(&old.ip)?);
     }
     if found.is_empty() {
-        return Err(ResultError::unusable(format!("no address for interface {interface}")));
+        return Err(ResultError::Unusable(format!("no address for interface {interface}")));
     }
     Ok(found)
 }
@@ -99,7 +90,7 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
     let found = usize::try_from(index).ok().and_then(|index| interfaces.get(index));
     let Some(found) = found else {
         let (address, known) = (&ip.address, interfaces.len());
-        return Err(ResultError::unusable(format!(
+        return Err(ResultError::Unusable(format!(
             "address {address} belongs to interface {index}, but the result has only {known} interfaces"
         )));
     };
@@ -111,7 +102,7 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
 
 fn address(text: &str) -> Result<IpAddr, ResultError> {
     let bare = text.split_once('/').map_or(text, |(address, _)| address);
-    bare.parse().map_err(|_| ResultError::malformed(format!("{text:?} is not an IP address")))
+    bare.parse().map_err(|_| ResultError::Malformed(format!("{text:?} is not an IP address")))
 }
 
 #[cfg(test)]
