@@ -11,6 +11,7 @@ use crate::{
     error::Failure,
     model::attachment::{CniAttachment, PodNetwork},
     model::network::PortMapping,
+    model::spec_edit::without_empty,
 };
 
 /// `CNI_ARGS` as pairs of key and value, with the keys of other Kubernetes runtimes.
@@ -83,20 +84,16 @@ pub const IP_RANGES: &str = "ipRanges";
 
 fn port_mappings(ports: &[PortMapping]) -> Option<Value> {
     let mapped = ports.iter().filter(|port| port.host_port != 0);
-    let entries: Vec<Value> = mapped.map(port_mapping).collect();
+    let entry = |port: &PortMapping| {
+        without_empty(json!({
+            "hostPort": port.host_port,
+            "containerPort": port.container_port,
+            "protocol": port.protocol.as_str(),
+            "hostIP": port.host_ip,
+        }))
+    };
+    let entries: Vec<Value> = mapped.map(entry).collect();
     (!entries.is_empty()).then_some(Value::Array(entries))
-}
-
-fn port_mapping(port: &PortMapping) -> Value {
-    let mut entry = json!({
-        "hostPort": port.host_port,
-        "containerPort": port.container_port,
-        "protocol": port.protocol.as_str(),
-    });
-    if let (Some(entry), false) = (entry.as_object_mut(), port.host_ip.is_empty()) {
-        entry.insert("hostIP".to_owned(), port.host_ip.clone().into());
-    }
-    entry
 }
 
 /// The `bandwidth` capability without the directions that have no annotation. dockbridge does not send a rate
