@@ -85,13 +85,8 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     };
     body.labels = Some(labels::container(&document, pod, input.image)?);
     // The document gets the environment that `observe` will read, with the variables of CDI devices.
-    document.spec.envs = body
-        .env
-        .iter()
-        .flatten()
-        .map_while(|it| variable(it))
-        .take(document.spec.envs.len())
-        .collect();
+    let variables = body.env.iter().flatten().map_while(|it| variable(it));
+    document.spec.envs = variables.take(document.spec.envs.len()).collect();
     let limits = &document.spec.resources;
     // Only shows whether the container needs edits. The namespace's path and plugins' changes come later.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);

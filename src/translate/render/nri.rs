@@ -74,6 +74,7 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
         [] => [&spec.command[..], &spec.args].concat(),
         inspected => inspected.to_vec(),
     };
+    let cdi_devices = spec.cdi_devices.iter().cloned().map(|name| nri::CdiDevice { name });
     let mut shown = nri::Container {
         id: record.id.to_string(),
         pod_sandbox_id: document.sandbox.to_string(),
@@ -88,11 +89,7 @@ pub fn container(view: &ContainerView<'_>) -> nri::Container {
         pid: record.process.pid().unwrap_or_default(),
         created_at: record.created_at.0.max(0),
         started_at: record.process.started_at().map_or(0, |at| at.0.max(0)),
-        cdi_devices: spec
-            .cdi_devices
-            .iter()
-            .map(|name| nri::CdiDevice { name: name.clone() })
-            .collect(),
+        cdi_devices: cdi_devices.collect(),
         user: document.user.as_ref().map(|user| nri::User {
             uid: user.uid,
             gid: user.gid,

@@ -25,14 +25,11 @@ pub fn pod(reading: &PodReading, disks: &Disks, pause: &str) -> cri::PodSandboxM
     let mut metrics = Vec::with_capacity(SAMPLES_CAPACITY);
     write(&Subject::pod(reading, disks), &whole, &mut metrics);
     write(&Subject::network(reading, disks), &holder, &mut metrics);
+    let containers = reading.containers.iter().map(|one| container_metrics(one, record, disks));
     cri::PodSandboxMetrics {
         pod_sandbox_id: record.id.to_string(),
         metrics,
-        container_metrics: reading
-            .containers
-            .iter()
-            .map(|container| container_metrics(container, record, disks))
-            .collect(),
+        container_metrics: containers.collect(),
     }
 }
 
