@@ -90,10 +90,8 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     let named = name::parse(&inspect.name);
     let name =
         label_or(inspect, label::CONTAINER_NAME, named.as_ref().map(|named| &named.container))?;
-    let attempt = match pod_metadata(inspect) {
-        Some(pod) => attempt(inspect, &name, &pod, named.as_ref()),
-        None => 0,
-    };
+    let attempt =
+        pod_metadata(inspect).map_or(0, |pod| attempt(inspect, &name, &pod, named.as_ref()));
     Some(ContainerMetadata { name, attempt })
 }
 

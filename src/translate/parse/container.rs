@@ -92,12 +92,10 @@ fn executable(spec: &ContainerSpec) -> Result<(), ParseError> {
     let variables: BTreeMap<&str, usize> =
         spec.envs.iter().map(|(key, value)| (key.as_str(), key.len() + value.len() + 2)).collect();
     let bytes: usize = words.chain(variables.into_values()).sum();
-    if bytes > LARGEST_EXECUTION {
-        return Err(ParseError::invalid(format!(
-            "command, args and envs are {bytes} bytes together; the kernel passes at most {LARGEST_EXECUTION} to a process"
-        )));
-    }
-    Ok(())
+    let reason = format!(
+        "command, args and envs are {bytes} bytes together; the kernel passes at most {LARGEST_EXECUTION} to a process"
+    );
+    ParseError::unless(bytes <= LARGEST_EXECUTION, reason)
 }
 
 fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata, ParseError> {
@@ -127,10 +125,8 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     let path = text::plain(path)?;
     // A leading slash means "below the pod's log directory", as in other CRI servers.
     let relative = path.trim_start_matches('/');
-    Ok(match directory {
-        Some(directory) if !relative.is_empty() => Some(directory.join(relative)),
-        _ => None,
-    })
+    let directory = directory.filter(|_| !relative.is_empty());
+    Ok(directory.map(|directory| directory.join(relative)))
 }
 
 /// Name of the stop signal, such as `SIGTERM`. `None` means the image's signal. Refuses unknown numbers.

@@ -40,11 +40,9 @@ pub(super) fn check_container(
 ) -> Result<(), Failure> {
     let spec = &document.spec;
     if spec.users != pod.spec.namespaces.users {
-        let has = pod.spec.namespaces.users.is_some();
-        let pod = if has {
-            "a user namespace with the pod's id mappings"
-        } else {
-            "the host's user namespace"
+        let pod = match pod.spec.namespaces.users {
+            Some(_) => "a user namespace with the pod's id mappings",
+            None => "the host's user namespace",
         };
         let field = "config.linux.security_context.namespace_options.userns_options";
         return Err(Failure::invalid(format!("{field}: must be the same as the pod's: {pod}")));
@@ -63,12 +61,8 @@ pub(super) fn check_container(
             return Err(refused("the pod has a user namespace"));
         }
     }
-    match field(spec) {
-        None => Ok(()),
-        Some(field) => {
-            engine.edits_runtime(handler).map_err(|reason| Failure::unsupported(&field, reason))
-        }
-    }
+    let Some(field) = field(spec) else { return Ok(()) };
+    engine.edits_runtime(handler).map_err(|reason| Failure::unsupported(&field, reason))
 }
 
 /// Selects dockbridge-runtime, and adds the annotation that makes it refuse a start without edits.
