@@ -6,7 +6,7 @@ use super::{
     defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
     express, identity,
     input::ContainerInput,
-    labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, seccomp, security_options,
 };
 use crate::{
     error::Failure,
@@ -170,7 +170,9 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
     // `cgroup_files` refuses limits that dockbridge could not set later.
     limits::cgroup_files::cgroup_files(&spec.resources, input.engine)?;
     express::add_devices(&mut host, spec);
-    security_options::confine_container(&mut host, &spec.security, input.engine, input.seccomp)?;
+    let (security, stated) = (&spec.security, spec.security.seccomp.as_ref());
+    let seccomp = seccomp::container(stated, security.privileged, input.engine, input.seccomp)?;
+    security_options::confine(&mut host, security, input.engine, seccomp)?;
     Ok(host)
 }
 

@@ -32,19 +32,8 @@ pub(super) fn confine_sandbox(
     confine(host, &same, engine, seccomp)
 }
 
-/// Sets the security options of a container. `profile` is the text of its localhost seccomp profile.
-pub(super) fn confine_container(
-    host: &mut HostConfig,
-    security: &ContainerSecurity,
-    engine: &EngineInfo,
-    profile: Option<&str>,
-) -> Result<(), Failure> {
-    let (stated, privileged) = (security.seccomp.as_ref(), security.privileged);
-    let seccomp = seccomp::container(stated, privileged, engine, profile)?;
-    confine(host, security, engine, seccomp)
-}
-
-fn confine(
+/// Sets the security options of a container. `seccomp` is the option with its seccomp profile.
+pub(super) fn confine(
     host: &mut HostConfig,
     security: &ContainerSecurity,
     engine: &EngineInfo,
