@@ -42,6 +42,9 @@ pub(super) fn log_directory(config: &cri::PodSandboxConfig) -> Result<Option<Pat
 fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, ParseError> {
     let none = cri::LinuxPodSandboxConfig::default();
     let linux = config.linux.as_ref().unwrap_or(&none);
+    let limits = |given: &Option<cri::LinuxContainerResources>| {
+        given.as_ref().map(limits::cri::resources).transpose()
+    };
     let mut spec = SandboxSpec {
         metadata: metadata(config.metadata.as_ref()).at("metadata")?,
         hostname: hostname(&config.hostname).at("hostname")?,
@@ -51,8 +54,8 @@ fn spec(config: &cri::PodSandboxConfig, handler: String) -> Result<SandboxSpec, 
         annotations: text::annotations(&config.annotations).at("annotations")?,
         cgroup_parent: cgroup_parent(&linux.cgroup_parent).at("linux.cgroup_parent")?,
         sysctls: sysctls(&linux.sysctls).at("linux.sysctls")?,
-        overhead: limits(linux.overhead.as_ref()).at("linux.overhead")?,
-        resources: limits(linux.resources.as_ref()).at("linux.resources")?,
+        overhead: limits(&linux.overhead).at("linux.overhead")?,
+        resources: limits(&linux.resources).at("linux.resources")?,
         handler,
         ..SandboxSpec::default()
     };
@@ -100,12 +103,6 @@ fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
         text::checked(valid, "is not a kernel parameter", key)?;
     }
     Ok(pairs)
-}
-
-fn limits(
-    given: Option<&cri::LinuxContainerResources>,
-) -> Result<Option<crate::model::resources::Resources>, ParseError> {
-    given.map(limits::cri::resources).transpose()
 }
 
 /// All pod CIDRs of the node, separated by commas. Empty means none. Refuses any other text.
