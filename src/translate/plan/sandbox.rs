@@ -94,10 +94,9 @@ fn host_config(
         restart_policy: Some(never_restart()),
         runtime: engine_runtime(&spec.handler, input.engine)?,
         shm_size: Some(SHM_SIZE),
-        sysctls: Some(spec.sysctls.clone().into_iter().collect()),
+        sysctls: (!spec.sysctls.is_empty()).then(|| spec.sysctls.clone().into_iter().collect()),
         ..HostConfig::default()
     };
-    host.sysctls = host.sysctls.filter(|sysctls| !sysctls.is_empty());
     security_options::confine_sandbox(&mut host, &spec.security, input.engine, input.seccomp)?;
     Ok(host)
 }
