@@ -374,13 +374,10 @@ async fn signal(
     // would only delay each other.
     let _turn = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
-    match blocking(work).await {
-        Ok(signalled) => Some(signalled),
-        Err(error) => {
-            warn!(container, %error, "cannot signal the processes of an exec; retrying");
-            None
-        }
-    }
+    let signalled = blocking(work).await.inspect_err(|error| {
+        warn!(container, %error, "cannot signal the processes of an exec; retrying");
+    });
+    signalled.ok()
 }
 
 /// The pause before the next inspect. Short at first, because the process of a new exec must be found soon:

@@ -52,16 +52,13 @@ impl Logs {
             drop(blocking(move || positions.clear()));
             return Self { all: None, metrics, directories };
         }
-        let (watch, events) = match TailWatch::open() {
-            Ok((watch, events)) => (Some(watch), Some(events)),
-            Err(error) => {
-                warn!(
-                    error = chain(&error),
-                    "cannot use inotify; polling container logs from time to time"
-                );
-                (None, None)
-            }
-        };
+        let opened = TailWatch::open().inspect_err(|error| {
+            warn!(
+                error = chain(error),
+                "cannot use inotify; polling container logs from time to time"
+            );
+        });
+        let (watch, events) = opened.ok().unzip();
         let loading = positions.clone();
         let saved = blocking(move || loading.load()).await;
         let watches = Watches::new(watch);

@@ -29,15 +29,11 @@ use crate::model::{
 
 /// Waits for the connection after the HTTP upgrade. Returns `None` if the client disconnected first.
 pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection> {
-    let upgraded = match connection.await {
-        Ok(upgraded) => upgraded,
-        Err(error) => {
-            debug!(%error, "client disconnected before its stream began");
-            return None;
-        }
-    };
+    let upgraded = connection.await.inspect_err(|error| {
+        debug!(%error, "client disconnected before its stream began");
+    });
     // `downcast` succeeds, because the HTTP server created the connection with this type.
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    let parts = upgraded.ok()?.downcast::<TokioIo<TcpStream>>().ok()?;
     Some(ClientConnection::new(parts.io.into_inner(), parts.read_buf))
 }
 
@@ -91,13 +87,10 @@ async fn open(
             Protocol::Tunnel => None,
         }
     };
-    match timeout(CREATION_TIMEOUT, opening).await {
-        Ok(client) => client,
-        Err(_) => {
-            info!("the client did not open its streams within {CREATION_TIMEOUT:?}");
-            None
-        }
-    }
+    let opened = timeout(CREATION_TIMEOUT, opening).await.inspect_err(|_| {
+        info!("the client did not open its streams within {CREATION_TIMEOUT:?}");
+    });
+    opened.ok().flatten()
 }
 
 /// Reports the outcome to the client, unless the client has disconnected. `failed` precedes the reason.

@@ -100,14 +100,11 @@ fn join(
     offer: OfferedStream,
     pairing: &mut Pairing<(Receiver, Sender)>,
 ) -> Option<FirstStream<(Receiver, Sender)>> {
-    match PairStream::read(offer.id(), |name| offer.header(name)) {
-        // The client opens the second stream only after dockbridge has accepted the first stream.
-        Ok(half) => pairing.join(half, || offer.accept()),
-        Err(reason) => {
-            info!(reason, "refused a port-forward stream");
-            None
-        }
-    }
+    let half = PairStream::read(offer.id(), |name| offer.header(name))
+        .inspect_err(|reason| info!(reason, "refused a port-forward stream"))
+        .ok()?;
+    // The client opens the second stream only after dockbridge has accepted the first stream.
+    pairing.join(half, || offer.accept())
 }
 
 /// Waits for the second stream of a pair. Returns `None` if the stream does not arrive in time.
