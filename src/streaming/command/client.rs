@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::{outcome::Outcome, size::Sizes};
@@ -79,29 +78,24 @@ impl Client {
     }
 
     async fn send_and_close(&mut self, outcome: &Outcome) {
+        let outcome = outcome.encode(self.version);
         let Self { stdout, stderr, error, transport, .. } = self;
+        // Ignores that the client may no longer receive.
+        let sending = async {
+            for writer in [stdout, stderr].into_iter().flatten() {
+                let _ = writer.finish().await;
+            }
+            if let Some(outcome) = outcome {
+                let _ = error.send(outcome).await;
+            }
+            let _ = error.finish().await;
+        };
         tokio::select! {
-            () = send_outcome(stdout, stderr, error, outcome.encode(self.version)) => {}
+            () = sending => {}
             () = transport.closed() => return,
         }
-        self.transport.close().await;
+        transport.close().await;
     }
-}
-
-/// Ends the output streams and sends the outcome. Ignores that the client may no longer receive.
-async fn send_outcome(
-    stdout: &mut Option<Writer>,
-    stderr: &mut Option<Writer>,
-    error: &mut Writer,
-    outcome: Option<Bytes>,
-) {
-    for writer in [stdout, stderr].into_iter().flatten() {
-        let _ = writer.finish().await;
-    }
-    if let Some(outcome) = outcome {
-        let _ = error.send(outcome).await;
-    }
-    let _ = error.finish().await;
 }
 
 /// How long a client with a terminal may take to send its size. After this limit the process starts without a
