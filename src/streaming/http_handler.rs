@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use super::{
     client_connection::{DisconnectWatch, IDLE_TIMEOUT},
     dispatch,
-    places::Places,
+    places::{Place, Places},
     ports,
     service::{PendingStream, Streaming},
     upgrade::{Protocol, negotiate},
@@ -48,8 +48,7 @@ impl HttpHandler {
             info!(kind = pending.name(), about, "refused a stream: too many streams are open");
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many streams are open\n");
         };
-        let agreed = negotiate(&request, pending.purpose());
-        let upgrade = match agreed {
+        let upgrade = match negotiate(&request, pending.purpose()) {
             Ok(upgrade) => upgrade,
             Err(refusal) => {
                 debug!(?refusal, "the client's streaming request is invalid; refusing it");
@@ -60,11 +59,7 @@ impl HttpHandler {
             return plain(StatusCode::BAD_REQUEST, "a port is missing or invalid\n");
         };
         let connection = hyper::upgrade::on(&mut request);
-        let stream = self.stream(connection, pending, upgrade.protocol);
-        self.tracker.spawn(async move {
-            stream.await;
-            drop(place);
-        });
+        self.tracker.spawn(self.stream(connection, pending, upgrade.protocol, place));
         upgrade.response()
     }
 
@@ -78,9 +73,11 @@ impl HttpHandler {
         connection: OnUpgrade,
         pending: PendingStream,
         protocol: Protocol,
+        place: Place,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (streaming, stop) = (self.streaming.clone(), self.stop.clone());
         async move {
+            let _place = place;
             let Some(wire) = dispatch::taken_over(connection).await else { return };
             let (watch, about) = (wire.watch(), pending.about());
             let _open = streaming.metrics.begin(pending.name(), about.clone());
