@@ -150,6 +150,8 @@ impl Exec {
     /// process does not end, [`ExecError::NotStarted`] if the engine may still start the process, and any
     /// error of the engine or of the process table.
     pub async fn kill(&self) -> Result<(), ExecError> {
+        let hidden = |exec, container| ExecError::HiddenProcess { exec, container };
+        let not_started = |exec, container| ExecError::NotStarted { exec, container };
         let main = match timeout(LOOKUP_TIMEOUT, self.lookup()).await {
             Ok(Err(error)) => return Err(error),
             Ok(Ok(Lookup::Found(found))) => Some(found),
@@ -157,11 +159,7 @@ impl Exec {
             Ok(Ok(Lookup::Hidden)) => match self.inspect().await {
                 Ok(state) if state.has_ended() => None,
                 Err(ExecError::Forgotten { .. }) => None,
-                _ => {
-                    return Err(
-                        self.named(|exec, container| ExecError::HiddenProcess { exec, container })
-                    );
-                }
+                _ => return Err(self.named(hidden)),
             },
             // The engine does not report the pid, but the marker in the environment identifies the processes.
             Err(_) => {
@@ -170,9 +168,7 @@ impl Exec {
                     Ok(state) if state.ending().is_some() => Ok(()),
                     Ok(state) if state.pid.is_some() => Err(self.shared.finder.unkillable()),
                     Err(ExecError::Forgotten { .. }) => Ok(()),
-                    _ => {
-                        Err(self.named(|exec, container| ExecError::NotStarted { exec, container }))
-                    }
+                    _ => Err(self.named(not_started)),
                 };
             }
         };
@@ -277,13 +273,12 @@ impl Process for Exec {
     }
 
     async fn concluded(&self) -> Result<Ending, ExecError> {
+        let no_exit_code = |exec, container| ExecError::NoExitCode { exec, container };
         let mut main_has_ended = false;
         loop {
             let asked = self.poll(LONGEST_PAUSE, |answer, passed| match answer {
                 Ok(state) if state.conclusion().is_some() || !main_has_ended => Some(Ok(state)),
-                Ok(_) => (passed > ENGINE_DELAY).then(|| {
-                    Err(self.named(|exec, container| ExecError::NoExitCode { exec, container }))
-                }),
+                Ok(_) => (passed > ENGINE_DELAY).then(|| Err(self.named(no_exit_code))),
                 Err(error) if error.is_absence() && passed < AWAY_BEFORE_ERROR => None,
                 Err(error) => Some(Err(error)),
             });
