@@ -42,10 +42,9 @@ impl ExecError {
 
     /// What may be left of a started command that failed with this error.
     pub const fn after_end(&self) -> Leftover {
-        if matches!(self, Self::NeverBegun { .. }) {
-            Leftover::Uncertain
-        } else {
-            Leftover::Running
+        match self {
+            Self::NeverBegun { .. } => Leftover::Uncertain,
+            _ => Leftover::Running,
         }
     }
 }
