@@ -78,9 +78,10 @@ impl SpanRecorder {
     /// Starts to queue spans for a new exporter: those of traces that a caller samples, and of `per_million`
     /// of a million traces that begin in dockbridge.
     pub fn start(&self, per_million: u32) -> SpanQueue {
-        let (recording, queue) = Recording::new(per_million);
-        self.record(Some(recording));
-        queue
+        let (sender, spans) = mpsc::channel(QUEUE);
+        let dropped = Arc::<AtomicU64>::default();
+        self.record(Some(Recording { sender, dropped: Arc::clone(&dropped), per_million }));
+        SpanQueue { spans, dropped }
     }
 
     /// Stops recording spans.
@@ -119,13 +120,6 @@ impl SpanRecorder {
 }
 
 impl Recording {
-    fn new(per_million: u32) -> (Self, SpanQueue) {
-        let (sender, spans) = mpsc::channel(QUEUE);
-        let dropped = Arc::<AtomicU64>::default();
-        let recording = Self { sender, dropped: Arc::clone(&dropped), per_million };
-        (recording, SpanQueue { spans, dropped })
-    }
-
     fn open<S>(&self, span: &SpanRef<'_, S>) -> OpenSpan
     where
         S: for<'span> LookupSpan<'span>,
