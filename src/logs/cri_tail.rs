@@ -66,27 +66,23 @@ pub fn last(file: &File) -> io::Result<Option<Written>> {
 
 /// Truncates the file after the last newline. Returns the number of removed bytes.
 pub fn cut(file: &File) -> io::Result<u64> {
-    let torn = torn(file)?;
-    if torn > 0 {
-        file.set_len(file.metadata()?.len().saturating_sub(torn))?;
-    }
-    Ok(torn)
-}
-
-fn torn(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;
-    loop {
+    let torn = loop {
         let from = length.saturating_sub(window);
         let bytes = read(file, from, length)?;
         let rest = memrchr(b'\n', &bytes).and_then(|at| bytes.get(at + 1..));
         match rest {
-            Some(rest) => return Ok(u64::try_from(rest.len()).unwrap_or(0)),
-            None if from == 0 => return Ok(length),
-            None if window >= WIDEST => return Ok(0),
+            Some(rest) => break u64::try_from(rest.len()).unwrap_or(0),
+            None if from == 0 => break length,
+            None if window >= WIDEST => break 0,
             None => window *= 4,
         }
+    };
+    if torn > 0 {
+        file.set_len(file.metadata()?.len().saturating_sub(torn))?;
     }
+    Ok(torn)
 }
 
 /// The entries in `bytes`, which are the whole file or its last part. The entries with the latest time are
