@@ -61,15 +61,13 @@ pub fn unknown_variable(name: &str) -> Option<String> {
 /// Refuses two flags (ours and cri-dockerd's) that give one setting two values.
 fn refuse_conflicts(flags: &[RawValue]) -> Result<(), ConfigError> {
     for (index, first) in flags.iter().enumerate() {
-        let later = flags.iter().skip(index + 1);
-        for second in later.filter(|second| second.key == first.key) {
-            if second.text != first.text {
-                return Err(ConfigError::Conflict {
-                    key: first.key.name(),
-                    first: first.source.clone(),
-                    second: second.source.clone(),
-                });
-            }
+        let conflicts = |later: &&RawValue| later.key == first.key && later.text != first.text;
+        if let Some(second) = flags.iter().skip(index + 1).find(conflicts) {
+            return Err(ConfigError::Conflict {
+                key: first.key.name(),
+                first: first.source.clone(),
+                second: second.source.clone(),
+            });
         }
     }
     Ok(())
