@@ -76,13 +76,11 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
 
 /// An image name; an empty text means no image.
 pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
-    if text.is_empty() {
-        return Ok(None);
+    match text {
+        "" => Ok(None),
+        _ if names_id(text) || ImageReference::parse(text).is_ok() => Ok(Some(text.to_owned())),
+        _ => wrong(IMAGE),
     }
-    if names_id(text) || ImageReference::parse(text).is_ok() {
-        return Ok(Some(text.to_owned()));
-    }
-    wrong(IMAGE)
 }
 
 /// Patterns of image names separated by commas.
