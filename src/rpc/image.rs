@@ -1,7 +1,5 @@
 //! `runtime.v1.ImageService`. The methods parse, call other modules and render.
 
-use std::sync::Arc;
-
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, codegen::BoxStream};
 
@@ -14,7 +12,7 @@ use crate::{
     image::service::Images,
     model::{record::ImageRecord, reference::printable, time::Nanos},
     stats::service::Stats,
-    store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
+    store::{handle::Store, settings::SYNC_TIMEOUT},
     translate::{parse, render},
     wire::cri::{self, image_service_server::ImageService},
 };
@@ -29,16 +27,6 @@ pub struct ImageRpc {
 }
 
 impl ImageRpc {
-    pub(super) async fn now(&self) -> Result<Arc<Snapshot>, Status> {
-        Ok(self.store.images().await?)
-    }
-
-    /// Waits until the engine has answered and dockbridge may change it. Fails after [`SYNC_TIMEOUT`].
-    async fn changeable(&self) -> Result<(), Status> {
-        self.store.described(SYNC_TIMEOUT).await?;
-        Ok(())
-    }
-
     pub(super) fn render(&self, image: &ImageRecord) -> cri::Image {
         render::image::image(image, self.images.is_pinned(image))
     }
@@ -84,7 +72,7 @@ impl ImageService for ImageRpc {
         let request = request.into_inner();
         let wanted = parse::image::pull_request(request.image.as_ref(), request.auth.as_ref())?;
         about(&wanted.reference);
-        self.changeable().await?;
+        self.store.described(SYNC_TIMEOUT).await?;
         let id = self.images.pull(wanted).await?;
         Ok(Response::new(cri::PullImageResponse { image_ref: id.into() }))
     }
@@ -95,7 +83,7 @@ impl ImageService for ImageRpc {
     ) -> Result<Response<cri::RemoveImageResponse>, Status> {
         let name = parse::image::image_name(request.get_ref().image.as_ref())?;
         about(printable(&name));
-        self.changeable().await?;
+        self.store.described(SYNC_TIMEOUT).await?;
         self.images.remove(&name).await?;
         Ok(Response::new(cri::RemoveImageResponse {}))
     }

@@ -83,7 +83,7 @@ impl ImageRpc {
         filter: Option<&cri::ImageFilter>,
     ) -> Result<impl Iterator<Item = cri::Image> + Send + use<>, Status> {
         let filter = parse::image::image_filter(filter);
-        let now = self.now().await?;
+        let now = self.store.images().await?;
         let asked = match filter {
             None => now.images().to_vec(),
             Some(name) => now.images_named(&name),
