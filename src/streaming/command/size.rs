@@ -57,12 +57,11 @@ impl SizeBuffer {
         self.bytes.extend_from_slice(bytes);
         let mut last = None;
         let mut sizes = serde_json::Deserializer::from_slice(&self.bytes).into_iter::<Wanted>();
-        loop {
-            match sizes.next() {
-                None => break,
-                Some(Ok(size)) => last = size.usable().or(last),
-                Some(Err(error)) if error.is_eof() => break,
-                Some(Err(_)) => return Err(InvalidSize),
+        for size in sizes.by_ref() {
+            match size {
+                Ok(size) => last = size.usable().or(last),
+                Err(error) if error.is_eof() => break,
+                Err(_) => return Err(InvalidSize),
             }
         }
         let read = sizes.byte_offset();
