@@ -55,15 +55,12 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     /// Writes all queued frames and GOAWAY, and then closes dockbridge's side of the connection.
     pub(super) async fn close(&mut self, last: u32, reason: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
-        loop {
+        self.flush().await?;
+        while let Some(frame) = self.outbox.recv().await {
+            self.encode(Some(frame));
             self.flush().await?;
-            let frame = self.outbox.recv().await;
-            let is_last = frame.is_none();
-            self.encode(frame);
-            if is_last {
-                break;
-            }
         }
+        self.encode(None);
         frame::go_away(last, reason, &mut self.heads);
         self.flush().await?;
         self.writer.shutdown().await
