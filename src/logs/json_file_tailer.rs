@@ -75,13 +75,10 @@ impl JsonFileTailer {
         let (wanted, output) = position.map_or((None, None), |at| (at.source, Some(at.output)));
         let (chain, same_file) = RotatedFiles::begin(source, wanted.as_ref().map(|at| &at.file))?;
         let (writer, before) = CriWriter::open(target, output.as_ref())?;
+        let continued = wanted.as_ref().filter(|_| same_file);
         let mut tailer = Self {
             chain,
-            place: wanted
-                .as_ref()
-                .filter(|_| same_file)
-                .map(|at| at.place.clone())
-                .unwrap_or_default(),
+            place: continued.map(|at| at.place.clone()).unwrap_or_default(),
             search: None,
             writer,
             window: WINDOW,

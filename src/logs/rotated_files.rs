@@ -151,10 +151,8 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
             return Ok(found);
         }
     }
-    Err(read_error(
-        source,
-        io::Error::other("the engine rotates its log files too often to read them"),
-    ))
+    let error = io::Error::other("the engine rotates its log files too often to read them");
+    Err(read_error(source, error))
 }
 
 fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
