@@ -67,10 +67,8 @@ impl NetworkConfigList {
             let reason = "the file has \"plugins\" instead of \"type\": a list of plugins must be in a .conflist file";
             return Err(reason.to_owned());
         }
-        let shared = SHARED
-            .iter()
-            .filter_map(|key| body.get(*key).map(|value| ((*key).to_owned(), value.clone())));
-        let mut raw: Map<String, Value> = shared.collect();
+        let shared = |key: &str| Some((key.to_owned(), body.get(key)?.clone()));
+        let mut raw: Map<String, Value> = SHARED.into_iter().filter_map(shared).collect();
         raw.insert("plugins".to_owned(), Value::Array(vec![Value::Object(body)]));
         Self::from_object(raw)
     }
