@@ -7,7 +7,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Mutex, watch},
-    time::{sleep, timeout},
+    time::sleep,
 };
 use tracing::{info, warn};
 
@@ -84,13 +84,11 @@ impl ConfigWatcher {
             } else {
                 REFRESH_INTERVAL
             };
-            let change = timeout(pause, async {
-                tokio::select! {
-                    () = self.changed(listed) => {}
-                    _ = reloads.changed() => {}
-                }
-            });
-            let _ = change.await;
+            tokio::select! {
+                () = self.changed(listed) => {}
+                _ = reloads.changed() => {}
+                () = sleep(pause) => {}
+            }
         }
     }
 

@@ -7,6 +7,8 @@ use std::{
     thread,
 };
 
+use tokio::time::timeout;
+
 use super::*;
 use crate::network::fixture::TestNode;
 
