@@ -97,12 +97,10 @@ impl Claims<'_> {
         let fields = self.owners.0.owners.entry(self.container.to_owned()).or_default();
         match key {
             "" => fields.simple.insert(field.into(), owner),
-            _ => fields
-                .compound
-                .entry(field.into())
-                .or_default()
-                .owners
-                .insert(key.to_owned(), owner),
+            _ => {
+                let keys = fields.compound.entry(field.into()).or_default();
+                keys.owners.insert(key.to_owned(), owner)
+            }
         };
     }
 }
