@@ -142,11 +142,8 @@ impl Members {
     /// The value of a member. Fails if the object has the name twice: only one of the two can count.
     fn only(&self, name: &str) -> Result<Option<&str>, String> {
         let count = self.0.iter().filter(|(own, _)| own == name).count();
-        if count > 1 {
-            Err(format!("\"{name}\" appears twice: remove one of the two"))
-        } else {
-            Ok(self.value(name))
-        }
+        let twice = || format!("\"{name}\" appears twice: remove one of the two");
+        if count > 1 { Err(twice()) } else { Ok(self.value(name)) }
     }
 
     /// The members with `value` as the value of `name`. A new member is added at the end.
