@@ -33,14 +33,6 @@ pub enum PathKind {
     Other,
 }
 
-/// The result of reading a path in a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathContent {
-    File(Vec<u8>),
-    /// The path is not a regular file, or the file is larger than the limit.
-    Unread(PathKind),
-}
-
 /// All files of a container, as an archive that arrives from the engine in pieces.
 #[derive(Debug)]
 pub struct Export {
@@ -88,14 +80,14 @@ impl Engine {
         }
     }
 
-    /// The content of a regular file at an absolute path in a container, if it has at most `limit` bytes.
-    /// None if the path does not exist.
+    /// The content of a regular file at an absolute path in a container. None if the path does not exist, is
+    /// not a regular file, or has more than `limit` bytes.
     pub async fn read_path(
         &self,
         id: &str,
         path: &str,
         limit: u64,
-    ) -> Result<Option<PathContent>, EngineError> {
+    ) -> Result<Option<Vec<u8>>, EngineError> {
         let read = self.archive(Method::GET, id, path)?;
         let Some(answer) = present(self.beginning(&read).await)? else { return Ok(None) };
         match kind(&read.call, answer.headers())? {
@@ -106,10 +98,9 @@ impl Engine {
                 let archive = timeout(read.timeout, collecting).await;
                 let archive = archive.map_err(|_| read.call.late(read.timeout))??;
                 let bytes = first_file(&archive);
-                let bytes = bytes.map_err(|reason| read.call.garbled(reason.to_string()))?;
-                Ok(Some(PathContent::File(bytes)))
+                bytes.map(Some).map_err(|reason| read.call.garbled(reason.to_string()))
             }
-            other => Ok(Some(PathContent::Unread(other))),
+            _ => Ok(None),
         }
     }
 

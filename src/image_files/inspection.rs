@@ -11,7 +11,7 @@ use super::{error::UnreadableFile, service::ImageFiles};
 use crate::{
     concurrency::single_flight::Lost,
     engine::{
-        archive::{Export, PathContent, PathKind},
+        archive::{Export, PathKind},
         client::Engine,
         error::EngineError,
     },
@@ -110,10 +110,7 @@ impl ImageInspection {
     /// and `/etc/group` with [`Self::file`]: on each read, the engine looks up the file's owner in both. If
     /// either is a pipe, the engine never answers and never releases the container.
     pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
-        match self.engine.read_path(self.id(), file, limit).await? {
-            Some(PathContent::File(bytes)) => Ok(Some(bytes)),
-            _ => Ok(None),
-        }
+        Ok(self.engine.read_path(self.id(), file, limit).await?)
     }
 
     /// Exports all files of the image.
