@@ -31,7 +31,7 @@ use rustix::{
 use super::{
     error::{HostError, OrCannot as _},
     file,
-    mounts::{MountInfo, mount_of, remove_mount_point, unmount_all},
+    mounts::{MountInfo, mount_of, remove_mount_point, unescaped, unmount_all},
     netns::on_own_thread,
 };
 
@@ -93,10 +93,7 @@ impl Overlay {
     pub fn at(table: &str, point: &Path) -> Option<Self> {
         let mounts = table.lines().filter_map(MountInfo::read);
         let mount = mounts.rev().find(|mount| mount.point == point)?;
-        if mount.root != Path::new("/") {
-            return None;
-        }
-        Self::of(&mount)
+        if mount.root == Path::new("/") { Self::of(&mount) } else { None }
     }
 
     /// The overlay that contains `path`, and the part of `path` inside the overlay. None if no overlay
@@ -109,19 +106,43 @@ impl Overlay {
         (below == Path::new("") || overlay.upper.is_none()).then_some((overlay, part))
     }
 
+    /// Layers have the form `<base>/<layer>/<directory>` or `<base>/l/<link>`, or are relative to `<base>`.
     fn of(mount: &MountInfo<'_>) -> Option<Self> {
         if mount.kind != "overlay" {
             return None;
         }
-        let mut found = Layers::default();
         // Commas of an SELinux context are within quotes.
         let mut is_quoted = false;
-        let options = mount.options.split(|c| {
+        let all = mount.options.split(|c| {
             is_quoted ^= c == '"';
             c == ',' && !is_quoted
         });
-        options.for_each(|option| found.add(option));
-        found.overlay(&mount.point)
+        let (mut lower, mut upper, mut options) = (Vec::<PathBuf>::new(), None, Vec::new());
+        for option in all {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            match name {
+                "lowerdir" => lower.extend(value.split(':').map(unescaped)),
+                "lowerdir+" => lower.push(unescaped(value)),
+                "upperdir" => upper = Some(unescaped(value)),
+                _ if KEPT.split(' ').any(|kept| kept == name) => options.push(option.to_owned()),
+                _ => {}
+            }
+        }
+        // dockbridge's own overlay of a single layer also has its empty mount point as a layer.
+        lower.retain(|layer| *layer != mount.point);
+        let above = |path: &Path| Some(path.parent()?.parent()?.to_owned());
+        let named = upper.as_deref().or(lower.first().map(PathBuf::as_path))?;
+        let base = if named.is_absolute() { above(named)? } else { above(&mount.point)? };
+        let relative = |path: PathBuf| match path.is_absolute() {
+            true => path.strip_prefix(&base).ok().map(Path::to_owned),
+            false => Some(path),
+        };
+        let lower = lower.into_iter().map(relative).collect::<Option<Vec<_>>>()?;
+        let upper = match upper {
+            Some(upper) => Some(relative(upper)?),
+            None => None,
+        };
+        Some(Self { base, lower, upper, options })
     }
 
     /// Mounts as [`Self::mount_mapped`] does, but only the file or directory `part` of the overlay, a path
@@ -223,48 +244,6 @@ impl Overlay {
         options.push("index=off".to_owned());
         options.extend(self.options.iter().cloned());
         Ok(options.join(","))
-    }
-}
-
-#[derive(Default)]
-struct Layers {
-    lower: Vec<PathBuf>,
-    upper: Option<PathBuf>,
-    kept: Vec<String>,
-}
-
-impl Layers {
-    fn add(&mut self, option: &str) {
-        let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        match name {
-            "lowerdir" => self.lower.extend(value.split(':').map(super::mounts::unescaped)),
-            "lowerdir+" => self.lower.push(super::mounts::unescaped(value)),
-            "upperdir" => self.upper = Some(super::mounts::unescaped(value)),
-            _ if KEPT.split(' ').any(|kept| kept == name) => self.kept.push(option.to_owned()),
-            _ => {}
-        }
-    }
-
-    /// Layers have the form `<base>/<layer>/<directory>` or `<base>/l/<link>`, or are relative to `<base>`.
-    fn overlay(mut self, point: &Path) -> Option<Overlay> {
-        // dockbridge's own overlay of a single layer also has its empty mount point as a layer.
-        self.lower.retain(|layer| layer != point);
-        let above = |path: &Path| Some(path.parent()?.parent()?.to_owned());
-        let named = self.upper.as_deref().or(self.lower.first().map(PathBuf::as_path))?;
-        let base = if named.is_absolute() { above(named)? } else { above(point)? };
-        let relative = |path: PathBuf| match path.is_absolute() {
-            true => path.strip_prefix(&base).ok().map(Path::to_owned),
-            false => Some(path),
-        };
-        Some(Overlay {
-            lower: self.lower.into_iter().map(relative).collect::<Option<_>>()?,
-            upper: match self.upper {
-                Some(upper) => Some(relative(upper)?),
-                None => None,
-            },
-            options: self.kept,
-            base: base.clone(),
-        })
     }
 }
 
