@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::{File, OpenOptions, TryLockError},
-    io::{Read, Write},
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process,
@@ -90,22 +90,16 @@ impl Lock {
 
 impl Holder {
     fn read(file: File) -> Self {
-        let mut text = String::new();
-        match file.take(LONGEST_TEXT).read_to_string(&mut text) {
-            Ok(_) => Self::parse(&text),
-            Err(_) => Self::default(),
-        }
+        let text = io::read_to_string(file.take(LONGEST_TEXT));
+        text.map(|text| Self::parse(&text)).unwrap_or_default()
     }
 
     pub(super) fn parse(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
         let Some(rest) = line.strip_prefix("process ") else { return Self::default() };
-        let (pid, socket) = match rest.split_once(" serving ") {
-            Some((pid, socket)) => (pid, Some(socket)),
-            None => (rest, None),
-        };
+        let (pid, socket) = rest.split_once(" serving ").unwrap_or((rest, ""));
         let plain = |text: &&str| text.starts_with('/') && !text.contains(char::is_control);
-        Self { pid: pid.parse().ok(), socket: socket.filter(plain).map(PathBuf::from) }
+        Self { pid: pid.parse().ok(), socket: Some(socket).filter(plain).map(PathBuf::from) }
     }
 }
 
