@@ -128,18 +128,13 @@ impl Processes {
         names.filter(|name| name.starts_with("pipe:[")).collect()
     }
 
-    /// The current directory of a process. None if the process has ended or access is denied.
-    pub fn current_directory(&self, pid: u32) -> Option<PathBuf> {
-        fs::read_link(self.path(pid, "cwd")).ok()
-    }
-
     /// Whether a process in dockbridge's mount namespace has its current directory in `directory`, a path
     /// without links. Also true if the table cannot be read.
     pub fn has_in(&self, directory: &Path) -> bool {
         let Ok(pids) = self.pids() else { return true };
         // An ended process has no current directory, even if its parent has not waited for it.
-        let is_there =
-            |pid| self.current_directory(pid).is_some_and(|it| it.starts_with(directory));
+        let current_directory = |pid| fs::read_link(self.path(pid, "cwd"));
+        let is_there = |pid| current_directory(pid).is_ok_and(|it| it.starts_with(directory));
         pids.into_iter().any(|pid| is_there(pid) && self.has_our_mounts(pid))
     }
 
