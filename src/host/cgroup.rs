@@ -189,10 +189,7 @@ impl Cgroups {
     /// The mount table from the last read. The first call reads the table.
     fn mount_table(&self) -> io::Result<Table> {
         let last = self.mounts.lock().clone();
-        match last {
-            Some(table) => Ok(table),
-            None => self.read_mounts(),
-        }
+        last.map_or_else(|| self.read_mounts(), Ok)
     }
 
     fn read_mounts(&self) -> io::Result<Table> {
