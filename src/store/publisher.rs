@@ -42,7 +42,15 @@ impl Publisher {
             }
             self.publish(state);
         }
-        self.answer(state.take_answers());
+        // Ignores that a caller has disconnected.
+        for Answer { waiters, result } in state.take_answers() {
+            for Reply(waiter) in waiters {
+                let _ = waiter.send(result.clone());
+            }
+        }
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(());
+        }
     }
 
     fn publish(&mut self, state: &mut StoreState<Reply, Failure>) {
@@ -55,18 +63,6 @@ impl Publisher {
         self.published.send_replace(Arc::new(next));
         let ended = Instant::now();
         self.not_before = ended + (ended - began).saturating_mul(REST_PER_WORK).min(LONGEST_REST);
-    }
-
-    /// Answers callers. Ignores that a caller has disconnected.
-    fn answer(&mut self, answers: Vec<Answer<Reply, Failure>>) {
-        for Answer { waiters, result } in answers {
-            for Reply(waiter) in waiters {
-                let _ = waiter.send(result.clone());
-            }
-        }
-        for reply in self.waiting.drain(..) {
-            let _ = reply.send(());
-        }
     }
 }
 
