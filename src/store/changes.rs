@@ -94,10 +94,13 @@ impl ChangeTracker {
         let id = record.id.as_str();
         let before = self.objects.get(id).map(|object| object.stage);
         let stage = of_pod(record, before, self.is_first);
-        if before.is_none() && !is_reported(stage, self.is_first) {
+        let has_ended = matches!(stage, Some(Stage::Ended(..)));
+        // A pod that is created but not ready is not reported: a kubelet that relies on events would create
+        // another pod. RunPodSandbox removes a pod that does not become ready.
+        let is_reported = matches!(stage, Some(Stage::Running(_))) || (has_ended && self.is_first);
+        if before.is_none() && !is_reported {
             return;
         }
-        let has_ended = matches!(stage, Some(Stage::Ended(..)));
         self.advance(id, &record.id, stage, if has_ended { ends } else { changes });
     }
 
@@ -183,16 +186,6 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
 /// Whether two start times belong to the same run. A time from a list is unset, so it counts as equal.
 fn is_same_run(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
-}
-
-/// Whether to report a pod. A pod that is created but not ready is not reported: a kubelet that relies on
-/// events would create another pod. RunPodSandbox removes a pod that does not become ready.
-const fn is_reported(stage: Option<Stage>, is_first: bool) -> bool {
-    match stage {
-        Some(Stage::Running(_)) => true,
-        Some(Stage::Ended(..)) => is_first,
-        Some(Stage::Created) | None => false,
-    }
 }
 
 /// The stage of a process; `None` if unknown, as from a list: the next inspect has more details.
