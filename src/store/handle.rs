@@ -85,11 +85,9 @@ impl Store {
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
         let inspected =
             self.wait(INSPECT_TIMEOUT, |now| now.listed_only(&id).is_none().then_some(()));
+        let late = || inspect_timeout(&id, INSPECT_TIMEOUT);
         tokio::select! {
-            inspected = inspected => match inspected {
-                Some(()) => Ok(self.snapshot()),
-                None => Err(inspect_timeout(&id, INSPECT_TIMEOUT)),
-            },
+            inspected = inspected => inspected.map(|()| self.snapshot()).ok_or_else(late),
             // A running inspect does not count for this request. The new inspect precedes the queue.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
