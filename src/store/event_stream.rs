@@ -4,22 +4,18 @@
 //! The stream is opened before the lists, so that no change between the two is missed, and read during the
 //! lists, because the engine drops events for slow readers.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use tokio::{
-    sync::{Notify, mpsc},
     task::JoinSet,
     time::{self, Instant},
 };
 use tracing::{info, warn};
 
-use super::{
-    command::Signal, hooks::StoreHooks, inspector::Inspector, settings::StoreSettings,
-    state::Listing,
-};
+use super::{command::Signal, inspector::Inspector, state::Listing};
 use crate::{
     concurrency::backoff::Backoff,
-    engine::{client::Engine, error::EngineError, events::Events},
+    engine::{error::EngineError, events::Events},
     error::chain,
     model::engine::EngineEvent,
 };
@@ -27,12 +23,8 @@ use crate::{
 /// The task that follows the engine.
 #[derive(Debug)]
 pub(super) struct EventStream {
-    engine: Engine,
-    hooks: Arc<dyn StoreHooks>,
-    settings: StoreSettings,
-    signals: mpsc::Sender<Signal>,
-    /// Another task sends this notification if an inspect failed, so that this task lists all containers.
-    relist: Arc<Notify>,
+    /// What this task shares with the inspects.
+    inspector: Inspector,
     containers_listed: bool,
     images_listed: bool,
     reconnect: Backoff,
@@ -45,13 +37,8 @@ enum EventStreamEnd {
 
 impl EventStream {
     pub(super) fn new(inspector: &Inspector) -> Self {
-        let Inspector { engine, hooks, settings, signals, relist, .. } = inspector.clone();
         Self {
-            engine,
-            hooks,
-            settings,
-            signals,
-            relist,
+            inspector: inspector.clone(),
             containers_listed: false,
             images_listed: false,
             reconnect: Backoff::new(FIRST_RECONNECT, LONGEST_RECONNECT),
@@ -63,7 +50,7 @@ impl EventStream {
         loop {
             let Err(end) = self.connect().await;
             let EventStreamEnd::Disconnected(reason) = end else { return };
-            if self.signals.send(Signal::Disconnected(reason)).await.is_err() {
+            if self.inspector.signals.send(Signal::Disconnected(reason)).await.is_err() {
                 return;
             }
             time::sleep(self.reconnect.failed()).await;
@@ -71,11 +58,12 @@ impl EventStream {
     }
 
     async fn connect(&mut self) -> Result<Infallible, EventStreamEnd> {
-        let deadline = self.settings.connect_deadline;
-        let api = within(deadline, "a ping", self.engine.negotiate()).await?;
-        let engine = within(deadline, "/info", self.engine.info()).await?;
-        self.hooks.engine(&engine).await;
-        let events = within(deadline, "/events", self.engine.events()).await?;
+        let Inspector { engine: docker, hooks, settings, .. } = &self.inspector;
+        let deadline = settings.connect_deadline;
+        let api = within(deadline, "a ping", docker.negotiate()).await?;
+        let engine = within(deadline, "/info", docker.info()).await?;
+        hooks.engine(&engine).await;
+        let events = within(deadline, "/events", docker.events()).await?;
         info!(version = %engine.version, %api, "connected to the docker engine");
         if let Some(store) = engine.other_store.as_ref().filter(|store| store.pods > 0) {
             let (found, advice) = (store.to_string(), store.way_back());
@@ -110,13 +98,13 @@ impl EventStream {
                     self.send(Signal::Listing).await?;
                     lists.spawn(self.list());
                 }
-                () = self.relist.notified(), if lists.is_empty() => due = due.min(not_before),
+                () = self.inspector.relist.notified(), if lists.is_empty() => due = due.min(not_before),
                 Some(listed) = lists.join_next() => {
                     let panicked = |_| EventStreamEnd::Disconnected("internal error: the task that lists containers and images panicked".to_owned());
                     let listing = listed.map_err(panicked)??;
                     let has_images = listing.images.is_some();
                     let interval = match has_images {
-                        true => self.settings.relist_interval,
+                        true => self.inspector.settings.relist_interval,
                         false if self.images_listed => IMAGES_AGAIN,
                         false => FIRST_IMAGES,
                     };
@@ -124,7 +112,7 @@ impl EventStream {
                     let now = Instant::now();
                     soonest = now + AFTER_UNREADABLE;
                     due = if std::mem::take(&mut is_missed) { soonest } else { now + interval };
-                    not_before = now + self.settings.relist_min_interval;
+                    not_before = now + self.inspector.settings.relist_min_interval;
                     self.reconnect.succeeded();
                     self.containers_listed = true;
                     self.send(Signal::Listed(listing)).await?;
@@ -135,11 +123,11 @@ impl EventStream {
 
     /// Lists containers and images. A slow list of images must not delay the first answers about pods.
     fn list(&self) -> impl Future<Output = Result<Listing, EventStreamEnd>> + use<> {
-        let engine = self.engine.clone();
-        let deadline = self.settings.list_deadline;
+        let engine = self.inspector.engine.clone();
+        let deadline = self.inspector.settings.list_deadline;
         let is_first = !self.containers_listed;
         let image_deadline = if is_first { deadline.min(FIRST_IMAGES) } else { deadline };
-        let hooks = is_first.then(|| self.hooks.clone());
+        let hooks = is_first.then(|| self.inspector.hooks.clone());
         async move {
             let (containers, images) = tokio::join!(
                 within(deadline, "the list of containers", engine.list_containers()),
@@ -160,7 +148,7 @@ impl EventStream {
     }
 
     async fn send(&self, signal: Signal) -> Result<(), EventStreamEnd> {
-        self.signals.send(signal).await.map_err(|_| EventStreamEnd::WriterGone)
+        self.inspector.signals.send(signal).await.map_err(|_| EventStreamEnd::WriterGone)
     }
 }
 

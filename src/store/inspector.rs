@@ -33,6 +33,7 @@ pub(super) struct Inspector {
     pub(super) oom: OomDetector,
     pub(super) settings: StoreSettings,
     pub(super) signals: mpsc::Sender<Signal>,
+    /// Notified if an inspect failed, so that the task that follows the engine lists all containers.
     pub(super) relist: Arc<Notify>,
 }
 
