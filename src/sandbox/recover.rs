@@ -99,13 +99,10 @@ impl Sandboxes {
             if !now.is_complete() || !is_unknown(&now, &id) {
                 continue;
             }
-            match self.release_unknown(&id).await {
-                Ok(true) => {}
-                Ok(false) => drop(left.insert(id)),
-                Err(error) => {
-                    tell_unclean(&id, &error);
-                    left.insert(id);
-                }
+            let released = self.release_unknown(&id).await;
+            let released = released.inspect_err(|error| tell_unclean(&id, error));
+            if !released.unwrap_or_default() {
+                left.insert(id);
             }
         }
         // The files of `left` stay: they show the next clean-up which pins it must remove.
