@@ -6,7 +6,7 @@ use tracing::info;
 use super::service::Sandboxes;
 use crate::{
     error::Failure,
-    model::{id::SandboxId, record::SandboxRecord, resources::PodResources},
+    model::{record::SandboxRecord, resources::PodResources},
     store::settings::SYNC_TIMEOUT,
 };
 
@@ -15,11 +15,10 @@ impl Sandboxes {
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let pod = now.known_sandbox(id)?;
-        let id: SandboxId = pod.id.clone();
         self.deps.node.nri.update_pod(pod, &newer).await?;
-        self.deps.node.saved_changes.put_pod_limits(&id, newer).await?;
+        self.deps.node.saved_changes.put_pod_limits(&pod.id, newer).await?;
         self.deps.node.nri.pod_updated(pod).await;
-        info!(sandbox = %id, "pod resources updated");
+        info!(sandbox = %pod.id, "pod resources updated");
         Ok(())
     }
 
