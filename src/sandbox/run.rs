@@ -300,10 +300,7 @@ fn resolution(pod: &PodMetadata, holder: &Observed) -> Resolution {
     match holder {
         Observed::Sandbox(holder) if holder.document.spec.metadata == *pod => {
             let id = holder.id.to_string();
-            match holder.is_running() {
-                true => Resolution::Refuse(id),
-                false => Resolution::Replace(id),
-            }
+            if holder.is_running() { Resolution::Refuse(id) } else { Resolution::Replace(id) }
         }
         _ => Resolution::UseOtherName,
     }

@@ -18,10 +18,7 @@ pub(in crate::container) async fn check_hugepages(
     if sizes.is_empty() {
         return Ok(());
     }
-    let hierarchy = match engine.cgroup_version {
-        2 => Hierarchy::V2,
-        _ => Hierarchy::V1,
-    };
+    let hierarchy = if engine.cgroup_version == 2 { Hierarchy::V2 } else { Hierarchy::V1 };
     let cgroups = cgroups.clone();
     let read = move || {
         (hugetlb::page_sizes(), cgroups.has_controller(hierarchy, "hugetlb").unwrap_or(true))
