@@ -59,19 +59,14 @@ pub(super) fn collect(
 
 /// Returns the edits for `config.json`, or why one of them cannot be applied.
 pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, String> {
-    let (mut edits, without_oci_runtime) = (Vec::new(), engine.is_some());
-    for text in &requested.env {
-        edits.push(variable(text)?);
-    }
-    for node in &requested.device_nodes {
-        edits.push(device_node::edit(node, without_oci_runtime)?);
-    }
-    for requested in &requested.mounts {
-        edits.push(mount(requested, without_oci_runtime)?);
-    }
-    for requested in &requested.hooks {
-        edits.push(hook(requested)?);
-    }
+    let without_oci_runtime = engine.is_some();
+    let variables = requested.env.iter().map(|text| variable(text));
+    let nodes = requested.device_nodes.iter();
+    let nodes = nodes.map(|node| device_node::edit(node, without_oci_runtime));
+    let mounts = requested.mounts.iter().map(|it| mount(it, without_oci_runtime));
+    let hooks = requested.hooks.iter().map(hook);
+    let all = variables.chain(nodes).chain(mounts).chain(hooks);
+    let mut edits = all.collect::<Result<Vec<_>, _>>()?;
     for device in &requested.net_devices {
         let at = ["linux", "netDevices", device.host_interface_name.as_str()];
         edits.push(SpecEdit::set(&at, without_empty(json!({"name": device.name}))));
