@@ -31,10 +31,14 @@ pub fn is_of(id: &str) -> bool {
 /// The archive of the pause image for a given processor.
 pub fn archive_for(machine: Machine) -> Bytes {
     let (layer, config, manifest) = blobs(machine);
+    // Engines with a graph driver read `manifest.json`.
+    let docker_manifest = json!([{
+        "Config": config.path(), "RepoTags": [reference()], "Layers": [layer.path()],
+    }]);
     let descriptions = [
         ("oci-layout", json!({ "imageLayoutVersion": "1.0.0" })),
         ("index.json", index(machine, &manifest)),
-        ("manifest.json", docker_manifest(&config, &layer)),
+        ("manifest.json", docker_manifest),
     ];
     let blobs = [&layer, &config, &manifest].map(|blob| (blob.path(), blob.content.clone()));
     let files = descriptions.map(|(name, value)| (name.to_owned(), value.to_string().into()));
@@ -115,30 +119,18 @@ fn manifest(config: &Blob, layer: &Blob) -> Value {
 /// The index of the OCI layout. containerd reads the first annotation, and other tools read the second.
 fn index(machine: Machine, manifest: &Blob) -> Value {
     let mut descriptor = manifest.descriptor(MANIFEST_TYPE);
+    let tag = reference().rsplit_once(':').map(|(_, tag)| tag);
     let details = json!({
         "platform": { "architecture": machine.architecture, "os": "linux" },
         "annotations": {
             "io.containerd.image.name": format!("docker.io/{}", reference()),
-            "org.opencontainers.image.ref.name": tag(),
+            "org.opencontainers.image.ref.name": tag,
         },
     });
     if let (Value::Object(into), Value::Object(details)) = (&mut descriptor, details) {
         into.extend(details);
     }
     json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor] })
-}
-
-/// Content of `manifest.json`, which engines with a graph driver read.
-fn docker_manifest(config: &Blob, layer: &Blob) -> Value {
-    json!([{
-        "Config": config.path(),
-        "RepoTags": [reference()],
-        "Layers": [layer.path()],
-    }])
-}
-
-fn tag() -> &'static str {
-    reference().rsplit_once(':').map_or("latest", |(_, tag)| tag)
 }
 
 /// Fixed so that the image's id never changes.
