@@ -135,7 +135,7 @@ impl Transfer {
     pub(super) fn update(&mut self, progress: &PullProgress) -> bool {
         let PullProgress { layer, status, current, total } = progress;
         let Some(phase) = Phase::of(status).filter(|_| !layer.is_empty()) else {
-            return self.set_status(status);
+            return std::mem::replace(&mut self.status, status.clone()) != *status;
         };
         // The status contains the number of seconds until the next try, which must not count as progress.
         let status = if status.starts_with(RETRYING) { RETRYING } else { status };
@@ -173,12 +173,6 @@ impl Transfer {
             (current, total) => format!(", {current} of {total} bytes"),
         };
         Some(format!("layer {id} is at \"{}\"{progress}", layer.status))
-    }
-
-    fn set_status(&mut self, status: &str) -> bool {
-        let new = self.status != status;
-        status.clone_into(&mut self.status);
-        new
     }
 }
 
