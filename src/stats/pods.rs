@@ -146,16 +146,9 @@ fn add_memory(one: &MemoryReading, other: &MemoryReading) -> MemoryReading {
 
 /// Adds a reading to a total. The first reading is added to an empty reading, so that `join` removes figures
 /// that cannot be added.
-fn both<T: Clone + Default>(
-    total: Option<T>,
-    more: Option<&T>,
-    join: impl Fn(&T, &T) -> T,
-) -> Option<T> {
-    match (total, more) {
-        (total, None) => total,
-        (None, Some(more)) => Some(join(more, &T::default())),
-        (Some(total), Some(more)) => Some(join(&total, more)),
-    }
+fn both<T: Default>(total: Option<T>, more: Option<&T>, join: impl Fn(&T, &T) -> T) -> Option<T> {
+    let Some(more) = more else { return total };
+    Some(join(&total.unwrap_or_default(), more))
 }
 
 fn plus(one: Option<u64>, other: Option<u64>) -> Option<u64> {
