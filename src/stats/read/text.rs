@@ -9,11 +9,7 @@ use crate::{
 pub(super) fn count(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    match text {
-        "max" => Some(u64::MAX),
-        _ if digits => Some(text.parse().unwrap_or(u64::MAX)),
-        _ => None,
-    }
+    (digits || text == "max").then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Parses a limit. If there is no limit, cgroup v1 writes -1, or almost the largest number of 63 bits.
