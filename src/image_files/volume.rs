@@ -102,8 +102,5 @@ async fn entry_on_host(path: PathBuf) -> Result<PathEntry, Failure> {
     if metadata.is_dir() {
         return Ok(PathEntry::Directory);
     }
-    match tokio::fs::read_link(&path).await {
-        Ok(target) => Ok(PathEntry::Link(target)),
-        Err(_) => Ok(PathEntry::File),
-    }
+    Ok(tokio::fs::read_link(&path).await.map_or(PathEntry::File, PathEntry::Link))
 }
