@@ -172,7 +172,6 @@ fn looks_like_domain(first: &str) -> bool {
 }
 
 fn check_domain(domain: &str) -> Result<(), &'static str> {
-    const WRONG: &str = "the registry is not a host name";
     if domain.len() > MAX_DOMAIN {
         return Err("the registry's name is too long");
     }
@@ -191,7 +190,7 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
         }
         None => host.split('.').all(is_host_label),
     };
-    if valid { Ok(()) } else { Err(WRONG) }
+    if valid { Ok(()) } else { Err("the registry is not a host name") }
 }
 
 fn is_host_label(label: &str) -> bool {
