@@ -40,16 +40,12 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
 /// The credentials for a registry in the text of a Docker client configuration.
 pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
-    let (address, entry) = config.auths.into_iter().find(|(key, _)| registry_of(key) == domain)?;
+    let mut entries = config.auths.into_iter();
+    let (server_address, entry) = entries.find(|(key, _)| registry_of(key) == domain)?;
     let entry = entry.unwrap_or_default();
     let (username, password) = entry.user()?;
-    Some(Credentials {
-        username,
-        password,
-        server_address: address,
-        identity_token: entry.identity_token,
-        registry_token: entry.registry_token,
-    })
+    let RegistryAuth { identity_token, registry_token, .. } = entry;
+    Some(Credentials { username, password, server_address, identity_token, registry_token })
 }
 
 /// The credential helper for a registry in a Docker client configuration: the registry's own helper,

@@ -74,13 +74,8 @@ fn layers(
     let size = disk::size(path).inspect_err(|error| {
         debug!(error = chain(error), "cannot read the file system of the writable layers");
     });
-    let size = size.ok()?;
-    Some(DiskReading {
-        device,
-        bytes: size.bytes,
-        inodes: size.inodes,
-        free_inodes: size.free_inodes,
-    })
+    let disk::Size { bytes, inodes, free_inodes, .. } = size.ok()?;
+    Some(DiskReading { device, bytes, inodes, free_inodes })
 }
 
 /// Results that are older than this are not used.

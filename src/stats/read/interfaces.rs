@@ -26,14 +26,9 @@ pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<Net
 fn interface(line: &str) -> Option<InterfaceReading> {
     let (name, counts) = line.rsplit_once(':')?;
     let counts: Vec<u64> = counts.split_ascii_whitespace().map_while(count).collect();
-    let traffic = |columns: &[u64]| match columns {
-        [bytes, packets, errors, dropped, ..] => Some(TrafficReading {
-            bytes: *bytes,
-            packets: *packets,
-            errors: *errors,
-            dropped: *dropped,
-        }),
-        _ => None,
+    let traffic = |columns: &[u64]| {
+        let &[bytes, packets, errors, dropped, ..] = columns else { return None };
+        Some(TrafficReading { bytes, packets, errors, dropped })
     };
     let (received, sent) = counts.split_at_checked(COLUMNS)?;
     Some(InterfaceReading {
