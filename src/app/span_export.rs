@@ -41,7 +41,8 @@ impl SpanExport {
         if delivery.is_none() {
             self.spans.stop();
         }
-        if let Some(old) = self.replace(delivery) {
+        let old = std::mem::replace(&mut *self.delivery.lock(), delivery);
+        if let Some(old) = old {
             old.stop.cancel();
         }
     }
@@ -53,16 +54,11 @@ impl SpanExport {
 
     /// Waits until the collector has the last spans, but only for a moment.
     pub(super) async fn stop(&self) {
-        let Some(Delivery { task, stop }) = self.replace(None) else { return };
+        let Some(Delivery { task, stop }) = self.delivery.lock().take() else { return };
         stop.cancel();
         if tokio::time::timeout(LAST_SPANS, task).await.is_err() {
             debug!("the trace collector did not accept the last spans");
         }
-    }
-
-    fn replace(&self, delivery: Option<Delivery>) -> Option<Delivery> {
-        let mut now = self.delivery.lock();
-        std::mem::replace(&mut *now, delivery)
     }
 }
 
