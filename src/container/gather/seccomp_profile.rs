@@ -25,14 +25,11 @@ pub async fn seccomp_profile(
     within_deadline(|check| async move {
         check.at(&place)?;
         let read = blocking(move || read_text(&place, LONGEST_PROFILE)).await;
-        let cause = match read {
-            Ok(text) => return Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                io::Error::new(error.kind(), MISSING)
-            }
-            Err(error) => error,
-        };
-        Err(refused_file("read the seccomp profile", &path, cause))
+        read.map(Some).map_err(|error| {
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let cause = if is_missing { io::Error::new(error.kind(), MISSING) } else { error };
+            refused_file("read the seccomp profile", &path, cause)
+        })
     })
     .await
 }
