@@ -4,9 +4,13 @@
 use std::{pin::pin, time::Instant};
 
 use dockbridge::{model::network::NetworkMode, store::settings::SYNC_TIMEOUT, wire::cri};
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
-use crate::support::bridge::{Bridge, container, docker, pod};
+use crate::support::{
+    bridge::{Bridge, container, docker, pod},
+    fake_dockerd::server::FakeDockerd,
+};
 
 #[tokio::test]
 async fn statistics_of_an_unknown_id_are_not_found() {
@@ -27,13 +31,7 @@ async fn statistics_of_an_unknown_id_are_not_found() {
 #[tokio::test]
 async fn statistics_after_a_restart_wait_for_the_inspect() {
     let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
-    let sandbox = bridge.run(&pod("p")).await.unwrap();
-    let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
-    bridge.start_container(&id).await.unwrap();
-    let node = bridge.stop().await;
-    let inspect = docker.hold_answer(&format!("GET /containers/{id}/json"));
-    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let (bridge, [sandbox, id], inspect) = restarted(&docker).await;
     let (mut first, mut second) = (bridge.runtime.clone(), bridge.runtime.clone());
     let stats = first.container_stats(cri::ContainerStatsRequest { container_id: id });
     let pod = second.pod_sandbox_stats(cri::PodSandboxStatsRequest { pod_sandbox_id: sandbox });
@@ -53,17 +51,24 @@ async fn statistics_after_a_restart_wait_for_the_inspect() {
     bridge.clear(&docker).await;
 }
 
-/// kubelet writes 0 for the missing values of a container in a list.
-#[tokio::test]
-async fn lists_of_statistics_wait_for_the_inspects_within_a_limit() {
-    let docker = docker().await;
-    let bridge = Bridge::start(&docker).await;
+/// Restarts dockbridge with one pod and container, whose ids it returns. The engine answers no inspect of the
+/// container until the token is cancelled.
+async fn restarted(docker: &FakeDockerd) -> (Bridge, [String; 2], CancellationToken) {
+    let bridge = Bridge::start(docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
     let id = bridge.create(&sandbox, &container("c"), &pod("p")).await.unwrap();
     bridge.start_container(&id).await.unwrap();
     let node = bridge.stop().await;
     let inspect = docker.hold_answer(&format!("GET /containers/{id}/json"));
-    let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
+    let bridge = Bridge::start_on(node, docker, NetworkMode::Docker).await;
+    (bridge, [sandbox, id], inspect)
+}
+
+/// kubelet writes 0 for the missing values of a container in a list.
+#[tokio::test]
+async fn lists_of_statistics_wait_for_the_inspects_within_a_limit() {
+    let docker = docker().await;
+    let (bridge, _, inspect) = restarted(&docker).await;
     let (mut first, mut second) = (bridge.runtime.clone(), bridge.runtime.clone());
     let asked = Instant::now();
     let (containers, pods) = tokio::join!(
