@@ -332,7 +332,7 @@ impl Run {
     async fn timed_out(&self, exec: &Exec) {
         let before = self.deadline.frozen();
         self.deadline.expired().await;
-        // dockbridge might not have found a command yet that was started at the last moment.
+        // If the command was started at the last moment, dockbridge might not have found it yet.
         let _ = timeout(FIND_TIMEOUT, exec.running()).await;
         let left = || {
             let frozen = self.deadline.frozen().saturating_sub(before);
