@@ -321,7 +321,7 @@ fn fits(id: &str, length: usize) -> bool {
         warn!(
             id,
             length,
-            "a pod or container exceeds the NRI message size limit; plugins will not see it"
+            "a pod or container is too large for the list that a new NRI plugin gets; the plugin is not told of it"
         );
     }
     fits

@@ -144,9 +144,15 @@ impl Sandboxes {
             let Some(attachment) = sandbox.attachment.clone() else { continue };
             let lost = checkpoint(sandbox, attachment);
             match self.deps.checkpoints.save(&lost, Durability::Written).await {
-                Ok(()) => info!(sandbox = %id, "wrote a deleted checkpoint again"),
+                Ok(()) => {
+                    info!(sandbox = %id, "wrote the deleted network checkpoint of a pod again");
+                }
                 Err(error) => {
-                    warn!(sandbox = %id, error = chain(&error), "cannot write a deleted checkpoint again; retrying");
+                    warn!(
+                        sandbox = %id,
+                        error = chain(&error),
+                        "cannot write the deleted network checkpoint of a pod again; retrying"
+                    );
                 }
             }
         }

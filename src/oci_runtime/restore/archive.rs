@@ -179,7 +179,7 @@ impl Described {
     }
 }
 
-/// The archive of changed files, which containerd compresses.
+/// Reads the archive of changed files, and decompresses it if it is compressed. containerd compresses it.
 ///
 /// # Errors
 /// Fails if the archive cannot be read.

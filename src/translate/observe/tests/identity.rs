@@ -139,8 +139,8 @@ fn an_adopted_pod_keeps_its_host_name() {
     }
 }
 
-/// An image can have a document label with any log path. If cri-dockerd runs this image, the document does
-/// not have the right sandbox id, because the image cannot know this id.
+/// An image can have a document label with any log path, and a container that cri-dockerd creates from the image
+/// inherits the label. The image cannot know the sandbox id, so the document of the label has a wrong one.
 #[test]
 fn a_document_that_disagrees_with_the_sandbox_label_is_ignored() {
     let forged = json!({
