@@ -25,7 +25,7 @@ pub(super) struct DeviceIndex {
 pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,
     pub(super) specification: Arc<Specification>,
-    pub(super) index: usize,
+    pub(super) position_in_file: usize,
     /// The position of the file's directory in the list. The device of the last directory is used.
     priority: usize,
     /// Another file in the same directory that also defines the device.
@@ -87,7 +87,7 @@ impl DeviceIndex {
                 return self.errors.push(format!("{}{line}: {reason}", file.display()));
             }
         };
-        for (index, device) in specification.devices.iter().enumerate() {
+        for (position_in_file, device) in specification.devices.iter().enumerate() {
             let name = format!("{}={}", specification.kind, device.name);
             match self.devices.get_mut(&name) {
                 Some(known) if known.priority == priority => {
@@ -95,8 +95,13 @@ impl DeviceIndex {
                 }
                 _ => {
                     let (file, specification) = (file.to_owned(), Arc::clone(&specification));
-                    let entry =
-                        IndexedDevice { file, specification, index, priority, duplicate: None };
+                    let entry = IndexedDevice {
+                        file,
+                        specification,
+                        position_in_file,
+                        priority,
+                        duplicate: None,
+                    };
                     self.devices.insert(name, entry);
                 }
             }

@@ -20,11 +20,11 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
-/// The edits of all devices together. `engine` is set if the engine, not the OCI runtime, has to make them.
+/// The edits of all devices together. `engine_check` is set if the engine, not the OCI runtime, has to make them.
 pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],
-    engine: Option<Check>,
+    engine_check: Option<Check>,
 ) -> Result<Vec<SpecEdit>, Failure> {
     let mut edits = Vec::new();
     let mut common: Vec<&Arc<_>> = Vec::new();
@@ -32,16 +32,18 @@ pub(super) fn collect(
         if devices.iter().take(position).any(|earlier| earlier == device) {
             continue;
         }
-        let IndexedDevice { file, specification, index, .. } = index.find(device)?;
+        let IndexedDevice { file, specification, position_in_file, .. } = index.find(device)?;
         let mut parts = Vec::new();
         // Edits that all devices of a specification file share are applied once.
         if !common.iter().any(|known| Arc::ptr_eq(known, specification)) {
             common.push(specification);
             parts.push(&specification.container_edits);
         }
-        parts.extend(specification.devices.get(*index).map(|device| &device.container_edits));
+        parts.extend(
+            specification.devices.get(*position_in_file).map(|device| &device.container_edits),
+        );
         for requested in parts {
-            let made = make(requested, engine).map_err(|problem| {
+            let made = spec_edits(requested, engine_check).map_err(|problem| {
                 Failure::unmet(format!("CDI device {device:?} in {}: {problem}", file.display()))
             })?;
             // If several devices state cache and memory bandwidth, only the last device's values are applied.
@@ -49,7 +51,7 @@ pub(super) fn collect(
                 edits.retain(|edit: &SpecEdit| edit.keys().get(1) != Some(&"intelRdt"));
             }
             edits.extend(made);
-            if engine.is_some() {
+            if engine_check.is_some() {
                 log_ignored_options(device, requested);
             }
         }
@@ -58,8 +60,11 @@ pub(super) fn collect(
 }
 
 /// Returns the edits for `config.json`, or why one of them cannot be applied.
-pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecEdit>, String> {
-    let without_oci_runtime = engine.is_some();
+pub(super) fn spec_edits(
+    requested: &Edits,
+    engine_check: Option<Check>,
+) -> Result<Vec<SpecEdit>, String> {
+    let without_oci_runtime = engine_check.is_some();
     let variables = requested.env.iter().map(|text| variable(text));
     let nodes = requested.device_nodes.iter();
     let nodes = nodes.map(|node| device_node::edit(node, without_oci_runtime));
@@ -78,7 +83,7 @@ pub(super) fn make(requested: &Edits, engine: Option<Check>) -> Result<Vec<SpecE
     if !groups.is_empty() {
         edits.push(SpecEdit::add(&["process", "user", "additionalGids"], groups));
     }
-    if let Some(Check(check)) = engine {
+    if let Some(Check(check)) = engine_check {
         edits.iter().try_for_each(check).map_err(|what| {
             format!(
                 "the Engine API has no field for the {what} of the device: register dockbridge-runtime, \
@@ -101,8 +106,8 @@ fn log_ignored_options(device: &str, edits: &Edits) {
 
 fn variable(text: &str) -> Result<SpecEdit, String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty() && !text.contains('\0'));
-    let unnamed = || format!("environment variable {text:?} does not have the form NAME=value");
-    let (name, value) = pair.ok_or_else(unnamed)?;
+    let malformed = || format!("environment variable {text:?} does not have the form NAME=value");
+    let (name, value) = pair.ok_or_else(malformed)?;
     Ok(SpecEdit::set(&["process", "env", name], value))
 }
 
@@ -137,15 +142,15 @@ fn hook(requested: &Hook) -> Result<SpecEdit, String> {
 }
 
 fn rdt(requested: &IntelRdt) -> Vec<SpecEdit> {
-    let on = |on: Option<bool>| on.filter(|on| *on);
+    let if_true = |flag: Option<bool>| flag.filter(|set| *set);
     let values = without_empty(json!({
         "closID": requested.clos_id,
         "l3CacheSchema": requested.l3_cache_schema,
         "memBwSchema": requested.mem_bw_schema,
         "schemata": requested.schemata,
-        "enableMonitoring": on(requested.enable_monitoring),
-        "enableCMT": on(requested.enable_cmt),
-        "enableMBM": on(requested.enable_mbm),
+        "enableMonitoring": if_true(requested.enable_monitoring),
+        "enableCMT": if_true(requested.enable_cmt),
+        "enableMBM": if_true(requested.enable_mbm),
     }));
     let values = values.as_object().into_iter().flatten();
     values.map(|(key, value)| SpecEdit::set(&["linux", "intelRdt", key], value.clone())).collect()

@@ -16,7 +16,7 @@ pub(crate) fn specification(bytes: &[u8]) {
                 let own = found.devices.iter().map(|device| &device.container_edits);
                 for requested in own.chain([&found.container_edits]) {
                     for engine in [None, Some(edits::Check(|_| Ok(())))] {
-                        match edits::make(requested, engine) {
+                        match edits::spec_edits(requested, engine) {
                             Ok(edits) => assert!(edits.iter().all(SpecEdit::is_for_plugins)),
                             Err(problem) => assert!(!problem.to_string().is_empty()),
                         }

@@ -8,7 +8,7 @@ use super::{finding::Finding, subject::Subject};
 use crate::{
     host::{
         capability, descriptors,
-        disk::{self, Size},
+        disk::{self, Space},
         file,
         process::{self, Program},
     },
@@ -137,11 +137,11 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
 
 /// Judges the free space and inodes of a disk that Docker uses.
 pub(super) fn disk(place: &Path) -> Option<Finding> {
-    Some(judge_disk(place, disk::size(place).ok()?))
+    Some(judge_disk(place, disk::space(place).ok()?))
 }
 
 /// Below its default thresholds of free space, kubelet removes images and evicts pods.
-fn judge_disk(place: &Path, size: Size) -> Finding {
+fn judge_disk(place: &Path, size: Space) -> Finding {
     let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
     let (bytes, inodes) =
         (percent(size.free_bytes, size.bytes), percent(size.free_inodes, size.inodes));
@@ -297,12 +297,12 @@ mod tests {
 
     #[test]
     fn a_disk_below_the_thresholds_of_kubelet_is_a_warning() {
-        let size = Size { bytes: 100, free_bytes: 15, inodes: 100, free_inodes: 5 };
+        let size = Space { bytes: 100, free_bytes: 15, inodes: 100, free_inodes: 5 };
         let severity = |size| judge_disk(Path::new("/d"), size).severity;
         assert_eq!(severity(size), Severity::Ok);
-        assert_eq!(severity(Size { free_bytes: 14, ..size }), Severity::Warn);
-        assert_eq!(severity(Size { free_inodes: 4, ..size }), Severity::Warn);
-        assert_eq!(severity(Size { inodes: 0, free_inodes: 0, ..size }), Severity::Ok);
+        assert_eq!(severity(Space { free_bytes: 14, ..size }), Severity::Warn);
+        assert_eq!(severity(Space { free_inodes: 4, ..size }), Severity::Warn);
+        assert_eq!(severity(Space { inodes: 0, free_inodes: 0, ..size }), Severity::Ok);
         assert!(disk(Path::new("/no/such")).is_none());
     }
 

@@ -207,7 +207,7 @@ async fn write(
 }
 
 fn free(path: &Path) -> io::Result<u64> {
-    Ok(disk::size(path).map_err(|error| error.source)?.free_bytes)
+    Ok(disk::space(path).map_err(|error| error.source)?.free_bytes)
 }
 
 fn full(path: &Path, needed: &str) -> io::Error {

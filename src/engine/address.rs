@@ -1,7 +1,8 @@
 //! Paths and queries of calls to the engine. An object's name cannot turn a call into another call.
 //!
-//! The engine's router decodes a path and then resolves `..`, so the image name `../../containers/x` would
-//! make another call. So this module refuses names with a segment `..`, and encodes names of images.
+//! The engine's router decodes a path, resolves `..` and redirects to the result, so the image name
+//! `../../containers/x` would lead to another object. So this module refuses names with an empty segment or a
+//! segment `.` or `..`, and encodes names of images.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
@@ -16,20 +17,21 @@ pub(super) fn authority(socket: &Path) -> String {
 
 /// Returns `/containers/<id><tail>`. None if no container can have this id or name.
 pub(super) fn container(id: &str, tail: &str) -> Option<String> {
-    plain(id).then(|| format!("/containers/{id}{tail}"))
+    is_valid_id(id).then(|| format!("/containers/{id}{tail}"))
 }
 
 /// Returns `/exec/<id><tail>`. None if no exec can have this id.
 pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
-    plain(id).then(|| format!("/exec/{id}{tail}"))
+    is_valid_id(id).then(|| format!("/exec/{id}{tail}"))
 }
 
 /// Returns `/images/<name><tail>`. None if no image can have this name, or if it contains a password: the
 /// engine would repeat the name in its errors.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
-    let known =
-        name.len() <= LONGEST_NAME && name.split('/').all(is_step) && printable(name) == name;
-    known.then(|| format!("/images/{}{tail}", utf8_percent_encode(name, IMAGE)))
+    let is_valid = name.len() <= LONGEST_NAME
+        && name.split('/').all(is_path_segment)
+        && printable(name) == name;
+    is_valid.then(|| format!("/images/{}{tail}", utf8_percent_encode(name, IMAGE)))
 }
 
 /// Appends a query to a path: `path?key=value&…`.
@@ -44,13 +46,13 @@ pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     text
 }
 
-fn plain(id: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
-    id.len() <= LONGEST_NAME && id.bytes().all(plain) && is_step(id)
+fn is_valid_id(id: &str) -> bool {
+    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    id.len() <= LONGEST_NAME && id.bytes().all(is_allowed) && is_path_segment(id)
 }
 
-/// Whether the text can be one part of a path.
-fn is_step(text: &str) -> bool {
+/// Whether the text can be a segment of a path.
+fn is_path_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }
 

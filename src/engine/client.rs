@@ -394,11 +394,11 @@ fn span(call: &Call) -> Span {
     info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
-/// Reads the JSON object in an answer. [`EngineError::TooLarge`] above [`LARGEST`] or [`LARGEST_IMAGE`].
+/// Reads the JSON object in an answer. [`EngineError::TooLarge`] above [`LARGEST_OBJECT`] or [`LARGEST_IMAGE`].
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
     let limit = match call.subject {
         Subject::Image(_) => LARGEST_IMAGE,
-        _ => LARGEST,
+        _ => LARGEST_OBJECT,
     };
     object(&collect(call, body, limit).await?).map_err(|reason| call.garbled(reason))
 }
@@ -447,7 +447,7 @@ const LARGEST_REFUSAL: usize = 256 * 1024;
 
 /// The largest object in an answer, in bytes. Inspects of dockbridge's containers are smaller: a create
 /// request has at most 48 MiB of JSON ([`super::request`]), and its image adds at most [`LARGEST_IMAGE`].
-pub(super) const LARGEST: usize = 256 << 20;
+pub(super) const LARGEST_OBJECT: usize = 256 << 20;
 
 /// The largest inspect or list entry of an image, in bytes. The engine does not limit the data of a registry.
 pub(super) const LARGEST_IMAGE: usize = 64 << 20;

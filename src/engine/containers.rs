@@ -7,7 +7,7 @@ use tracing::debug;
 
 use super::{
     address,
-    client::{Engine, LARGEST},
+    client::{Engine, LARGEST_OBJECT},
     error::{Call, EngineError, Subject},
     request::ApiRequest,
 };
@@ -52,8 +52,9 @@ impl Engine {
     /// container again, so a short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] if the engine's text blames the container, [`EngineError::Conflict`] if a
-    /// container to join is missing, [`EngineError::LeftTask`] after an interrupted start.
+    /// [`EngineError::CannotRun`] if the OCI runtime could not run the container's command,
+    /// [`EngineError::Conflict`] if a container to join is missing, [`EngineError::LeftTask`] after an
+    /// interrupted start.
     pub async fn start_container(&self, id: &str, extra: Duration) -> Result<(), EngineError> {
         let mut start = self.post(Call::START, id, "/start", &[])?;
         start.timeout = start.timeout.saturating_add(extra);
@@ -66,7 +67,8 @@ impl Engine {
     /// The client does not repeat a stop, because many programs exit at once on a second SIGTERM.
     ///
     /// # Errors
-    /// [`EngineError::Deadline`] if the process did not end in time, even after SIGKILL.
+    /// [`EngineError::Failed`] if the process did not end, even after SIGKILL, [`EngineError::Deadline`] if the
+    /// engine does not answer.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), EngineError> {
         let seconds = whole_seconds(grace);
         let mut stop = self.post("stop", id, "/stop", &[("t", &seconds.to_string())])?;
@@ -102,18 +104,18 @@ impl Engine {
     /// Removes a container and its anonymous volumes, running or not. Returns when the container no longer
     /// exists, even if another client has removed it.
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
-        let outcome = match self.removal(id).await {
+        let outcome = match self.force_remove(id).await {
             // A forced removal conflicts only with another removal of the container. If the other removal
             // does not end in time, the conflict is a more useful error than the timeout.
             Err(conflict) if conflict.is_conflict() => {
-                match absent_is_fine(self.wait_until_removed(id).await) {
-                    Ok(()) => self.removal(id).await,
+                match ignore_not_found(self.wait_until_removed(id).await) {
+                    Ok(()) => self.force_remove(id).await,
                     Err(_) => Err(conflict),
                 }
             }
             outcome => outcome,
         };
-        absent_is_fine(outcome)
+        ignore_not_found(outcome)
     }
 
     /// Inspects a container. Fails with [`EngineError::NotFound`] if the container does not exist.
@@ -145,20 +147,20 @@ impl Engine {
     pub async fn containers_of_image(&self, image: &ImageId) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "ancestor": [image.as_str()] }).to_string();
         // The engine's filter `ancestor` also matches containers of images that were built on this image.
-        let is_of = |entry: &ContainerSummary| entry.image_id == image.as_str();
-        self.container_list(&filters, |entry| is_of(&entry).then_some(entry.id)).await
+        let is_of_image = |entry: &ContainerSummary| entry.image_id == image.as_str();
+        self.container_list(&filters, |entry| is_of_image(&entry).then_some(entry.id)).await
     }
 
-    /// The ids of all containers, running or not, that have `label` and whose name begins with `start`.
+    /// The ids of all containers, running or not, that have `label` and whose name begins with `name_prefix`.
     pub async fn containers_named(
         &self,
-        start: &str,
+        name_prefix: &str,
         label: &str,
     ) -> Result<Vec<String>, EngineError> {
         let filters = serde_json::json!({ "label": [label] }).to_string();
         let is_named = |entry: &ContainerSummary| {
             let mut names = entry.names.iter().filter_map(|name| name.strip_prefix('/'));
-            names.any(|name| name.starts_with(start))
+            names.any(|name| name.starts_with(name_prefix))
         };
         self.container_list(&filters, |entry| is_named(&entry).then_some(entry.id)).await
     }
@@ -172,7 +174,7 @@ impl Engine {
         let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let list = self.request(Method::GET, "list containers", Subject::Engine, &target)?;
         let mut seen = HashSet::new();
-        self.list(list, LARGEST, |entry: ContainerSummary| {
+        self.list(list, LARGEST_OBJECT, |entry: ContainerSummary| {
             let id = entry.id.clone();
             let made = read(entry)?;
             (!id.is_empty() && seen.insert(id)).then_some(made)
@@ -186,10 +188,10 @@ impl Engine {
         self.done(wait.repeatable()).await
     }
 
-    async fn removal(&self, id: &str) -> Result<(), EngineError> {
-        let removal =
+    async fn force_remove(&self, id: &str) -> Result<(), EngineError> {
+        let request =
             self.request(Method::DELETE, "remove", Subject::container(id), "?force=1&v=1")?;
-        self.done(removal.repeatable()).await
+        self.done(request.repeatable()).await
     }
 
     fn post(
@@ -216,7 +218,7 @@ fn listed_container(entry: ContainerSummary) -> ListedContainer {
     }
 }
 
-fn absent_is_fine(outcome: Result<(), EngineError>) -> Result<(), EngineError> {
+fn ignore_not_found(outcome: Result<(), EngineError>) -> Result<(), EngineError> {
     match outcome {
         Err(error) if error.is_not_found() => Ok(()),
         outcome => outcome,

@@ -51,7 +51,7 @@ impl Events {
     /// Dropping the returned future loses no event.
     pub async fn next(&mut self) -> Option<Result<EngineEvent, EngineError>> {
         loop {
-            match self.messages.next_of_any_form::<docker::Event>().await {
+            match self.messages.next_or_unreadable::<docker::Event>().await {
                 Some(Ok(Ok(message))) => {
                     if let Some(event) = observe::event::observe(&message) {
                         self.at = Nanos(message.time_nano);

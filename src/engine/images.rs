@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     client::{Engine, LARGEST_IMAGE},
     error::{Call, EngineError, Subject},
-    stream::{Messages, failure},
+    stream::{Messages, error_text},
 };
 use crate::{
     model::{engine::ApiVersion, id::ImageId, record::ImageRecord},
@@ -62,7 +62,7 @@ impl Engine {
             let mut messages = Messages::new(self.clone(), load.call.clone(), body);
             while let Some(message) = messages.next::<docker::Progress>().await {
                 // The engine answers with the status 200 before it knows whether the archive is valid.
-                if let Some(text) = failure(&message?) {
+                if let Some(text) = error_text(&message?) {
                     let (call, message) = (load.call.clone(), text.to_owned());
                     return Err(EngineError::Failed { call, status: 200, message });
                 }

@@ -26,7 +26,7 @@ fn read(directory: &Path, own: &str, processes: &Processes) -> Option<OtherStore
     let mut stores = BTreeMap::<String, OtherStore>::new();
     for entry in directory.read_dir().ok()?.flatten() {
         let path = entry.path().join("config.v2.json");
-        let Ok(Some(text)) = file::read_if_present(&path, LARGEST) else { continue };
+        let Ok(Some(text)) = file::read_if_present(&path, LARGEST_FILE) else { continue };
         let Ok(container) = serde_json::from_slice::<Container>(&text) else { continue };
         let Container { driver, state, config } = container;
         if driver.is_empty() || driver == own {
@@ -67,7 +67,7 @@ struct Config {
 }
 
 /// The size limit of a `config.v2.json` in bytes. The labels that dockbridge sets may have several MiB.
-const LARGEST: u64 = 64 << 20;
+const LARGEST_FILE: u64 = 64 << 20;
 
 #[cfg(test)]
 mod tests {

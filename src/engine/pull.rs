@@ -11,7 +11,7 @@ use super::{
     error::{Call, EngineError, Subject},
     error_response,
     request::ApiRequest,
-    stream::{Messages, failure},
+    stream::{Messages, error_text},
 };
 use crate::{
     model::image::{Credentials, PullRequest},
@@ -63,7 +63,7 @@ impl Pull {
     /// with the engine's message, or an error of the connection.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         let message = self.messages.next::<docker::Progress>().await?;
-        Some(message.and_then(|message| match failure(&message) {
+        Some(message.and_then(|message| match error_text(&message) {
             Some(text) => Err(error_response::classify_pull(&self.reference, text)),
             None => Ok(progress(message)),
         }))

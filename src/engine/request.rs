@@ -100,7 +100,7 @@ impl ApiRequest {
 }
 
 const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");
-/// The largest JSON body of a request, in bytes. The engine stores the body's data, and its lists and
-/// inspects must not become too large. kubelet's largest request (16 MiB) fits, except if it consists mainly
-/// of control characters outside of variables and arguments.
+/// The largest JSON body of a request, in bytes. The engine stores this data and repeats it in lists and
+/// inspects, which dockbridge must be able to read. kubelet's largest request (16 MiB) fits, unless most of it
+/// is control characters, each of which needs six bytes in JSON. Commands and variables have a smaller limit.
 const LARGEST_JSON: usize = 48 << 20;

@@ -10,32 +10,33 @@ use tokio::fs::read_to_string;
 
 use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
-/// The directory of images and writable layers if it is on its own disk, otherwise the root above it, or the
-/// nearest parent directory that dockbridge can see.
+/// The directory that dockbridge reports as the `mountpoint` of the image file system: the directory of layers if
+/// it is on its own disk, otherwise the root above it, which is that of the engine or of containerd. If dockbridge
+/// cannot see the engine's root, its nearest visible parent.
 ///
 /// With containerd's image store, the engine does not report the directory of layers.
-pub async fn mountpoint(engine: &EngineInfo) -> PathBuf {
+pub async fn image_directory(engine: &EngineInfo) -> PathBuf {
     if engine.containerd_store {
         let table = read_to_string(MOUNTS).await.unwrap_or_default();
         let configuration = configuration(engine).await;
-        for layers in containerds_layers(engine, &table, configuration.as_deref()) {
+        for layers in containerd_layer_directories(engine, &table, configuration.as_deref()) {
             if let (Some(root), Some(_)) = (layers.parent(), device(&layers).await) {
-                return of_layers(root, layers.clone()).await;
+                return layers_or_root(root, layers.clone()).await;
             }
         }
     }
     for directory in engine.root_dir.ancestors() {
         if device(directory).await.is_some() {
-            return of_layers(directory, directory.join(&engine.storage_driver)).await;
+            return layers_or_root(directory, directory.join(&engine.storage_driver)).await;
         }
     }
     engine.root_dir.clone()
 }
 
-/// The possible layer directories of containerd's snapshotter, the most certain first: that of mounted layers
-/// in the host's mount table, that below containerd's configured root, then those below default roots. So
-/// directories that an earlier configuration has left come last.
-fn containerds_layers(
+/// The directories in which containerd's snapshotter may store layers, the most likely first: from the overlay
+/// mounts of running containers, from containerd's configuration, then below the default roots. So directories
+/// that an earlier configuration left behind come last.
+fn containerd_layer_directories(
     engine: &EngineInfo,
     table: &str,
     configuration: Option<&str>,
@@ -45,26 +46,28 @@ fn containerds_layers(
         root: PathBuf,
     }
     // Skips overlays of other programs: a snapshot's upper directory is `snapshots/<number>/fs`.
-    let of_snapshot = |upper: PathBuf| {
+    let snapshotter_directory = |upper: PathBuf| {
         let snapshots = upper.parent()?.parent()?;
         let is_snapshot = upper.ends_with("fs") && snapshots.ends_with("snapshots");
         snapshots.parent().filter(|_| is_snapshot).map(Path::to_owned)
     };
-    let roots = engine.root_dir.join(ROOTS);
-    let mounted = upper_directories(table, &roots).into_values().find_map(of_snapshot);
+    let rootfs_directory = engine.root_dir.join(ROOTFS);
+    let mounted =
+        upper_directories(table, &rootfs_directory).into_values().find_map(snapshotter_directory);
     let configured = configuration.map(|text| match toml::from_str::<Configured>(text) {
         Ok(configured) => configured.root,
-        Err(_) => SYSTEM_CONTAINERD.into(),
+        Err(_) => SYSTEM_CONTAINERD_ROOT.into(),
     });
-    let unless_configured = [engine.root_dir.join(OWN_CONTAINERD), SYSTEM_CONTAINERD.into()];
+    let default_roots = [engine.root_dir.join(OWN_CONTAINERD_ROOT), SYSTEM_CONTAINERD_ROOT.into()];
     let snapshotter = format!("io.containerd.snapshotter.v1.{}", engine.storage_driver);
-    let below_roots = configured.into_iter().chain(unless_configured);
-    mounted.into_iter().chain(below_roots.map(|root| root.join(&snapshotter))).collect()
+    let containerd_roots = configured.into_iter().chain(default_roots);
+    mounted.into_iter().chain(containerd_roots.map(|root| root.join(&snapshotter))).collect()
 }
 
-/// The configuration of the engine's containerd: the file beside the socket if the engine started containerd,
-/// otherwise the text of the system's file, which may be empty. None if the engine names no containerd, or if
-/// containerd runs inside dockerd (29.7, `embedded-containerd`).
+/// The configuration of the engine's containerd: the file beside the socket, which exists if the engine started
+/// containerd, otherwise the system's file if the socket is one of [`SYSTEM_SOCKETS`]. The text is empty if that
+/// file is missing. None for other sockets, such as that of a containerd inside dockerd (29.7,
+/// `embedded-containerd`), and if the engine reports no socket.
 async fn configuration(engine: &EngineInfo) -> Option<String> {
     let socket = engine.containerd_socket.as_ref()?;
     let own = read_to_string(socket.with_extension("toml")).await.ok();
@@ -75,16 +78,17 @@ async fn configuration(engine: &EngineInfo) -> Option<String> {
 }
 
 /// Returns `layers` if that directory is on its own disk, otherwise `root`, the directory above it.
-async fn of_layers(root: &Path, layers: PathBuf) -> PathBuf {
+async fn layers_or_root(root: &Path, layers: PathBuf) -> PathBuf {
     let own = device(&layers).await.filter(|_| root != layers);
     if own.is_some() && own != device(root).await { layers } else { root.to_owned() }
 }
 
-/// One directory on each disk on which the engine stores images, writable layers, logs or volumes.
+/// The directory of layers, and the engine's data root if it is on another disk.
 pub async fn disks(engine: &EngineInfo) -> Vec<PathBuf> {
-    let layers = mountpoint(engine).await;
-    let (of_layers, of_root) = (device(&layers).await, device(&engine.root_dir).await);
-    let other = (of_root.is_some() && of_root != of_layers).then(|| engine.root_dir.clone());
+    let layers = image_directory(engine).await;
+    let (layers_device, root_device) = (device(&layers).await, device(&engine.root_dir).await);
+    let other =
+        (root_device.is_some() && root_device != layers_device).then(|| engine.root_dir.clone());
     [layers].into_iter().chain(other).collect()
 }
 
@@ -99,10 +103,10 @@ const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
 const SYSTEM_SOCKETS: [&str; 2] =
     ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
 /// The root of the engine's own containerd, below the engine's data root.
-const OWN_CONTAINERD: &str = "containerd/daemon";
+const OWN_CONTAINERD_ROOT: &str = "containerd/daemon";
 /// The mount points of running containers' root file systems, below the engine's data root.
-const ROOTS: &str = "rootfs";
-const SYSTEM_CONTAINERD: &str = "/var/lib/containerd";
+const ROOTFS: &str = "rootfs";
+const SYSTEM_CONTAINERD_ROOT: &str = "/var/lib/containerd";
 
 #[cfg(test)]
 mod tests {
@@ -133,10 +137,10 @@ mod tests {
         let info = serde_json::json!({ "DockerRootDir": "/docker", "Driver": "overlayfs" });
         let engine = engine(info);
         let layers = |table: &str, configuration: Option<&str>| -> Vec<String> {
-            let found = containerds_layers(&engine, table, configuration);
-            let short = |path: PathBuf| path.display().to_string();
+            let found = containerd_layer_directories(&engine, table, configuration);
+            let text = |path: PathBuf| path.display().to_string();
             let name = "/io.containerd.snapshotter.v1.overlayfs";
-            found.into_iter().map(short).map(|path| path.replace(name, "/…")).collect()
+            found.into_iter().map(text).map(|path| path.replace(name, "/…")).collect()
         };
         let usual = ["/docker/containerd/daemon/…", "/var/lib/containerd/…"];
         assert_eq!(layers("", None), usual);

@@ -1,4 +1,5 @@
-//! Reads an answer that arrives as messages: one JSON object in each line. The pieces may end at any byte.
+//! Reads an answer that arrives as messages: one JSON object in each line. A frame of the HTTP body
+//! may end in the middle of a message.
 //!
 //! Docker 20.10 to 29 sends each message of a pull, a load or the event stream together with its line break.
 
@@ -24,7 +25,7 @@ pub(super) struct Messages {
     /// None after the end of the answer or an error.
     body: Option<Incoming>,
     lines: Lines,
-    /// The received bytes after the last message.
+    /// Received bytes that `lines` has not taken yet.
     pending: Bytes,
 }
 
@@ -33,17 +34,17 @@ impl Messages {
         Self { engine, call, body: Some(body), lines: Lines::default(), pending: Bytes::new() }
     }
 
-    /// The next message of the answer. None at the end or after the connection broke. An unreadable message is
-    /// an error, because it may contain the reason why the call failed. Dropping the returned future loses no
-    /// message.
+    /// The next message of the answer. None at the end of the answer. If the connection breaks, returns that
+    /// error once, and then None. An unreadable message is an error, because it may contain the reason why the
+    /// call failed. Dropping the returned future loses no message.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
-        let message = self.next_of_any_form().await?;
+        let message = self.next_or_unreadable().await?;
         Some(message.and_then(|message| message.map_err(|reason| self.call.garbled(reason))))
     }
 
-    /// The next message, or the reason why it cannot be read. None at the end of the answer or after the
-    /// connection broke. Dropping the returned future loses no message.
-    pub(super) async fn next_of_any_form<T: DeserializeOwned>(
+    /// The next message, or the reason why it cannot be read. None at the end of the answer. If the connection
+    /// breaks, returns that error once, and then None. Dropping the returned future loses no message.
+    pub(super) async fn next_or_unreadable<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {
         loop {
@@ -81,7 +82,7 @@ impl Lines {
         while !input.is_empty() {
             let end = memchr(b'\n', input).map(|at| at + 1);
             let part = input.split_to(end.unwrap_or(input.len()));
-            if self.line.len() + part.len() > LONGEST {
+            if self.line.len() + part.len() > LONGEST_LINE {
                 self.line = Vec::new();
                 self.is_too_long = true;
             }
@@ -91,7 +92,7 @@ impl Lines {
             if end.is_some() {
                 let line = mem::take(&mut self.line);
                 if mem::take(&mut self.is_too_long) {
-                    return Some(Err(format!("a line is larger than {LONGEST} bytes")));
+                    return Some(Err(format!("a line is larger than {LONGEST_LINE} bytes")));
                 }
                 if !line.trim_ascii().is_empty() {
                     return Some(Ok(line));
@@ -103,13 +104,13 @@ impl Lines {
 }
 
 /// The error text in a message of a pull or load, if the message has one.
-pub(super) fn failure(message: &docker::Progress) -> Option<&str> {
+pub(super) fn error_text(message: &docker::Progress) -> Option<&str> {
     let stated = [message.error_detail.message.as_str(), message.error.as_str()];
     stated.into_iter().find(|text| !text.is_empty())
 }
 
 /// The longest line, in bytes. Labels of dockbridge's containers need less than half of this.
-const LONGEST: usize = 64 << 20;
+const LONGEST_LINE: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -367,7 +367,7 @@ async fn signal(
     let (container, finder) = (finder.container.clone(), finder.clone());
     // `acquire` cannot fail, because the semaphore is never closed. More concurrent lookups than processors
     // would only delay each other.
-    let _turn = LOOKUPS.acquire().await;
+    let _permit = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     let signalled = blocking(work).await.inspect_err(|error| {
         warn!(container, %error, "cannot signal the processes of an exec; retrying");

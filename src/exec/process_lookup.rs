@@ -100,9 +100,9 @@ impl ProcessFinder {
             return pipes;
         }
         let Ok(all) = self.members(Some(who.pid)) else { return Vec::new() };
-        for elder in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
-            if self.processes.is_in_cgroup(elder.pid, &self.container) {
-                let theirs = self.processes.output_pipes(elder.pid);
+        for older in all.iter().map(|one| one.who).filter(|one| one.started < who.started) {
+            if self.processes.is_in_cgroup(older.pid, &self.container) {
+                let theirs = self.processes.output_pipes(older.pid);
                 pipes.retain(|pipe| !theirs.contains(pipe));
             }
         }

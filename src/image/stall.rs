@@ -66,13 +66,13 @@ enum Phase {
 }
 
 /// Whether a pull waits: the engine downloads only a few layers at a time, for all pulls together.
-enum Turn {
-    Comes,
+enum QueueState {
+    NotQueued,
     /// The engine says that the remaining layers of the pull wait.
-    Waits,
+    Queued,
     /// The pull may wait. With containerd's image store, Docker 29.7 and newer does not say whether a
     /// manifest or layer waits, so the pull looks as if the registry did not answer.
-    MayWait,
+    MayBeQueued,
 }
 
 impl LastProgress {
@@ -111,12 +111,12 @@ impl StallDetector {
         let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
         let factor = self.transfer.deadline_factor();
         let others = self.progressed_at.max(self.shared.last());
-        match self.transfer.turn() {
-            Turn::MayWait if !self.waits_unseen => after(self.progressed_at, factor),
-            Turn::Comes => after(self.progressed_at, factor),
+        match self.transfer.queue_state() {
+            QueueState::MayBeQueued if !self.waits_unseen => after(self.progressed_at, factor),
+            QueueState::NotQueued => after(self.progressed_at, factor),
             // This pull cannot make progress while the engine downloads for other pulls.
-            Turn::Waits => after(others, factor),
-            Turn::MayWait => {
+            QueueState::Queued => after(others, factor),
+            QueueState::MayBeQueued => {
                 Some(after(others, factor)?.min(after(self.progressed_at, UNSEEN_FACTOR)?))
             }
         }
@@ -152,16 +152,16 @@ impl Transfer {
         if downloads && !any(Phase::Extracting) { 1 } else { UNSEEN_FACTOR }
     }
 
-    fn turn(&self) -> Turn {
+    fn queue_state(&self) -> QueueState {
         let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
         if any(Phase::Downloading) || any(Phase::Extracting) {
-            Turn::Comes
+            QueueState::NotQueued
         } else if any(Phase::Expected) || self.layers.is_empty() {
-            Turn::MayWait
+            QueueState::MayBeQueued
         } else if any(Phase::Queued) {
-            Turn::Waits
+            QueueState::Queued
         } else {
-            Turn::Comes
+            QueueState::NotQueued
         }
     }
 

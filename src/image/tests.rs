@@ -9,7 +9,7 @@ use super::remove::has_name;
 use crate::{
     engine::{
         error::{Call, EngineError, PullFault, Subject},
-        storage::mountpoint,
+        storage::image_directory,
     },
     error::{Failure, Kind},
     model::{
@@ -75,14 +75,22 @@ async fn images_are_where_the_store_in_use_keeps_them() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().join("docker");
     let gone = engine(root.join("gone/further"), false);
-    assert_eq!(mountpoint(&gone).await, home.path(), "the nearest visible directory");
+    assert_eq!(image_directory(&gone).await, home.path(), "the nearest visible directory");
     std::fs::create_dir(&root).unwrap();
-    assert_eq!(mountpoint(&engine(root.clone(), false)).await, root);
-    assert_eq!(mountpoint(&engine(root.clone(), true)).await, root, "containerd's is elsewhere");
+    assert_eq!(image_directory(&engine(root.clone(), false)).await, root);
+    assert_eq!(
+        image_directory(&engine(root.clone(), true)).await,
+        root,
+        "containerd's is elsewhere"
+    );
     let own = root.join("containerd/daemon");
     std::fs::create_dir_all(own.join("io.containerd.snapshotter.v1.made-up")).unwrap();
-    assert_eq!(mountpoint(&engine(root.clone(), true)).await, own);
-    assert_eq!(mountpoint(&engine(root.clone(), false)).await, root, "a graph driver is in use");
+    assert_eq!(image_directory(&engine(root.clone(), true)).await, own);
+    assert_eq!(
+        image_directory(&engine(root.clone(), false)).await,
+        root,
+        "a graph driver is in use"
+    );
 }
 
 #[test]

@@ -107,10 +107,10 @@ async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -
 
 /// Reads the file system. Hangs as long as the file system does not answer.
 async fn read_disk(engine: &EngineInfo) -> FilesystemUsage {
-    let mountpoint = storage::mountpoint(engine).await;
+    let mountpoint = storage::image_directory(engine).await;
     let place = mountpoint.clone();
-    let size = blocking(move || disk::size(&place).ok()).await;
-    let inodes = size.and_then(disk::Size::used_inodes);
+    let size = blocking(move || disk::space(&place).ok()).await;
+    let inodes = size.and_then(disk::Space::used_inodes);
     let measured_at = Nanos(clock::nanos());
     FilesystemUsage { mountpoint, inodes, measured_at, image_bytes: 0 }
 }

@@ -128,7 +128,7 @@ impl LogState {
     /// Reports the result of a poll to the waiting callers.
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
         let mut wanted = self.wanted.lock();
-        if outcome.is_hopeless(request) || outcome.state == ReadState::Complete {
+        if outcome.needs_no_retry(request) || outcome.state == ReadState::Complete {
             wanted.complete = request.ended;
         }
         let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;
@@ -143,7 +143,7 @@ impl LogState {
 
 impl PollOutcome {
     /// Whether retrying is useless: the engine writes no log file, or the container has ended without one.
-    pub(super) fn is_hopeless(&self, request: PollRequest) -> bool {
+    pub(super) fn needs_no_retry(&self, request: PollRequest) -> bool {
         match self.error {
             Some(LogError::NoSource { .. }) => true,
             Some(LogError::SourceAbsent { .. }) => request.ended.is_some(),

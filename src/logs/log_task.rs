@@ -136,7 +136,7 @@ impl LogTask {
         match &outcome.error {
             Some(error) => {
                 metrics.errors.inc();
-                self.record_failure(container, request, error, outcome.is_hopeless(request));
+                self.record_failure(container, request, error, outcome.needs_no_retry(request));
             }
             None => {
                 if self.last_error.take().is_some() {
@@ -153,7 +153,7 @@ impl LogTask {
         container: &ContainerId,
         request: PollRequest,
         error: &LogError,
-        is_hopeless: bool,
+        needs_no_retry: bool,
     ) {
         let text = chain(error);
         self.failures = self.failures.saturating_add(1);
@@ -164,7 +164,7 @@ impl LogTask {
             }
         } else if self.last_error.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
-        } else if is_hopeless {
+        } else if needs_no_retry {
             warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show the log");
             self.last_error = Some(text);
         } else if self.failures > 1 || !matches!(error, LogError::SourceAbsent { .. }) {
@@ -178,8 +178,8 @@ impl LogTask {
         let now = Instant::now();
         if outcome.error.is_some() {
             let retry = now + Backoff::new(FIRST_RETRY, LONGEST_RETRY).after(self.failures);
-            let is_hopeless = outcome.is_hopeless(request);
-            return if is_hopeless { Pause::UntilWoken } else { Pause::Until(retry) };
+            let needs_no_retry = outcome.needs_no_retry(request);
+            return if needs_no_retry { Pause::UntilWoken } else { Pause::Until(retry) };
         }
         let is_recent = self.output_at.is_some_and(|at| now.duration_since(at) < BUSY_WITHIN);
         let has_output = outcome.bytes > 0;

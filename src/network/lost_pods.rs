@@ -63,7 +63,7 @@ impl Network {
         for entry in found {
             let network = entry.key.network.clone();
             let failures = self.del_cached(entry, Some(namespace)).await?;
-            self.forgive((sandbox, &network), namespace, failures).await?;
+            self.repeat_later((sandbox, &network), namespace, failures).await?;
         }
         Ok(whole?)
     }

@@ -65,7 +65,7 @@ pub struct Network {
     /// Pod CIDRs of this node, as kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
     /// dockbridge sends this notification after a failed DEL that [`Network::release_stale`] must repeat.
-    pub forgiven: Arc<Notify>,
+    pub repeat_requested: Arc<Notify>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
@@ -89,7 +89,7 @@ impl Network {
             deadline: plugin_timeout,
             live,
             pod_cidrs: Arc::default(),
-            forgiven: Arc::default(),
+            repeat_requested: Arc::default(),
         }
     }
 
@@ -198,7 +198,7 @@ impl Network {
         }
         let previous = entry?.map(|entry| entry.result);
         let failures = self.chain(&list).del(&conf, previous.as_ref()).await;
-        if self.forgive((&cni.pod.id, &cni.network), &cni.pod.netns, failures).await? {
+        if self.repeat_later((&cni.pod.id, &cni.network), &cni.pod.netns, failures).await? {
             let result = previous.unwrap_or_default();
             self.cache_result(cni, conf, result).await?;
             return Ok(());
@@ -217,7 +217,7 @@ impl Network {
     /// Whether DEL failed, but only with final failures and after the namespace was gone. Fails with any
     /// other failures. Does not rely on a plugin's message about a missing namespace: the message may look
     /// the same if the socket of the plugin's agent is missing.
-    pub(super) async fn forgive(
+    pub(super) async fn repeat_later(
         &self,
         (sandbox, network): (&SandboxId, &str),
         namespace: &Path,
@@ -229,16 +229,16 @@ impl Network {
         let path = namespace.to_owned();
         let gone = move || netns::is_gone(&path) || netns::is_our_own(&path);
         let is_gone = blocking(gone).await;
-        let (forgiven, failures): (Vec<_>, Vec<_>) =
+        let (to_repeat, failures): (Vec<_>, Vec<_>) =
             failures.into_iter().partition(|failure| is_gone && failure.is_final());
         all_succeeded(&failures)?;
-        for error in forgiven {
+        for error in to_repeat {
             warn!(
                 %sandbox, network, %error,
                 "CNI DEL failed and the network namespace is gone; will repeat DEL"
             );
         }
-        self.forgiven.notify_one();
+        self.repeat_requested.notify_one();
         Ok(true)
     }
 

@@ -7,7 +7,7 @@ use super::{
     creation::Creation,
     lifecycle::Stage,
     plugin::{EventSubject, Refusal, method},
-    service::{Nri, Turn},
+    service::{LockedPlugins, Nri},
 };
 use crate::{
     error::{Failure, shortened},
@@ -22,8 +22,8 @@ use crate::{
 impl Nri {
     /// Whether a connected plugin subscribes to CreateContainer, so that it may change new containers.
     pub async fn may_adjust(&self) -> bool {
-        let Some(turn) = self.turn().await else { return false };
-        turn.plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
+        let Some(locked) = self.lock_plugins().await else { return false };
+        locked.plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
 
     /// Returns the plugins' changes for a container that clients do not see yet. `None` if there is no plugin
@@ -31,35 +31,35 @@ impl Nri {
     ///
     /// # Errors
     /// A plugin rejects the container or requests an impossible change, or a required plugin is missing. All
-    /// plugins that dockbridge has asked then get an event for the container's end.
+    /// plugins that dockbridge has asked then receive StopContainer and RemoveContainer.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,
         record: &Arc<ContainerRecord>,
     ) -> Result<Option<Wanted>, Failure> {
-        let Some(mut turn) = self.asked_about(creation).await else {
+        let Some(mut locked) = self.lock_to_ask(creation).await else {
             // A required plugin may have disconnected since the creation began.
-            self.require().await?;
+            self.check_required_plugins().await?;
             return Ok(None);
         };
         let id = record.id.as_str();
-        if turn.plugins.containers.stage_of(id).is_some() {
+        if locked.plugins.containers.stage_of(id).is_some() {
             return Ok(None);
         }
-        turn.plugins.containers.add(id, record, Stage::Created);
+        locked.plugins.containers.add(id, record, Stage::Created);
         let mut asked = Vec::new();
-        let agreed = turn.ask_to_create(record, &mut asked).await;
-        if agreed.is_err() {
-            let others = turn.plugins.connected.split_off(asked.len());
-            turn.remove_container(id).await;
-            turn.plugins.connected.extend(others);
+        let outcome = locked.request_adjustment(record, &mut asked).await;
+        if outcome.is_err() {
+            let others = locked.plugins.connected.split_off(asked.len());
+            locked.remove_container(id).await;
+            locked.plugins.connected.extend(others);
         }
-        agreed.map(Some)
+        outcome.map(Some)
     }
 }
 
-impl Turn<'_> {
-    async fn ask_to_create(
+impl LockedPlugins<'_> {
+    async fn request_adjustment(
         &self,
         record: &ContainerRecord,
         asked: &mut Vec<nri::PluginInstance>,
@@ -83,11 +83,14 @@ impl Turn<'_> {
                     plugin.full_name()
                 )));
             }
-            answer.adjust.iter().try_for_each(|asked| check_length(&plugin.full_name(), asked))?;
+            answer
+                .adjust
+                .iter()
+                .try_for_each(|adjust| check_length(&plugin.full_name(), adjust))?;
             merge.add(&plugin.full_name(), &answer)?;
             evictions.extend(answer.evict);
         }
-        self.require()?;
+        self.check_required_plugins()?;
         let merged = merge.adjustment();
         self.validate(&nri::ValidateContainerAdjustmentRequest {
             pod,

@@ -9,7 +9,7 @@ use super::{
     creation::Creation,
     lifecycle::Stage,
     plugin::EventSubject,
-    service::{Nri, Turn},
+    service::{LockedPlugins, Nri},
 };
 use crate::{
     error::Failure,
@@ -37,24 +37,26 @@ impl Nri {
         record: &Arc<SandboxRecord>,
     ) -> Result<(), Failure> {
         // A required plugin may have disconnected since the creation began, so that no plugin is left to ask.
-        let Some(mut turn) = self.asked_about(creation).await else { return self.require().await };
+        let Some(mut locked) = self.lock_to_ask(creation).await else {
+            return self.check_required_plugins().await;
+        };
         let id = record.id.as_str();
-        turn.plugins.pods.add(id, record, Stage::Running);
-        let subject = turn.shared.pod_subject(record);
+        locked.plugins.pods.add(id, record, Stage::Running);
+        let subject = locked.shared.pod_subject(record);
         let mut asked = 0;
-        let agreed = turn.propose(Event::RunPodSandbox, &subject, &mut asked).await;
-        if agreed.is_err() {
-            let others = turn.plugins.connected.split_off(asked);
-            turn.remove_pod(id).await;
-            turn.plugins.connected.extend(others);
+        let outcome = locked.propose(Event::RunPodSandbox, &subject, &mut asked).await;
+        if outcome.is_err() {
+            let others = locked.plugins.connected.split_off(asked);
+            locked.remove_pod(id).await;
+            locked.plugins.connected.extend(others);
         }
-        agreed
+        outcome
     }
 
     /// Whether dockbridge has told the plugins about a pod. Without connected plugins, the answer is true.
     pub async fn knows_pod(&self, id: &str) -> bool {
-        let Some(turn) = self.turn().await else { return true };
-        turn.plugins.connected.is_empty() || turn.plugins.pods.stage_of(id).is_some()
+        let Some(locked) = self.lock_plugins().await else { return true };
+        locked.plugins.connected.is_empty() || locked.plugins.pods.stage_of(id).is_some()
     }
 
     /// Tells plugins that the limits of a pod are about to change. Fails if a plugin refuses the change.
@@ -63,13 +65,13 @@ impl Nri {
         record: &SandboxRecord,
         newer: &PodResources,
     ) -> Result<(), Failure> {
-        let Some(turn) = self.turn().await else { return Ok(()) };
+        let Some(locked) = self.lock_plugins().await else { return Ok(()) };
         let request = nri::UpdatePodSandboxRequest {
-            pod: turn.shared.pod_subject(record).pod,
+            pod: locked.shared.pod_subject(record).pod,
             overhead_linux_resources: newer.overhead.as_ref().map(limits::nri::rendered),
             linux_resources: newer.resources.as_ref().map(limits::nri::rendered),
         };
-        for plugin in &turn.plugins.connected {
+        for plugin in &locked.plugins.connected {
             let _: Option<nri::UpdatePodSandboxResponse> =
                 plugin.ask(Event::UpdatePodSandbox, &request).await?;
         }
@@ -78,63 +80,65 @@ impl Nri {
 
     /// Tells plugins that the limits of a pod have changed.
     pub async fn pod_updated(&self, record: &SandboxRecord) {
-        let Some(turn) = self.turn().await else { return };
-        turn.announce(Event::PostUpdatePodSandbox, &turn.shared.pod_subject(record)).await;
+        let Some(locked) = self.lock_plugins().await else { return };
+        locked.announce(Event::PostUpdatePodSandbox, &locked.shared.pod_subject(record)).await;
     }
 
     /// Tells plugins that all containers of a pod have ended and the pod is about to end.
     pub async fn stop_pod(&self, id: &str) {
-        let Some(mut turn) = self.turn().await else { return };
-        for container in turn.plugins.containers.of_pod(id) {
-            turn.stop_container(&container).await;
+        let Some(mut locked) = self.lock_plugins().await else { return };
+        for container in locked.plugins.containers.of_pod(id) {
+            locked.stop_container(&container).await;
         }
-        turn.stop_pod(id).await;
+        locked.stop_pod(id).await;
     }
 
     /// Tells plugins that a pod is gone.
     pub async fn remove_pod(&self, id: &str) {
-        let Some(mut turn) = self.turn().await else { return };
-        turn.remove_pod(id).await;
+        let Some(mut locked) = self.lock_plugins().await else { return };
+        locked.remove_pod(id).await;
     }
 
     /// Tells plugins about a start. Fails if a plugin refuses, or if a required plugin is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
-        let Some(mut turn) = self.turn().await else { return self.require().await };
-        let subject = turn.shared.container_subject(record);
-        turn.propose(Event::StartContainer, &subject, &mut 0).await?;
-        turn.plugins.containers.set_stage(record.id.as_str(), Stage::Starting);
+        let Some(mut locked) = self.lock_plugins().await else {
+            return self.check_required_plugins().await;
+        };
+        let subject = locked.shared.container_subject(record);
+        locked.propose(Event::StartContainer, &subject, &mut 0).await?;
+        locked.plugins.containers.set_stage(record.id.as_str(), Stage::Starting);
         Ok(())
     }
 
     /// Tells plugins that Docker has created a container.
     pub async fn container_created(&self, record: &ContainerRecord) {
-        let Some(turn) = self.turn().await else { return };
-        turn.announce(Event::PostCreateContainer, &turn.shared.container_subject(record)).await;
+        let Some(locked) = self.lock_plugins().await else { return };
+        locked.announce(Event::PostCreateContainer, &locked.shared.container_subject(record)).await;
     }
 
     /// Ends a start: tells plugins if it succeeded, and then if the container has already ended.
     pub async fn container_started(&self, id: &str, was_started: bool) {
-        let Some(mut turn) = self.turn().await else { return };
+        let Some(mut locked) = self.lock_plugins().await else { return };
         // Plugins that know the container as running have already received this event.
-        let Some(Stage::Created | Stage::Starting) = turn.plugins.containers.stage_of(id) else {
+        let Some(Stage::Created | Stage::Starting) = locked.plugins.containers.stage_of(id) else {
             return;
         };
-        let now = turn.shared.store.snapshot();
-        turn.plugins.containers.set_stage(id, Stage::Created);
+        let now = locked.shared.store.snapshot();
+        locked.plugins.containers.set_stage(id, Stage::Created);
         if was_started {
-            turn.post_start(id).await;
+            locked.post_start(id).await;
         }
         if now.container(id).is_some_and(|record| record.process.has_ended()) {
-            turn.stop_container(id).await;
+            locked.stop_container(id).await;
         }
     }
 
     /// Tells plugins that the limits of a container have changed.
     pub async fn container_updated(&self, id: &str) {
-        let Some(turn) = self.turn().await else { return };
-        let now = turn.shared.store.snapshot();
+        let Some(locked) = self.lock_plugins().await else { return };
+        let now = locked.shared.store.snapshot();
         let Some(record) = now.container(id) else { return };
-        turn.announce(Event::PostUpdateContainer, &turn.shared.container_subject(record)).await;
+        locked.announce(Event::PostUpdateContainer, &locked.shared.container_subject(record)).await;
     }
 
     /// Tells plugins that the limits of a container are about to change. Returns the new limits with the
@@ -144,11 +148,11 @@ impl Nri {
         record: &ContainerRecord,
         asked: Resources,
     ) -> Result<Resources, Failure> {
-        let Some(turn) = self.turn().await else { return Ok(asked) };
-        let EventSubject { pod, container } = turn.shared.container_subject(record);
+        let Some(locked) = self.lock_plugins().await else { return Ok(asked) };
+        let EventSubject { pod, container } = locked.shared.container_subject(record);
         let (mut owners, mut updates) = (Owners::default(), Updates::default());
         let (mut wanted, mut evictions) = (asked.clone(), Vec::new());
-        for plugin in &turn.plugins.connected {
+        for plugin in &locked.plugins.connected {
             let request = nri::UpdateContainerRequest {
                 pod: pod.clone(),
                 container: container.clone(),
@@ -164,45 +168,48 @@ impl Nri {
             }
         }
         let others = updates.of_others(record.id.as_str());
-        drop(turn.shared.carry_out(ALL_PLUGINS.to_owned(), others, evictions));
+        drop(locked.shared.carry_out(ALL_PLUGINS.to_owned(), others, evictions));
         Ok(wanted)
     }
 
     /// Tells plugins that a container has ended. During a start, the call for the start sends the events.
     pub async fn stop_container(&self, id: &str) {
-        let Some(mut turn) = self.turn().await else { return };
-        if turn.plugins.containers.stage_of(id) != Some(Stage::Starting) {
-            turn.stop_container(id).await;
+        let Some(mut locked) = self.lock_plugins().await else { return };
+        if locked.plugins.containers.stage_of(id) != Some(Stage::Starting) {
+            locked.stop_container(id).await;
         }
     }
 
     /// Tells plugins that a container is gone.
     pub async fn remove_container(&self, id: &str) {
-        let Some(mut turn) = self.turn().await else { return };
-        turn.remove_container(id).await;
+        let Some(mut locked) = self.lock_plugins().await else { return };
+        locked.remove_container(id).await;
     }
 
     /// Locks the plugins for one event. Returns `None` if no plugin is connected and none is being set up.
-    pub(super) async fn turn(&self) -> Option<Turn<'_>> {
+    pub(super) async fn lock_plugins(&self) -> Option<LockedPlugins<'_>> {
         let shared = self.0.as_ref().filter(|shared| !shared.is_idle())?;
-        Some(shared.turn().await)
+        Some(shared.lock_plugins().await)
     }
 
     /// Locks the plugins to ask them about a new pod or container. Returns `None` if dockbridge need not ask.
     /// No plugin can finish connecting during the lock, so each plugin is either asked, or connects later and
     /// receives the pod or container as an existing one.
-    pub(super) async fn asked_about(&self, creation: Option<&Creation>) -> Option<Turn<'_>> {
+    pub(super) async fn lock_to_ask(
+        &self,
+        creation: Option<&Creation>,
+    ) -> Option<LockedPlugins<'_>> {
         let (shared, creation) = (self.0.as_ref()?, creation?);
         if !shared.creations.must_ask(creation) {
             return None;
         }
-        let turn = shared.turn().await;
+        let locked = shared.lock_plugins().await;
         shared.creations.set_asked(creation);
-        Some(turn)
+        Some(locked)
     }
 }
 
-impl Turn<'_> {
+impl LockedPlugins<'_> {
     /// Asks the plugins in order, until one refuses. Adds the number of plugins that it asked to `asked`.
     async fn propose(
         &self,
@@ -215,7 +222,7 @@ impl Turn<'_> {
             plugin.tell(event, subject).await?;
         }
         // dockbridge may just have disconnected a required plugin, because the plugin did not answer.
-        self.require()
+        self.check_required_plugins()
     }
 
     /// Tells all plugins about an event that has already happened, so they cannot refuse it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     lifecycle::Stage,
-    service::{Plugins, Shared, Turn},
+    service::{LockedPlugins, Plugins, Shared},
 };
 use crate::store::snapshot::Snapshot;
 
@@ -21,15 +21,15 @@ impl Shared {
             let Some(now) = now else { return };
             last = now;
             if self.creations.are_asked() {
-                let mut turn = self.turn().await;
+                let mut locked = self.lock_plugins().await;
                 let now = self.store.snapshot();
-                turn.catch_up(&now).await;
+                locked.catch_up(&now).await;
             }
         }
     }
 }
 
-impl Turn<'_> {
+impl LockedPlugins<'_> {
     /// Reports each start, end and removal that plugins do not know yet.
     pub(super) async fn catch_up(&mut self, now: &Snapshot) {
         if self.plugins.connected.is_empty() || !now.is_synced() {

@@ -77,12 +77,12 @@ pub(super) struct Plugins {
 
 /// The lock on the plugins while dockbridge sends them one event.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct LockedPlugins<'a> {
     pub(super) shared: &'a Arc<Shared>,
     pub(super) plugins: MutexGuard<'a, Plugins>,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LockedPlugins<'_> {
     /// Removes disconnected plugins. After the last plugin, also discards what was reported to plugins.
     fn drop(&mut self) {
         self.plugins.connected.retain(|plugin| !plugin.connection.is_closed());
@@ -135,14 +135,16 @@ impl Nri {
     /// the pod or container. Fails if a required plugin is not connected.
     pub async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
         let Some(shared) = &self.0 else { return Ok(None) };
-        self.require().await?;
+        self.check_required_plugins().await?;
         Ok(Some(shared.creations.begin(identity)))
     }
 
     /// Whether all plugins that the administrator requires are connected.
-    pub(super) async fn require(&self) -> Result<(), Failure> {
+    pub(super) async fn check_required_plugins(&self) -> Result<(), Failure> {
         match &self.0 {
-            Some(shared) if !shared.settings.required.is_empty() => shared.turn().await.require(),
+            Some(shared) if !shared.settings.required.is_empty() => {
+                shared.lock_plugins().await.check_required_plugins()
+            }
             _ => Ok(()),
         }
     }
@@ -168,9 +170,9 @@ impl Nri {
     }
 }
 
-impl Turn<'_> {
+impl LockedPlugins<'_> {
     /// Whether all plugins that the administrator requires are connected.
-    pub(super) fn require(&self) -> Result<(), Failure> {
+    pub(super) fn check_required_plugins(&self) -> Result<(), Failure> {
         let is_there = |name: &&String| {
             self.plugins.connected.iter().any(|plugin| {
                 !plugin.connection.is_closed()
@@ -191,8 +193,8 @@ impl Turn<'_> {
 
 impl Shared {
     /// Waits until no other event is being sent, and locks the plugins.
-    pub(super) async fn turn(self: &Arc<Self>) -> Turn<'_> {
-        Turn { shared: self, plugins: self.plugins.lock().await }
+    pub(super) async fn lock_plugins(self: &Arc<Self>) -> LockedPlugins<'_> {
+        LockedPlugins { shared: self, plugins: self.plugins.lock().await }
     }
 
     /// Whether no plugin is connected. Returns false while dockbridge calls plugins or sets up a plugin.

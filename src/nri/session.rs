@@ -12,7 +12,7 @@ use super::{
     launcher::InstalledPlugin,
     lifecycle::Stage,
     plugin::{ALL_EVENTS, Plugin, Refusal, check_name, label, sort},
-    service::{Plugins, Shared, Turn},
+    service::{LockedPlugins, Plugins, Shared},
     ttrpc::{
         FAILED_PRECONDITION, INVALID_ARGUMENT, Request, Status, UNIMPLEMENTED, UNKNOWN, decode,
     },
@@ -42,8 +42,8 @@ impl Shared {
         };
         let reason = connection.close(ended);
         self.metrics.disconnected(label(&reason));
-        // Dropping a `Turn` removes disconnected plugins, such as this plugin.
-        drop(self.turn().await);
+        // Dropping a `LockedPlugins` removes disconnected plugins, such as this plugin.
+        drop(self.lock_plugins().await);
     }
 
     async fn serve_plugin(
@@ -129,14 +129,14 @@ impl Shared {
 
     /// Sends the plugin all existing pods and containers. From then on the plugin is asked about new ones.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
-        let _turn = self.synchronizing.lock().await;
-        let mut turn = self.turn().await;
+        let _synchronizing = self.synchronizing.lock().await;
+        let mut locked = self.lock_plugins().await;
         // Must precede the read of the store, or the plugin would miss what is created in between.
         self.creations.set_asking(true);
-        let updates = turn.synchronise(plugin).await;
+        let updates = locked.synchronise(plugin).await;
         if updates.is_ok() {
-            turn.plugins.connected.push(Arc::clone(plugin));
-            sort(&mut turn.plugins.connected);
+            locked.plugins.connected.push(Arc::clone(plugin));
+            sort(&mut locked.plugins.connected);
         }
         drop(self.carry_out(plugin.full_name(), updates?, Vec::new()));
         Ok(())
@@ -180,7 +180,7 @@ impl Shared {
     }
 }
 
-impl Turn<'_> {
+impl LockedPlugins<'_> {
     async fn synchronise(
         &mut self,
         plugin: &Plugin,

@@ -3,7 +3,8 @@
 //! Tokio's own sockets are registered with epoll for reading and writing. Each time the client reads an
 //! answer, the socket becomes writable, so each answer would wake a thread again without need.
 //!
-//! dockbridge disconnects a client that sends nothing. Pings need HTTP/2, so they cannot find such a client.
+//! dockbridge disconnects a client that does not send the HTTP/2 preface in time. HTTP/2 pings cannot detect
+//! such a client, because they work only after the preface.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -30,31 +31,35 @@ use crate::host::readiness::register;
 pub(super) struct Connection {
     /// `None` only if the socket could not be registered for writing. The connection then counts as closed.
     socket: Option<AsyncFd<UnixStream>>,
-    has_been_full: bool,
+    is_registered_for_writing: bool,
     filter: AuthorityFilter,
-    opening: Option<Pin<Box<Sleep>>>,
+    preface_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
-    /// Wraps a new connection. Reads fail if the client does not send the HTTP/2 preface within `time_limit`.
-    pub(super) fn over(stream: net::UnixStream, time_limit: Duration) -> io::Result<Self> {
+    /// Wraps a new connection. Reads fail if the client does not send the HTTP/2 preface within `preface_timeout`.
+    pub(super) fn new(stream: net::UnixStream, preface_timeout: Duration) -> io::Result<Self> {
         let socket = register(stream.into_std()?, Interest::READABLE)?;
-        let opening = Some(Box::pin(sleep(time_limit)));
+        let preface_timer = Some(Box::pin(sleep(preface_timeout)));
         let filter = AuthorityFilter::default();
-        Ok(Self { socket: Some(socket), has_been_full: false, filter, opening })
+        Ok(Self { socket: Some(socket), is_registered_for_writing: false, filter, preface_timer })
     }
 
     fn socket(&self) -> io::Result<&AsyncFd<UnixStream>> {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    fn try_write(&self, turn: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn try_write(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let socket = self.socket()?;
-        if !self.has_been_full {
+        if !self.is_registered_for_writing {
             return Poll::Ready(socket.get_ref().write_vectored(pieces));
         }
         loop {
-            let mut writable = ready!(socket.poll_write_ready(turn))?;
+            let mut writable = ready!(socket.poll_write_ready(context))?;
             if let Ok(done) = writable.try_io(|_| socket.get_ref().write_vectored(pieces)) {
                 return Poll::Ready(done);
             }
@@ -62,11 +67,11 @@ impl Connection {
     }
 
     /// Registers the socket also for writing, so that the kernel reports free space in the send buffer.
-    fn watch_for_room(&mut self, turn: &Context<'_>) -> io::Result<()> {
-        // A task that waits to read uses the old registration of the socket, so it must register again.
-        turn.waker().wake_by_ref();
+    fn register_for_writing(&mut self, context: &Context<'_>) -> io::Result<()> {
+        // The task may be waiting to read on the registration that ends here. It must poll the new one.
+        context.waker().wake_by_ref();
         if let Some(socket) = self.socket.take().map(AsyncFd::into_inner) {
-            self.has_been_full = true;
+            self.is_registered_for_writing = true;
             self.socket = Some(register(socket, Interest::READABLE | Interest::WRITABLE)?);
         }
         Ok(())
@@ -76,18 +81,18 @@ impl Connection {
 impl AsyncRead for Connection {
     fn poll_read(
         self: Pin<&mut Self>,
-        turn: &mut Context<'_>,
+        context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let Some(opening) = &mut this.opening
-            && opening.as_mut().poll(turn).is_ready()
+        if let Some(preface_timer) = &mut this.preface_timer
+            && preface_timer.as_mut().poll(context).is_ready()
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let socket = this.socket()?;
         loop {
-            let mut ready = ready!(socket.poll_read_ready(turn))?;
+            let mut ready = ready!(socket.poll_read_ready(context))?;
             let free = buffer.initialize_unfilled();
             let wanted = free.len();
             match ready.try_io(|_| socket.get_ref().read(free)) {
@@ -97,13 +102,13 @@ impl AsyncRead for Connection {
                         ready.clear_ready();
                     }
                     this.filter.overwrite(free.get_mut(..read).unwrap_or_default());
-                    this.opening.take_if(|_| this.filter.has_begun());
+                    this.preface_timer.take_if(|_| this.filter.has_begun());
                     buffer.advance(read);
                     return Poll::Ready(Ok(()));
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
-                Err(_nothing_there) => {}
+                Err(_would_block) => {}
             }
         }
     }
@@ -112,22 +117,22 @@ impl AsyncRead for Connection {
 impl AsyncWrite for Connection {
     fn poll_write(
         self: Pin<&mut Self>,
-        turn: &mut Context<'_>,
+        context: &mut Context<'_>,
         piece: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(turn, &[IoSlice::new(piece)])
+        self.poll_write_vectored(context, &[IoSlice::new(piece)])
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        turn: &mut Context<'_>,
+        context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         loop {
-            match ready!(this.try_write(turn, pieces)) {
+            match ready!(this.try_write(context, pieces)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    this.watch_for_room(turn)?;
+                    this.register_for_writing(context)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
@@ -139,11 +144,11 @@ impl AsyncWrite for Connection {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _turn: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _turn: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.socket()?.get_ref().shutdown(Shutdown::Write))
     }
 }

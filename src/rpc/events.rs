@@ -135,7 +135,7 @@ impl Events {
             if !more {
                 return *self.listeners.lock() = None;
             }
-            if self.end_unheard() {
+            if self.end_without_listeners() {
                 return;
             }
             let at = Nanos(clock::nanos());
@@ -172,13 +172,13 @@ impl Events {
     }
 
     /// Whether no listener is left. If so, removes the queue: a later listener gets only later changes.
-    fn end_unheard(&self) -> bool {
+    fn end_without_listeners(&self) -> bool {
         let mut listeners = self.listeners.lock();
-        let is_unheard = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
-        if is_unheard {
+        let has_no_listener = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
+        if has_no_listener {
             *listeners = None;
         }
-        is_unheard
+        has_no_listener
     }
 }
 
@@ -282,19 +282,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_that_does_not_read_gets_an_error_and_delays_no_other() {
-        let (mut queue, deaf) = queue(2);
+        let (mut queue, unread) = queue(2);
         let listeners = Gauge::default();
         let reading = queue.listeners.subscribe();
         let mut reading = Box::pin(listener_stream(reading, GaugeGuard::of(listeners.clone())));
-        let mut deaf = Box::pin(listener_stream(deaf, GaugeGuard::of(listeners.clone())));
+        let mut unread = Box::pin(listener_stream(unread, GaugeGuard::of(listeners.clone())));
         for round in ["a", "b", "c"] {
             queue.send(events(&[round, "x"]));
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, round);
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, "x");
         }
-        let end = deaf.next().await.unwrap().unwrap_err();
+        let end = unread.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
-        assert!(deaf.next().await.is_none());
+        assert!(unread.next().await.is_none());
         assert_eq!(listeners.get(), 1);
         drop(queue);
         assert!(reading.next().await.is_none());
@@ -303,18 +303,18 @@ mod tests {
 
     #[tokio::test]
     async fn events_that_are_not_read_take_a_bounded_number_of_bytes() {
-        let (mut queue, deaf) = queue(QUEUED_BATCHES);
+        let (mut queue, unread) = queue(QUEUED_BATCHES);
         let listeners = Gauge::default();
         let reading = queue.listeners.subscribe();
         let mut reading = Box::pin(listener_stream(reading, GaugeGuard::of(listeners.clone())));
-        let mut deaf = Box::pin(listener_stream(deaf, GaugeGuard::of(listeners.clone())));
+        let mut unread = Box::pin(listener_stream(unread, GaugeGuard::of(listeners.clone())));
         let large = "x".repeat(MOST_QUEUED / 4);
         let held = |queue: &EventQueue| {
             let sent = queue.sent.iter().filter_map(|(events, _)| events.upgrade());
             sent.filter(|events| events.0.lock().is_some()).count()
         };
         queue.send(events(&["first", "second"]));
-        assert_eq!(deaf.next().await.unwrap().unwrap().container_id, "first");
+        assert_eq!(unread.next().await.unwrap().unwrap().container_id, "first");
         assert_eq!(reading.next().await.unwrap().unwrap().container_id, "first");
         assert_eq!(reading.next().await.unwrap().unwrap().container_id, "second");
         for _ in 0..8 {
@@ -326,9 +326,9 @@ mod tests {
                 held(&queue)
             );
         }
-        let end = deaf.next().await.unwrap().unwrap_err();
+        let end = unread.next().await.unwrap().unwrap_err();
         assert_eq!(end.code(), tonic::Code::ResourceExhausted);
-        drop(deaf);
+        drop(unread);
         // A batch that is larger than the limit may wait alone.
         queue.send(events(&[&large.repeat(5)]));
         assert_eq!(held(&queue), 1);

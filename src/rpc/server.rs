@@ -22,7 +22,7 @@ use crate::wire::cri::{
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
     /// Limit for the time between a client's connection and the end of its HTTP/2 preface.
-    pub opening: Duration,
+    pub preface: Duration,
     /// How long a client may send nothing before dockbridge sends it a ping.
     pub ping_interval: Duration,
     /// How long the client's answer to a ping may take before dockbridge disconnects the client.
@@ -32,7 +32,7 @@ pub struct ClientTimeouts {
 impl Default for ClientTimeouts {
     fn default() -> Self {
         Self {
-            opening: Duration::from_secs(10),
+            preface: Duration::from_secs(10),
             ping_interval: Duration::from_secs(60),
             pong: Duration::from_secs(30),
         }
@@ -60,7 +60,7 @@ pub async fn serve(
         stop.await;
         stopping.cancel();
     };
-    let each = listeners.into_iter().map(|one| Box::pin(connections(one, client_timeouts.opening)));
+    let each = listeners.into_iter().map(|one| Box::pin(connections(one, client_timeouts.preface)));
     let incoming = stream::select_all(each);
     let serving = Server::builder()
         .http2_keepalive_interval(Some(client_timeouts.ping_interval))
@@ -85,12 +85,12 @@ pub async fn serve(
 /// The accepted connections. Retries after a pause if `accept` fails, as it does without free descriptors.
 fn connections(
     listener: UnixListener,
-    opening: Duration,
+    preface: Duration,
 ) -> impl Stream<Item = io::Result<Connection>> {
     stream::unfold((listener, false), move |(listener, mut logged)| async move {
         loop {
             let accepted = listener.accept().await;
-            match accepted.and_then(|(stream, _)| Connection::over(stream, opening)) {
+            match accepted.and_then(|(stream, _)| Connection::new(stream, preface)) {
                 Ok(connection) => return Some((Ok(connection), (listener, false))),
                 Err(error) if logged => {
                     debug!(error = chain(&error), "still cannot accept a connection");

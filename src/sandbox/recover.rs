@@ -61,7 +61,7 @@ impl Sandboxes {
             let pause = pauses.failed();
             tokio::select! {
                 () = sleep(pause), if !is_released => {}
-                () = self.deps.network.forgiven.notified() => {
+                () = self.deps.network.repeat_requested.notified() => {
                     pauses.succeeded();
                     sleep(pauses.failed()).await;
                 }

@@ -17,7 +17,7 @@ pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
         // If the store is closed, `wait` returns at once.
         let engine = store.wait(READ_EVERY, |now| now.engine.clone()).await;
         let path = match engine {
-            Some(engine) => Some(storage::mountpoint(&engine).await),
+            Some(engine) => Some(storage::image_directory(&engine).await),
             None => None,
         };
         let disks;

@@ -71,10 +71,10 @@ fn layers(
             known.insert(Known { path, number, device }).device.clone()
         }
     };
-    let size = disk::size(path).inspect_err(|error| {
+    let size = disk::space(path).inspect_err(|error| {
         debug!(error = chain(error), "cannot read the file system of the writable layers");
     });
-    let disk::Size { bytes, inodes, free_inodes, .. } = size.ok()?;
+    let disk::Space { bytes, inodes, free_inodes, .. } = size.ok()?;
     Some(DiskReading { device, bytes, inodes, free_inodes })
 }
 

@@ -120,7 +120,7 @@ impl Schedule {
         {
             return Arc::clone(known);
         }
-        let mountpoint: Arc<Path> = storage::mountpoint(engine).await.into();
+        let mountpoint: Arc<Path> = storage::image_directory(engine).await.into();
         self.mountpoint = Some((Instant::now(), Arc::clone(engine), Arc::clone(&mountpoint)));
         mountpoint
     }

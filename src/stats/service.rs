@@ -152,9 +152,9 @@ impl Stats {
 async fn forget(collector: Weak<Collector>, store: Store) {
     let mut seen: Option<Arc<Snapshot>> = None;
     loop {
-        let is_news = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
-        let news = store.when(|now| is_news(now).then(|| Arc::clone(now))).await;
-        let Some((now, collector)) = news.zip(collector.upgrade()) else { return };
+        let is_new = |now: &Arc<Snapshot>| seen.as_ref().is_none_or(|it| !Arc::ptr_eq(it, now));
+        let newer = store.when(|now| is_new(now).then(|| Arc::clone(now))).await;
+        let Some((now, collector)) = newer.zip(collector.upgrade()) else { return };
         collector.retain(now.containers(), now.sandboxes());
         seen = Some(now);
         drop(collector);

@@ -257,9 +257,9 @@ impl ObjectCache {
         self.release_names(&id);
         record.repo_tags.retain(|tag| {
             let Some(key) = name_key(tag) else { return true };
-            let rival = self.tags.get(&key).filter(|rival| **rival != id).cloned();
-            let lost = rival.as_ref().and_then(|r| self.images.get(r)).is_some_and(|r| r.at > at);
-            doubtful.extend(if lost { Some(id.clone()) } else { rival });
+            let other = self.tags.get(&key).filter(|other| **other != id).cloned();
+            let lost = other.as_ref().and_then(|r| self.images.get(r)).is_some_and(|r| r.at > at);
+            doubtful.extend(if lost { Some(id.clone()) } else { other });
             if !lost {
                 self.move_name(&key, Some(&id));
             }
@@ -318,8 +318,8 @@ impl ObjectCache {
             Some(id) => self.tags.insert(key.to_owned(), id.clone()),
             None => self.tags.remove(key),
         };
-        let loser = old.filter(|old| Some(old) != to);
-        if let Some(cached) = loser.and_then(|loser| self.images.get_mut(&loser)) {
+        let previous = old.filter(|old| Some(old) != to);
+        if let Some(cached) = previous.and_then(|previous| self.images.get_mut(&previous)) {
             let names = &mut Arc::make_mut(&mut cached.record).repo_tags;
             names.retain(|tag| name_key(tag).is_none_or(|other| other != key));
             self.changed.images = true;

@@ -43,9 +43,9 @@ pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
 /// Forwards the connections of a WebSocket client until all connections have ended.
 pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>) {
     let mut running = JoinSet::new();
-    let turn = Arc::default();
+    let output_lock = Arc::default();
     for pair in pairs {
-        running.spawn(forward(pair, Arc::clone(sandbox), Arc::clone(&turn)));
+        running.spawn(forward(pair, Arc::clone(sandbox), Arc::clone(&output_lock)));
     }
     while running.join_next().await.is_some() {}
 }
@@ -53,16 +53,16 @@ pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>)
 async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_limit: Duration) {
     let mut pairing = Pairing::new();
     let mut running = JoinSet::new();
-    let turn = Arc::default();
+    let output_lock = Arc::default();
     loop {
         tokio::select! {
             offer = connection.accept() => {
                 let Some(offer) = offer else { break };
                 if let Some(first) = join(offer, &mut pairing) {
-                    let (sandbox, turn) = (Arc::clone(sandbox), Arc::clone(&turn));
+                    let (sandbox, output_lock) = (Arc::clone(sandbox), Arc::clone(&output_lock));
                     running.spawn(async move {
                         if let Some(pair) = paired(first, time_limit).await {
-                            forward(pair, sandbox, turn).await;
+                            forward(pair, sandbox, output_lock).await;
                         }
                     });
                 }
@@ -76,14 +76,16 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
 }
 
 /// Forwards one connection. Connections of the same client take turns in sending to the client.
-async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, turn: Arc<Mutex<()>>) {
+async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, output_lock: Arc<Mutex<()>>) {
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
         Some(place) => dial::connect(place, port).await.map_err(|error| chain(&error)),
         None => Err("the pod has no network".to_owned()),
     };
     let reason = match socket {
-        Ok(socket) => return relay::run(socket, (reader, &mut writer), &mut error, &turn).await,
+        Ok(socket) => {
+            return relay::run(socket, (reader, &mut writer), &mut error, &output_lock).await;
+        }
         Err(reason) => reason,
     };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");

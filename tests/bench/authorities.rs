@@ -185,7 +185,7 @@ impl Served {
             runtime.block_on(async {
                 let listener = UnixListenerStream::new(UnixListener::bind(path).unwrap());
                 started.send(nix::unistd::gettid()).unwrap();
-                let connections = listener.map(|stream| Connection::over(stream?, OPENING));
+                let connections = listener.map(|stream| Connection::new(stream?, OPENING));
                 Server::builder().add_service(Answers).serve_with_incoming(connections).await
             })
         });
@@ -241,7 +241,7 @@ impl Service<http::Request<Body>> for Answers {
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
-    fn poll_ready(&mut self, _turn: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 

@@ -752,7 +752,7 @@ async fn the_image_file_system_is_measured_in_the_background() {
     let usage = bench.measured(1_234_567).await;
     assert!(usage.measured_at.is_set() && usage.mountpoint.is_dir());
     assert_eq!(usage.mountpoint, bench.docker.world(|world| world.root.clone()));
-    let disk = disk::size(&usage.mountpoint).unwrap();
+    let disk = disk::space(&usage.mountpoint).unwrap();
     assert_eq!(usage.inodes.is_some(), disk.inodes > 0);
     assert!(usage.inodes <= Some(disk.inodes), "{usage:?}, {disk:?}");
     for _ in 0..50 {

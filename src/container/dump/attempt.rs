@@ -99,8 +99,8 @@ impl Attempt {
     }
 
     /// Removes the files of a checkpoint whose caller no longer waits.
-    pub(super) async fn discard(&self, unheard: Result<Vec<Written>, Failure>) {
-        let error = match unheard {
+    pub(super) async fn discard(&self, result: Result<Vec<Written>, Failure>) {
+        let error = match result {
             Ok(written) => {
                 let removed = blocking(move || archive::take_back(&written)).await;
                 removed.err().map(|error| chain(&error))
@@ -433,7 +433,7 @@ fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), Failure> {
     let is_same = device(place) == device(directory);
     let needed = if is_same { size.saturating_mul(2) } else { size };
     for place in [place, directory] {
-        let free = disk::size(place)?.free_bytes;
+        let free = disk::space(place)?.free_bytes;
         if free < needed {
             let text = format!(
                 "not enough space for the checkpoint on the file system of {}: the checkpoint needs up to {} MiB, and {} MiB are free",

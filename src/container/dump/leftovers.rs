@@ -50,9 +50,9 @@ impl Dumps {
             }
             let node = self.node.clone();
             self.tracker.spawn(async move {
-                let orders = let_all_continue(&node, directories).await;
+                let unfinished = let_all_continue(&node, directories).await;
                 drop(freezes);
-                clean_up(orders).await;
+                clean_up(unfinished).await;
                 drop(in_progress);
             });
         }
@@ -82,7 +82,7 @@ async fn let_all_continue(
     node: &Node,
     directories: Vec<PathBuf>,
 ) -> Vec<(Result<Order, HostError>, PathBuf)> {
-    let (mut orders, mut parts) = (Vec::new(), Vec::new());
+    let (mut unfinished, mut parts) = (Vec::new(), Vec::new());
     for directory in directories {
         detached::ended(&directory).await;
         let place = directory.clone();
@@ -90,16 +90,16 @@ async fn let_all_continue(
         // A program that started before the rename may have read its order file, so wait for it as well.
         detached::ended(&directory).await;
         parts.extend(order.iter().flat_map(|order| order.parts.clone()));
-        orders.push((order, directory));
+        unfinished.push((order, directory));
     }
     let_continue(node, parts).await;
-    orders
+    unfinished
 }
 
 /// Removes the checkpoints' directories, and incomplete archives. Must be called after the containers run
 /// again, because removing a file can hang if its disk does not answer.
-async fn clean_up(orders: Vec<(Result<Order, HostError>, PathBuf)>) {
-    for (order, directory) in orders {
+async fn clean_up(unfinished: Vec<(Result<Order, HostError>, PathBuf)>) {
+    for (order, directory) in unfinished {
         let place = directory.clone();
         let removed = match order {
             Ok(order) => blocking(move || remove(&order, &place)).await,

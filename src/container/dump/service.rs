@@ -103,8 +103,8 @@ impl Dumps {
             }
             // The locks are sent with the result, so that a checkpoint without a receiver is discarded while
             // they are held.
-            if let Err((unheard, _in_progress)) = reply.send((made, in_progress)) {
-                attempt.discard(unheard).await;
+            if let Err((result, _in_progress)) = reply.send((made, in_progress)) {
+                attempt.discard(result).await;
             }
         };
         self.tracker.spawn(task.in_current_span());

@@ -17,7 +17,8 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
         debug!(context, "Docker runs without SELinux; ignoring the requested SELinux options");
         return Ok(());
     }
-    let smuggled = [&label.user, &label.role, &label.kind].iter().any(|part| part.contains(':'));
+    let has_separator =
+        [&label.user, &label.role, &label.kind].iter().any(|part| part.contains(':'));
     let refused = match is_valid(&context) {
         Ok(known) => known == Some(false),
         Err(error) => {
@@ -25,7 +26,7 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
             false
         }
     };
-    if smuggled || refused {
+    if has_separator || refused {
         let text = format!("{FIELD}: the SELinux policy has no context {context:?}");
         return Err(Failure::invalid(text));
     }

@@ -1,4 +1,5 @@
-//! Limits of a container after its create: those that the engine cannot set, updates, and current values.
+//! Limits of a container: checks before its creation, limits that the engine cannot set, updates, and current
+//! values.
 
 mod cgroup;
 #[cfg(any(test, feature = "fuzz"))]

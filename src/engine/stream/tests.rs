@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::{any, prop_assert_eq, proptest};
 use serde_json::json;
 
-use super::{LONGEST, Lines, object};
+use super::{LONGEST_LINE, Lines, object};
 use crate::wire::docker::Progress;
 
 fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<Result<Progress, String>> {
@@ -46,14 +46,14 @@ proptest! {
 #[test]
 fn a_line_that_is_too_long_is_not_kept_and_costs_only_itself() {
     let mut lines = Lines::default();
-    let piece = vec![b'x'; LONGEST / 4];
+    let piece = vec![b'x'; LONGEST_LINE / 4];
     for _ in 0..8 {
         assert!(read(&mut lines, &piece).is_empty());
-        assert!(lines.line.len() <= LONGEST);
+        assert!(lines.line.len() <= LONGEST_LINE);
     }
     assert_eq!(lines.line.capacity(), 0);
     let seen = read(&mut lines, b"\n{\"status\":\"after\"}\n");
     let [Err(error), Ok(after)] = seen.as_slice() else { panic!("{seen:?}") };
-    assert!(error.contains(&LONGEST.to_string()), "{error}");
+    assert!(error.contains(&LONGEST_LINE.to_string()), "{error}");
     assert_eq!(after.status, "after");
 }

@@ -295,7 +295,7 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
 /// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge calls
 /// this DEL again later.
 #[tokio::test]
-async fn a_failed_del_is_forgiven_once_the_namespace_is_gone_and_repeated() {
+async fn a_failed_del_is_repeated_later_once_the_namespace_is_gone() {
     for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
         let node = usual();
         let network = node.network();

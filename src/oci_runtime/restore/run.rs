@@ -190,7 +190,7 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
     let archive = file::if_there(File::open(&changed)).map_err(failed)?;
     let mut archive = archive.map(BufReader::new);
     if let Some(archive) = &mut archive {
-        let checked = check_bounds(&mut *archive, disk::size(root)?.free_bytes);
+        let checked = check_bounds(&mut *archive, disk::space(root)?.free_bytes);
         checked.and_then(|()| archive.rewind()).map_err(failed)?;
     }
     Ok(layer::apply(&files, archive.into_iter(), &deleted).map_err(failed)?)

@@ -18,7 +18,7 @@ use super::Connection;
 /// Two connected sockets: the server's and the client's.
 fn pair() -> (Connection, UnixStream) {
     let (ours, callers) = UnixStream::pair().unwrap();
-    (Connection::over(ours, Duration::from_secs(600)).unwrap(), callers)
+    (Connection::new(ours, Duration::from_secs(600)).unwrap(), callers)
 }
 
 #[tokio::test]

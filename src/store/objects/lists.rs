@@ -57,14 +57,14 @@ impl ObjectCache {
     fn list_sandbox(&mut self, record: &SandboxRecord, since: Generation) {
         let known = self.sandboxes.get(&record.id).and_then(|pod| pod.engine.as_ref());
         let shown = known.and_then(|(known, _)| known.process.clone());
-        if self.has_news(record.id.as_str(), shown.as_ref(), record.process.as_ref(), since) {
+        if self.must_replace(record.id.as_str(), shown.as_ref(), record.process.as_ref(), since) {
             self.change(&record.id, |pod| pod.engine = Some((record.clone(), since)));
         }
     }
 
     fn list_workload(&mut self, record: &ContainerRecord, since: Generation) {
         let shown = self.containers.get(&record.id).map(|known| known.record.process.clone());
-        if self.has_news(record.id.as_str(), shown.as_ref(), Some(&record.process), since) {
+        if self.must_replace(record.id.as_str(), shown.as_ref(), Some(&record.process), since) {
             let cached = Cached { record: Arc::new(record.clone()), at: since };
             self.containers.insert(record.id.clone(), cached);
             self.changed.containers = true;
@@ -73,7 +73,7 @@ impl ObjectCache {
 
     /// Whether the list contradicts the record of a container. A record from an inspect stays until the next
     /// inspect, which may have to wait until the container's log is complete.
-    fn has_news(
+    fn must_replace(
         &mut self,
         id: &str,
         shown: Option<&Process>,

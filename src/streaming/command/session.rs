@@ -88,14 +88,14 @@ struct Outputs<'a> {
 
 impl Sink for Outputs<'_> {
     async fn take(&mut self, source: Source, bytes: Bytes) {
-        let taker = match source {
+        let output = match source {
             Source::Stdout => &mut *self.stdout,
             Source::Stderr => &mut *self.stderr,
         };
-        if let Some(writer) = taker
+        if let Some(writer) = output
             && writer.send(bytes).await.is_err()
         {
-            *taker = None;
+            *output = None;
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
     error: &mut Writer,
-    turn: &Mutex<()>,
+    output_lock: &Mutex<()>,
 ) {
     let (from_pod, to_pod) = socket.into_split();
     let sent = AtomicU64::new(0);
@@ -51,7 +51,7 @@ pub(super) async fn run(
     tokio::pin!(up);
     let mut client_has_ended = false;
     let down = {
-        let down = down(from_pod, writer, turn);
+        let down = down(from_pod, writer, output_lock);
         tokio::pin!(down);
         loop {
             tokio::select! {
@@ -98,16 +98,16 @@ async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf, sent: &AtomicU64) {
     let _ = to_pod.shutdown().await;
 }
 
-/// Copies from the pod to the client. Reads from the pod only while this connection has its turn. If a client
+/// Copies from the pod to the client. Reads from the pod only while this connection has `output_lock`. If a client
 /// does not read, only one of its connections thus has a full buffer.
-async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, turn: &Mutex<()>) -> Down {
+async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, output_lock: &Mutex<()>) -> Down {
     loop {
         let readable = tokio::select! {
             readable = from_pod.readable() => readable,
             () = writer.closed() => return Down::Unwanted,
         };
-        let _turn = tokio::select! {
-            turn = turn.lock() => turn,
+        let _lock = tokio::select! {
+            lock = output_lock.lock() => lock,
             () = writer.closed() => return Down::Unwanted,
         };
         let mut buffer = BytesMut::with_capacity(LARGEST_PIECE);

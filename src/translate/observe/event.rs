@@ -23,7 +23,7 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         ("container", "oom") => Some(EngineEvent::ContainerOom { id: id.to_owned() }),
         ("container", "create") => transition(id, Transition::Created),
         ("container", "start") => transition(id, Transition::Started),
-        ("container", action) if is_noise(action) => None,
+        ("container", action) if is_irrelevant(action) => None,
         ("container", _) => Some(EngineEvent::ContainerChanged { id: id.to_owned() }),
         ("image", "push" | "save" | "prune") => None,
         ("image", _) => Some(EngineEvent::ImageChanged { name: id.to_owned() }),
@@ -36,14 +36,14 @@ fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
 }
 
 /// Whether the action of an event leaves the container unchanged. An action may have details after a colon.
-fn is_noise(action: &str) -> bool {
+fn is_irrelevant(action: &str) -> bool {
     let word = action.split_once(':').map_or(action, |(word, _)| word);
-    word.starts_with("exec_") || NOISE.split(' ').any(|noise| noise == word)
+    word.starts_with("exec_") || IRRELEVANT.split(' ').any(|irrelevant| irrelevant == word)
 }
 
 /// The attribute with the signal in kill events. A container's label with this name hides the attribute.
 pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
 /// Actions of container events that do not change a container's record.
-const NOISE: &str = "\
+const IRRELEVANT: &str = "\
     archive-path attach commit copy detach export extract-to-dir health_status prune resize top";

@@ -85,9 +85,9 @@ const FOREVER: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
 async fn a_client_without_a_preface_is_disconnected() {
-    let opening = Duration::from_millis(300);
+    let preface = Duration::from_millis(300);
     let served =
-        Served::with(ClientTimeouts { opening, ping_interval: FOREVER, pong: FOREVER }).await;
+        Served::with(ClientTimeouts { preface, ping_interval: FOREVER, pong: FOREVER }).await;
     let mut mute = served.connected().await;
     let mut slow = served.connected().await;
     slow.write_all(b"PRI * HTTP/2").await.unwrap();
@@ -99,7 +99,7 @@ async fn a_client_without_a_preface_is_disconnected() {
 #[tokio::test]
 async fn a_client_without_a_pong_is_disconnected() {
     let (ping_interval, pong) = (Duration::from_millis(200), Duration::from_millis(200));
-    let served = Served::with(ClientTimeouts { opening: FOREVER, ping_interval, pong }).await;
+    let served = Served::with(ClientTimeouts { preface: FOREVER, ping_interval, pong }).await;
     let mut dead = served.connected().await;
     dead.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     until_closed(&mut dead).await;
@@ -110,15 +110,15 @@ async fn a_client_without_a_pong_is_disconnected() {
 #[tokio::test]
 async fn who_is_only_quiet_stays() {
     let ping_interval = Duration::from_millis(100);
-    let opening = TIMEOUT;
-    let served = Served::with(ClientTimeouts { opening, ping_interval, pong: LONG }).await;
+    let preface = TIMEOUT;
+    let served = Served::with(ClientTimeouts { preface, ping_interval, pong: LONG }).await;
     drop(served.connected().await);
     let made = Arc::new(AtomicUsize::new(0));
     let mut client = RuntimeServiceClient::new(counted(&served.node.path("cri.sock"), &made).await);
     for _ in 0..2 {
         client.version(VersionRequest::default()).await.unwrap();
         sleep(ping_interval * 3).await;
-        forward(opening * 2).await;
+        forward(preface * 2).await;
     }
     client.version(VersionRequest::default()).await.unwrap();
     assert_eq!(made.load(Ordering::SeqCst), 1, "it had to connect again");
