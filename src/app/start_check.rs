@@ -29,15 +29,15 @@ pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
 
 async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Item = Finding> {
     while UnixStream::connect(&settings.docker).await.is_err() {
-        sleep(AGAIN).await;
+        sleep(INTERVAL).await;
     }
     let answers = async {
         while engine::ask(&settings.docker).await.is_err() {
-            sleep(AGAIN).await;
+            sleep(INTERVAL).await;
         }
     };
     // If the engine does not answer within the deadline, `examine` reports that as a finding.
-    let _ = timeout(PATIENCE, answers).await;
+    let _ = timeout(ANSWER_TIMEOUT, answers).await;
     let examined = host::examine(settings, locks, false, &mut |_| {}).await;
     examined.findings.0.into_iter().filter(is_logged)
 }
@@ -49,9 +49,9 @@ fn is_logged(finding: &Finding) -> bool {
 }
 
 /// How often dockbridge looks for the engine: its socket appears within a few seconds of its start.
-const AGAIN: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 /// How long an engine may take to answer a connection. The engine starts its containers before it answers.
-const PATIENCE: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {

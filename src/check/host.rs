@@ -49,7 +49,7 @@ pub async fn examine(
     tell: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Examined {
     let mut asked = pin!(engine::ask(&settings.docker));
-    let at_once = timeout(PATIENCE, &mut asked).await.ok();
+    let at_once = timeout(USUAL_ANSWER_TIME, &mut asked).await.ok();
     let kubelet = kubelet::find().await;
     let nftables = at_once.as_ref().and_then(|asked| Some(asked.as_ref().ok()?.nftables));
     let packets = Packets::read(nftables).await;
@@ -157,4 +157,4 @@ fn local(
 }
 
 /// A working engine answers in less time. Otherwise `examine` reports that it is waiting.
-const PATIENCE: Duration = Duration::from_secs(1);
+const USUAL_ANSWER_TIME: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use crate::host::file;
 
 /// The variables of the file. If a variable is set several times, the last value applies.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, ConfigError> {
-    let text = file::read_text(path, LONGEST)
+    let text = file::read_text(path, SIZE_LIMIT)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     Ok(parse(&text))
 }
@@ -90,7 +90,7 @@ const fn is_newline(c: char) -> bool {
 }
 
 /// The size limit of an environment file in bytes. A file with all settings is much smaller.
-const LONGEST: u64 = 1 << 20;
+const SIZE_LIMIT: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

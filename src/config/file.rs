@@ -17,7 +17,7 @@ use crate::host::file;
 /// # Errors
 /// The file cannot be read, is not TOML, or contains an unknown key or a value of a wrong type.
 pub fn read(path: &Path) -> Result<Vec<RawValue>, ConfigError> {
-    let text = file::read_text(path, LONGEST)
+    let text = file::read_text(path, SIZE_LIMIT)
         .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
     parse(path, &text)
 }
@@ -63,4 +63,4 @@ fn line_at(text: &str, offset: usize) -> usize {
 }
 
 /// The size limit of the configuration file in bytes. A file with all settings is much smaller.
-const LONGEST: u64 = 1 << 20;
+const SIZE_LIMIT: u64 = 1 << 20;

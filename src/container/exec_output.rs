@@ -16,7 +16,7 @@ use crate::{exec::follow::Sink, model::stream::Source};
 /// command with a permit of `places` never waits for memory, so commands cannot block each other in a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct OutputMemory {
-    /// The free bytes for commands with up to [`LARGE`] bytes of output.
+    /// The free bytes for commands with up to [`LARGE_OUTPUT_BYTES`] bytes of output.
     shared: Arc<Semaphore>,
     /// The permits for commands with more output, or for which `shared` has no free bytes.
     places: Arc<Semaphore>,
@@ -38,15 +38,16 @@ pub(super) struct CollectedOutput {
 
 impl Default for OutputMemory {
     fn default() -> Self {
-        let [shared, places] = [SHARED, PLACES].map(|permits| Arc::new(Semaphore::new(permits)));
+        let [shared, places] =
+            [SHARED_BYTES, LARGE_OUTPUTS].map(|permits| Arc::new(Semaphore::new(permits)));
         Self { shared, places }
     }
 }
 
 impl OutputMemory {
     pub(super) fn taken(&self) -> usize {
-        SHARED - self.shared.available_permits()
-            + MOST_OUTPUT * (PLACES - self.places.available_permits())
+        SHARED_BYTES - self.shared.available_permits()
+            + MOST_OUTPUT * (LARGE_OUTPUTS - self.places.available_permits())
     }
 }
 
@@ -63,18 +64,18 @@ impl CollectedOutput {
         }
     }
 
-    /// Waits until memory for `length` more bytes is free. The first [`UNCOUNTED`] bytes need no free memory.
+    /// Waits until memory for `length` more bytes is free. The first [`UNCOUNTED_BYTES`] bytes need no free memory.
     async fn make_room(&mut self, length: usize) {
         let total = self.stdout.len() + self.stderr.len() + length;
         let share = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        if self.place.is_some() || total <= UNCOUNTED + share {
+        if self.place.is_some() || total <= UNCOUNTED_BYTES + share {
             return;
         }
         self.waits.store(true, Ordering::Relaxed);
-        let step = u32::try_from(STEP.max(length)).unwrap_or(u32::MAX);
+        let step = u32::try_from(RESERVATION_STEP.max(length)).unwrap_or(u32::MAX);
         tokio::select! {
             biased;
-            Ok(more) = Arc::clone(&self.memory.shared).acquire_many_owned(step), if total <= LARGE => {
+            Ok(more) = Arc::clone(&self.memory.shared).acquire_many_owned(step), if total <= LARGE_OUTPUT_BYTES => {
                 match &mut self.share {
                     Some(share) => share.merge(more),
                     None => self.share = Some(more),
@@ -115,19 +116,19 @@ pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 /// How many bytes of stdout and of stderr are always kept, however much output the other stream has.
 const LEAST_OUTPUT: usize = 1024 * 1024;
 
-const PLACES: usize = 2;
+const LARGE_OUTPUTS: usize = 2;
 
-/// How many bytes beyond [`UNCOUNTED`] all commands without one of the [`PLACES`] may keep together.
-const SHARED: usize = 16 * 1024 * 1024;
+/// How many bytes beyond [`UNCOUNTED_BYTES`] all commands without one of the [`LARGE_OUTPUTS`] may keep together.
+const SHARED_BYTES: usize = 16 * 1024 * 1024;
 
-/// A command with more than this many bytes of output needs one of the [`PLACES`].
-const LARGE: usize = 1024 * 1024;
+/// A command with more than this many bytes of output needs one of the [`LARGE_OUTPUTS`].
+const LARGE_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// How many bytes of each command's output are not counted. Few probes print more than that.
-const UNCOUNTED: usize = 32 * 1024;
+const UNCOUNTED_BYTES: usize = 32 * 1024;
 
 /// How many bytes of memory a command reserves at a time, at least.
-const STEP: usize = 64 * 1024;
+const RESERVATION_STEP: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -144,8 +145,8 @@ mod tests {
     }
 
     async fn fill(output: &mut CollectedOutput, bytes: usize) {
-        for _ in 0..bytes / UNCOUNTED {
-            output.take(Source::Stdout, Bytes::from_static(&[1; UNCOUNTED])).await;
+        for _ in 0..bytes / UNCOUNTED_BYTES {
+            output.take(Source::Stdout, Bytes::from_static(&[1; UNCOUNTED_BYTES])).await;
         }
     }
 
@@ -153,16 +154,17 @@ mod tests {
     async fn commands_wait_for_memory_and_never_for_each_other() {
         let memory = OutputMemory::default();
         let [first, second] =
-            [filled(&memory, 2 * MOST_OUTPUT).await, filled(&memory, 2 * LARGE).await];
+            [filled(&memory, 2 * MOST_OUTPUT).await, filled(&memory, 2 * LARGE_OUTPUT_BYTES).await];
         assert_eq!(first.stdout.len(), MOST_OUTPUT - LEAST_OUTPUT);
         assert!(first.dropped > 0);
-        assert_eq!(memory.taken(), PLACES * MOST_OUTPUT);
-        let mut third = Box::pin(filled(&memory, 2 * LARGE));
+        assert_eq!(memory.taken(), LARGE_OUTPUTS * MOST_OUTPUT);
+        let mut third = Box::pin(filled(&memory, 2 * LARGE_OUTPUT_BYTES));
         assert!(timeout(Duration::from_millis(100), &mut third).await.is_err());
-        let others = [filled(&memory, LARGE).await, filled(&memory, UNCOUNTED).await];
-        assert!(memory.taken() <= PLACES * MOST_OUTPUT + 2 * LARGE);
+        let others =
+            [filled(&memory, LARGE_OUTPUT_BYTES).await, filled(&memory, UNCOUNTED_BYTES).await];
+        assert!(memory.taken() <= LARGE_OUTPUTS * MOST_OUTPUT + 2 * LARGE_OUTPUT_BYTES);
         drop(first);
-        assert_eq!(third.await.stdout.len(), 2 * LARGE);
+        assert_eq!(third.await.stdout.len(), 2 * LARGE_OUTPUT_BYTES);
         drop((second, others));
         assert_eq!(memory.taken(), 0);
     }

@@ -118,7 +118,7 @@ impl Node {
             return Ok(());
         }
         cancellation.cancel();
-        let ended = timeout(PATIENCE, self.locks.write(id.as_str())).await;
+        let ended = timeout(STOP_TIMEOUT, self.locks.write(id.as_str())).await;
         ended.map(drop).map_err(|_| {
             let text =
                 format!("the checkpoint of container {id} is still being unpacked; try again");
@@ -219,4 +219,4 @@ fn full(path: &Path, needed: &str) -> io::Error {
 const MODE: u32 = 0o700;
 const PIECE_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop waits for an unpacking that it has interrupted.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);

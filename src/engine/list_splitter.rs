@@ -104,7 +104,7 @@ impl ListSplitter {
         }
         self.is_too_large = self.entry.len() + bytes.len() > self.limit;
         if self.is_too_large {
-            self.entry.truncate(SHOWN);
+            self.entry.truncate(EXCERPT);
             self.entry.shrink_to_fit();
         } else {
             self.entry.extend_from_slice(bytes);
@@ -125,7 +125,7 @@ impl ListSplitter {
 }
 
 /// How many bytes of an entry that is too large the error shows: enough for the entry's id.
-const SHOWN: usize = 200;
+const EXCERPT: usize = 200;
 
 #[cfg(test)]
 mod tests;

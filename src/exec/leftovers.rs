@@ -89,7 +89,7 @@ impl Exec {
                 }
                 Err(error)
                     if error.may_pass()
-                        && Instant::now() < *until.get_or_insert(Instant::now() + PERSISTENCE) =>
+                        && Instant::now() < *until.get_or_insert(Instant::now() + KILL_TIMEOUT) =>
                 {
                     warn!(container, error = chain(&error), "cannot kill a command yet; retrying");
                     sleep(KILL_AGAIN).await;
@@ -132,7 +132,7 @@ impl Exec {
 const KILL_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long to keep trying to kill a command. A node that cannot kill it has bigger problems.
-const PERSISTENCE: Duration = Duration::from_secs(300);
+const KILL_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long the engine may take to start a command after its caller has disconnected.
 const STARTED_SINCE: Duration = Duration::from_secs(10);

@@ -70,7 +70,7 @@ pub fn unlink(root: &Path, below: &Path) -> Result<(), HostError> {
 pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     in_parent(("open", Missing::Made), root, below, |directory, name| {
         unlink_in(directory, name)?;
-        let way = APPENDING | OFlag::O_CREAT;
+        let way = APPEND_FLAGS | OFlag::O_CREAT;
         regular(openat(directory, name, way, Mode::from_bits_truncate(mode))?.into())
     })
 }
@@ -81,7 +81,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
 /// The file does not exist, the path is not a file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     in_parent(("open", Missing::Refused), root, below, |directory, name| {
-        regular(openat(directory, name, APPENDING, Mode::empty())?.into())
+        regular(openat(directory, name, APPEND_FLAGS, Mode::empty())?.into())
     })
 }
 
@@ -91,7 +91,7 @@ pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
 /// The same errors as [`open`].
 pub fn open_to_read(root: &Path, below: &Path) -> Result<File, HostError> {
     in_parent(("open", Missing::Refused), root, below, |directory, name| {
-        match openat(directory, name, READING, Mode::empty()) {
+        match openat(directory, name, READ_FLAGS, Mode::empty()) {
             Err(Errno::ELOOP) => Err(not_regular()),
             opened => regular(opened?.into()),
         }
@@ -138,7 +138,7 @@ enum Missing {
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
     // Removes a trailing slash, with which `open` would follow a link at `root`.
     let root: PathBuf = root.components().collect();
-    let mut directory = open_directory(&root, DIRECTORY, Mode::empty())
+    let mut directory = open_directory(&root, DIRECTORY_FLAGS, Mode::empty())
         .map_err(|e| if root.is_symlink() { is_a_link() } else { e.into() })?;
     for component in below.components() {
         let step = match component {
@@ -150,7 +150,7 @@ fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
             let made = mkdirat(&directory, step, Mode::from_bits_truncate(MODE));
             made.or_else(|e| if e == Errno::EEXIST { Ok(()) } else { Err(e) })?;
         }
-        directory = openat(&directory, step, DIRECTORY, Mode::empty())?;
+        directory = openat(&directory, step, DIRECTORY_FLAGS, Mode::empty())?;
     }
     Ok(directory)
 }
@@ -197,13 +197,13 @@ fn is_a_link() -> io::Error {
 /// The mode of new directories: all users may read them, like kubelet's own log directories.
 const MODE: u32 = 0o755;
 
-const DIRECTORY: OFlag =
+const DIRECTORY_FLAGS: OFlag =
     OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
 /// Flags with which opening a FIFO does not block. dockbridge refuses a FIFO after opening it.
-const READING: OFlag =
+const READ_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
-const APPENDING: OFlag = READING.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
+const APPEND_FLAGS: OFlag = READ_FLAGS.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
 
 /// How many times [`list`] reads a directory whose names change. kubelet renames far fewer files at once.
 const MOST_READINGS: usize = 100;

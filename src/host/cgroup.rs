@@ -295,7 +295,7 @@ impl Mount {
 /// The file does not exist, or cannot be read.
 pub fn read(directory: &Path, file: &str) -> io::Result<String> {
     let opened = File::open(directory.join(file_name(file)?))?;
-    let mut text = String::with_capacity(USUAL);
+    let mut text = String::with_capacity(INITIAL_BUFFER);
     // With `take`, `read_to_string` does not ask for the file's size, which the kernel does not know.
     opened.take(u64::MAX).read_to_string(&mut text)?;
     text.truncate(text.trim_end().len());
@@ -342,7 +342,7 @@ pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, Pat
 const REREAD_FACTOR: u32 = 20;
 
 /// The initial size of the buffer for a cgroup file, in bytes. Most cgroup files are smaller.
-const USUAL: usize = 128;
+const INITIAL_BUFFER: usize = 128;
 
 #[cfg(test)]
 mod tests;

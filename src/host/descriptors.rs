@@ -17,13 +17,13 @@ pub fn raise_limit() {
 
 /// The soft limit after [`raise_limit`], if dockbridge starts with these limits.
 pub fn raised(soft: u64, hard: u64) -> u64 {
-    soft.max(hard.min(ENOUGH))
+    soft.max(hard.min(WANTED_LIMIT))
 }
 
 /// The current soft limit of open files.
 pub fn limit() -> usize {
     let limit = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
-    limit.map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    limit.map_or(USUAL_LIMIT, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
 /// Whether an error means that no descriptors are left, in this process or in the system.
@@ -33,6 +33,6 @@ pub fn is_exhausted(error: &io::Error) -> bool {
 
 /// Enough descriptors for a few hundred pods with their logs and streams. A higher limit would slow down
 /// child programs that close all possible descriptors one by one.
-const ENOUGH: u64 = 16_384;
+const WANTED_LIMIT: u64 = 16_384;
 /// The usual soft limit of open files of a Linux process.
-pub const USUAL: usize = 1024;
+pub const USUAL_LIMIT: usize = 1024;

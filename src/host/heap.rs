@@ -22,9 +22,9 @@ pub fn limit_arenas() {
 fn set_up() {
     for (what, amount) in [
         (libc::M_ARENA_MAX, HEAPS),
-        (libc::M_TRIM_THRESHOLD, SPARE),
+        (libc::M_TRIM_THRESHOLD, KEPT_FREE_BYTES),
         // Without a fixed value, M_MMAP_THRESHOLD grows with the largest block that dockbridge frees.
-        (libc::M_MMAP_THRESHOLD, SPARE),
+        (libc::M_MMAP_THRESHOLD, KEPT_FREE_BYTES),
     ] {
         // SAFETY: `mallopt` takes two numbers, and the caller has checked that this is the only thread.
         // Unknown parameters have no effect.
@@ -47,7 +47,7 @@ pub fn trim() {
 const HEAPS: libc::c_int = 2;
 /// How many free bytes stay at the end of a heap.
 #[cfg(target_env = "gnu")]
-const SPARE: libc::c_int = 512 << 10;
+const KEPT_FREE_BYTES: libc::c_int = 512 << 10;
 
 #[cfg(test)]
 #[cfg(target_env = "gnu")]

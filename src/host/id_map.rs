@@ -124,7 +124,9 @@ impl Overlay {
                 "lowerdir" => lower.extend(value.split(':').map(unescaped)),
                 "lowerdir+" => lower.push(unescaped(value)),
                 "upperdir" => upper = Some(unescaped(value)),
-                _ if KEPT.split(' ').any(|kept| kept == name) => options.push(option.to_owned()),
+                _ if COPIED_OPTIONS.split(' ').any(|kept| kept == name) => {
+                    options.push(option.to_owned());
+                }
                 _ => {}
             }
         }
@@ -305,7 +307,7 @@ fn work_of(upper: &Path) -> PathBuf {
 
 const NO_CHANGE: mount_attr = mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
 /// Options that dockbridge's mount copies from the engine's mount. All others but `index` keep their default.
-const KEPT: &str =
+const COPIED_OPTIONS: &str =
     "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct PinDirectories {
     directory: PathBuf,
-    /// The directory that dockbridge used before [`SHARED`].
+    /// The directory that dockbridge used before [`SHARED_DIRECTORY`].
     earlier: PathBuf,
 }
 
@@ -49,7 +49,10 @@ impl PinDirectories {
     pub fn of(run_dir: &Path) -> Self {
         let earlier = run_dir.join("netns");
         let is_default = run_dir == Path::new(DEFAULT_RUN_DIR);
-        Self { directory: if is_default { SHARED.into() } else { earlier.clone() }, earlier }
+        Self {
+            directory: if is_default { SHARED_DIRECTORY.into() } else { earlier.clone() },
+            earlier,
+        }
     }
 
     /// The path of a pod's pin. Blocks for a moment.
@@ -74,7 +77,7 @@ impl PinDirectories {
 pub fn pin(pid: u32, at: &Path) -> Result<(), HostError> {
     let source = PathBuf::from(format!("/proc/{pid}/ns/net"));
     let wanted = identity(&source)?;
-    if wanted == identity(Path::new(OWN))? {
+    if wanted == identity(Path::new(OWN_NAMESPACE))? {
         let reason = io::Error::other("the process shares the host's network namespace");
         return Err(HostError::new("pin", &source, reason));
     }
@@ -152,7 +155,7 @@ pub fn is_gone(at: &Path) -> bool {
 /// Whether `at` leads to dockbridge's own network namespace, which on a node is the host's. A path through
 /// `/proc/<pid>` may lead to the host's namespace after the pid was reused.
 pub fn is_our_own(at: &Path) -> bool {
-    identity(Path::new(OWN)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
+    identity(Path::new(OWN_NAMESPACE)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
 /// Sets `lo` up in the namespace at `at`. The kernel adds the addresses. Fails without a pinned namespace.
@@ -249,8 +252,8 @@ fn raise_own_loopback() -> io::Result<()> {
         &REQUEST_WITH_ANSWER.to_ne_bytes(),
         &[0; 12], // sequence number, sender, family, type
         &LOOPBACK.to_ne_bytes(),
-        &UP.to_ne_bytes(), // flags
-        &UP.to_ne_bytes(), // changed flags
+        &IFF_UP.to_ne_bytes(), // flags
+        &IFF_UP.to_ne_bytes(), // changed flags
     ];
     send(kernel.as_raw_fd(), &request.concat(), MsgFlags::empty())?;
     // The answer has a `nlmsghdr` and the beginning of a `nlmsgerr`, which is a negative error number.
@@ -263,15 +266,14 @@ fn raise_own_loopback() -> io::Result<()> {
     }
 }
 
-const OWN: &str = "/proc/self/ns/net";
+const OWN_NAMESPACE: &str = "/proc/self/ns/net";
 const THREAD: &str = "netns";
 /// The directory in which `ip netns` and containerd pin network namespaces.
-const SHARED: &str = "/run/netns";
+const SHARED_DIRECTORY: &str = "/run/netns";
 const DEFAULT_RUN_DIR: &str = "/run/dockbridge";
 const OF_THREAD: &str = "/proc/thread-self/ns/net";
 const LOOPBACK: u32 = 1;
-/// `IFF_UP`.
-const UP: u32 = 1;
+const IFF_UP: u32 = 1;
 /// `NLM_F_REQUEST` and `NLM_F_ACK`.
 const REQUEST_WITH_ANSWER: u16 = 1 | 4;
 

@@ -1,5 +1,5 @@
 //! Ends programs that a killed dockbridge has left running, because they may change the same pods as the new
-//! dockbridge process. A program has [`WAIT`] to end by itself, because a network plugin cannot always undo
+//! dockbridge process. A program has [`GRACE`] to end by itself, because a network plugin cannot always undo
 //! an ADD that was killed half-way. If a program has not ended after that time, dockbridge kills it.
 //!
 //! Each program that [`super::process::run`] starts leads a process group, and has the identity of its
@@ -36,7 +36,7 @@ pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
 /// Waits until the programs of ended dockbridge processes have ended, and kills those that continue to run.
 /// Must be called after the previous dockbridge has ended, and before this process repeats old operations.
 pub async fn end_all() {
-    let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), WAIT)).await;
+    let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), GRACE)).await;
 }
 
 fn end(processes: &Processes, wait: Duration) {
@@ -127,7 +127,7 @@ fn pid_namespace() -> io::Result<u64> {
 
 const PROCESS_TABLE: &str = "/proc";
 /// How long programs may take to end by themselves. A plugin that does not hang takes less than a second.
-const WAIT: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(5);
 /// How long dockbridge waits for killed programs to end. A program that waits for a dead disk does not end.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);

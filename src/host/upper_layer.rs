@@ -66,7 +66,7 @@ fn descend(
     depth: usize,
     visit: &mut dyn FnMut(LayerEntry<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(refused(path, "is too deep"));
     }
     let listed = Dir::read_from(directory).map_err(|error| at(path, error.into()))?;
@@ -208,7 +208,7 @@ const FILE: OFlags =
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The greatest depth of directories that is read, because each level needs two descriptors.
-const DEEPEST: usize = 400;
+const MAX_DEPTH: usize = 400;
 
 #[cfg(test)]
 mod tests {

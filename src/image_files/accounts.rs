@@ -48,10 +48,10 @@ impl ImageFiles {
     fn cache_accounts(&self, image: ImageId, accounts: Accounts) -> Arc<Accounts> {
         let accounts = Arc::new(accounts);
         let mut known = self.accounts.lock();
-        if known.len() >= CACHED {
+        if known.len() >= CACHED_FILES {
             let now = self.store.snapshot();
             known.retain(|image, _| now.image(image.as_str()).is_some());
-            if known.len() >= CACHED {
+            if known.len() >= CACHED_FILES {
                 known.clear();
             }
         }
@@ -76,4 +76,4 @@ async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, Unreada
 
 /// The largest file that is read, in bytes. The files of real images are much smaller.
 const LARGEST_FILE: u64 = 1 << 20;
-const CACHED: usize = 512;
+const CACHED_FILES: usize = 512;

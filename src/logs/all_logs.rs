@@ -100,7 +100,7 @@ impl AllLogs {
         let mut known = self.known.lock();
         if !known.removed.contains(id) {
             known.removed.push_back(id.clone());
-            if known.removed.len() > REMEMBERED {
+            if known.removed.len() > REMEMBERED_REMOVALS {
                 known.removed.pop_front();
             }
         }
@@ -138,7 +138,7 @@ impl AllLogs {
 }
 
 /// How many removed containers are remembered: more than are usually removed during one inspect.
-const REMEMBERED: usize = 1024;
+const REMEMBERED_REMOVALS: usize = 1024;
 
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,7 @@ pub fn last(file: &File) -> io::Result<Option<Written>> {
         let found = last_in(&read(file, from, length)?, from == 0);
         match found {
             Some(last) if last.lines.len() > 1 => return Ok(Some(last)),
-            last if from == 0 || window >= WIDEST => return Ok(last),
+            last if from == 0 || window >= LARGEST_WINDOW => return Ok(last),
             _ => window *= 4,
         }
     }
@@ -75,7 +75,7 @@ pub fn cut(file: &File) -> io::Result<u64> {
         match rest {
             Some(rest) => break u64::try_from(rest.len()).unwrap_or(0),
             None if from == 0 => break length,
-            None if window >= WIDEST => break 0,
+            None if window >= LARGEST_WINDOW => break 0,
             None => window *= 4,
         }
     };
@@ -115,7 +115,7 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
 /// How many bytes at the end are read first: several ordinary lines.
 const WINDOW: u64 = 64 * 1024;
 /// How many bytes at the end are read at most: the parts of one long line can be of any length together.
-const WIDEST: u64 = 64 * 1024 * 1024;
+const LARGEST_WINDOW: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -104,7 +104,7 @@ impl JsonFileTailer {
             }
             Existing::Link => {
                 tailer.place = Place::default();
-                tailer.leave_out(ADOPTED)?;
+                tailer.leave_out(ADOPTED_BYTES)?;
             }
             Existing::Nothing => tailer.place = Place::default(),
         }
@@ -148,7 +148,7 @@ impl JsonFileTailer {
         if done.consumed == 0 && read < self.window {
             return Ok(ReadProgress { bytes: 0, has_more: false });
         }
-        if done.consumed == 0 && self.window < WIDEST {
+        if done.consumed == 0 && self.window < LONGEST_LINE {
             self.window *= 4;
             return Ok(ReadProgress { bytes: 0, has_more: true });
         }
@@ -292,9 +292,9 @@ impl JsonFileTailer {
 /// Tests read less, so that entries cross the boundaries of reads.
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
 /// The longest line that is read whole, in bytes. The engine does not write longer lines.
-const WIDEST: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
+const LONGEST_LINE: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
 /// If the log path was a link to the engine's file, how many bytes at the end of that file are converted.
-const ADOPTED: u64 = 16 * 1024 * 1024;
+const ADOPTED_BYTES: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -190,11 +190,11 @@ impl LogTask {
         match outcome.state {
             ReadState::More => Pause::None,
             ReadState::Complete => Pause::UntilWoken,
-            ReadState::CaughtUp if self.busy => Pause::Until(now + POLL),
+            ReadState::CaughtUp if self.busy => Pause::Until(now + POLL_INTERVAL),
             // The container no longer writes often, so the next poll sets a watch on its file.
             ReadState::CaughtUp if request.busy => Pause::None,
             ReadState::CaughtUp if outcome.is_watched => Pause::UntilWoken,
-            ReadState::CaughtUp => Pause::Until(now + UNWATCHED),
+            ReadState::CaughtUp => Pause::Until(now + UNWATCHED_POLL_INTERVAL),
         }
     }
 }
@@ -234,9 +234,9 @@ async fn poll(
 /// last poll. A busy log is polled without events, because an event for each line would cost more.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a log is polled whose file cannot be watched for events.
-const UNWATCHED: Duration = Duration::from_millis(500);
+const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// The longest pause between two retries, for example until a full disk has space again.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);

@@ -60,14 +60,14 @@ pub struct SourcePosition {
 pub struct Place {
     /// The offset in bytes from the start of the file.
     pub offset: u64,
-    /// The last bytes before the offset, at most [`COMPARED`].
+    /// The last bytes before the offset, at most [`COMPARED_BYTES`].
     before: Vec<u8>,
 }
 
 impl Place {
     /// The place at an offset in a file. If the file is shorter, the place has no bytes to compare.
     pub fn at(file: &File, offset: u64) -> io::Result<Self> {
-        let length = usize::try_from(offset).unwrap_or(COMPARED).min(COMPARED);
+        let length = usize::try_from(offset).unwrap_or(COMPARED_BYTES).min(COMPARED_BYTES);
         let before = read_before(file, offset, length)?.unwrap_or_default();
         Ok(Self { offset, before })
     }
@@ -75,8 +75,8 @@ impl Place {
     /// Advances the place over `read`, the bytes that were read at the place.
     pub fn advance(&mut self, read: &[u8]) {
         self.offset = self.offset.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
-        self.before.extend_from_slice(read.last_chunk::<COMPARED>().map_or(read, |end| end));
-        self.before.drain(..self.before.len().saturating_sub(COMPARED));
+        self.before.extend_from_slice(read.last_chunk::<COMPARED_BYTES>().map_or(read, |end| end));
+        self.before.drain(..self.before.len().saturating_sub(COMPARED_BYTES));
     }
 
     /// Whether the file still has the recorded bytes before the offset.
@@ -109,4 +109,4 @@ pub struct OutputPosition {
 }
 
 /// How many bytes before an offset are compared: enough for the time of the engine's last entry.
-const COMPARED: usize = 48;
+const COMPARED_BYTES: usize = 48;

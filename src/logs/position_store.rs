@@ -105,7 +105,7 @@ fn id_of(path: &Path) -> Option<ContainerId> {
 }
 
 fn read(path: &Path) -> Option<Saved> {
-    let bytes = file::read_if_present(path, LARGEST).ok()??;
+    let bytes = file::read_if_present(path, SIZE_LIMIT).ok()??;
     decode(&bytes)
 }
 
@@ -117,7 +117,7 @@ const VERSION: u32 = 2;
 /// Only root may read the directory of positions.
 const MODE: u32 = 0o700;
 /// The size limit of a file with a position in bytes. Every such file is much smaller.
-const LARGEST: u64 = 1 << 20;
+const SIZE_LIMIT: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -158,7 +158,7 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
 fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError> {
     let mut found = FoundFiles { files: VecDeque::new(), newest: None, met: false };
     let mut missing = 0;
-    for number in 0..MOST {
+    for number in 0..MOST_FILES {
         let path = numbered(source, number);
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -211,7 +211,7 @@ pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
 
 const HELD: usize = 8;
 /// How many numbers of rotated files dockbridge tries. Nobody configures so many files.
-const MOST: u32 = 1_000;
+const MOST_FILES: u32 = 1_000;
 /// How often the files are listed at most. The engine hardly rotates them so often in this time.
 const MOST_SCANS: u32 = 16;
 

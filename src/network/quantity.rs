@@ -14,7 +14,7 @@ pub fn rate(text: &str) -> Result<u64, &'static str> {
         let power = 10u128.checked_pow(exponent.unsigned_abs())?;
         let value = mantissa.checked_mul(multiplier)?;
         let value = if exponent < 0 { value.div_ceil(power) } else { value.checked_mul(power)? };
-        u64::try_from(value).ok().filter(|value| (LOWEST..=HIGHEST).contains(value))
+        u64::try_from(value).ok().filter(|value| (LOWEST_RATE..=HIGHEST_RATE).contains(value))
     };
     value().ok_or(RANGE)
 }
@@ -44,8 +44,8 @@ fn scale(suffix: &str) -> Option<(u128, i32)> {
 
 const MALFORMED: &str = "not a quantity";
 const RANGE: &str = "must be between 1k and 1P";
-const LOWEST: u64 = 1_000;
-const HIGHEST: u64 = 1_000_000_000_000_000;
+const LOWEST_RATE: u64 = 1_000;
+const HIGHEST_RATE: u64 = 1_000_000_000_000_000;
 
 #[cfg(test)]
 mod tests;

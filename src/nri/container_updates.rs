@@ -80,7 +80,7 @@ impl Shared {
             let asked = update.linux.as_ref().and_then(|linux| linux.resources.as_ref());
             let container = update.container_id.clone();
             // The limits from the answer about a new container must be set before those of a later answer.
-            let _ = timeout(CREATION, self.adjusted(&container)).await;
+            let _ = timeout(CREATION_TIMEOUT, self.adjusted(&container)).await;
             let (Some(asked), true) = (asked, is_there(&container)) else { continue };
             let done = match read(asked) {
                 Ok(limits) => hooks.update(container.clone(), limits).await,
@@ -115,6 +115,6 @@ impl Shared {
 }
 
 /// How long an update waits for the creation of its container.
-const CREATION: Duration = Duration::from_secs(5);
+const CREATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Name of the plugin in logs if several plugins requested an update together.
 pub(super) const ALL_PLUGINS: &str = "all";

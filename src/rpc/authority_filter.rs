@@ -139,10 +139,12 @@ impl Field {
     fn overwrite(self, byte: &mut u8) -> Self {
         match self {
             Self::Start => Self::of(*byte),
-            Self::LongIndex { has_value } if *byte & MORE == 0 => Self::behind_index(has_value),
+            Self::LongIndex { has_value } if *byte & MORE_BYTES == 0 => {
+                Self::behind_index(has_value)
+            }
             Self::Length(text) => {
-                let (text, length) = (text.coded_as(*byte), usize::from(*byte & !CODED));
-                if length == LONGEST {
+                let (text, length) = (text.coded_as(*byte), usize::from(*byte & !HUFFMAN_CODED));
+                if length == LONG_LENGTH {
                     Self::LongLength { text, length, shift: 0 }
                 } else {
                     Self::content(text, length)
@@ -151,8 +153,8 @@ impl Field {
             // The length has more than 22 bits, which is far longer than any header that the library accepts.
             Self::LongLength { shift: 22.., .. } => Self::Invalid,
             Self::LongLength { text, length, shift } => {
-                let length = length + (usize::from(*byte & !MORE) << shift);
-                if *byte & MORE == 0 {
+                let length = length + (usize::from(*byte & !MORE_BYTES) << shift);
+                if *byte & MORE_BYTES == 0 {
                     Self::content(text, length)
                 } else {
                     Self::LongLength { text, length, shift: shift + 7 }
@@ -191,7 +193,7 @@ impl Field {
 impl Text {
     /// Evaluates the first byte of a text's length, which says whether the text is Huffman-coded.
     fn coded_as(self, first: u8) -> Self {
-        let is_coded = first & CODED != 0;
+        let is_coded = first & HUFFMAN_CODED != 0;
         match self {
             Self::Name { .. } => {
                 Self::Name { missing: Some(if is_coded { CODED_NAME } else { NAME }) }
@@ -239,11 +241,11 @@ const AUTHORITY_INDEX: u8 = 1;
 const NAME: &[u8] = b":authority";
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
 /// Bit in the first byte of a length. If set, the text is Huffman-coded.
-const CODED: u8 = 0x80;
+const HUFFMAN_CODED: u8 = 0x80;
 /// First byte of a length that does not fit into seven bits.
-const LONGEST: usize = 0x7f;
+const LONG_LENGTH: usize = 0x7f;
 /// Bit in a byte of a long number. If set, another byte follows.
-const MORE: u8 = 0x80;
+const MORE_BYTES: u8 = 0x80;
 /// Replaces each byte of an authority, also in Huffman code: this letter's code has eight bits.
 const LETTER: u8 = b'Z';
 const CODED_LETTER: u8 = 0xfd;

@@ -17,7 +17,7 @@ impl RuntimeRpc {
     pub(super) async fn until_known(&self) {
         let is_known = |now: &Arc<Snapshot>| (now.health != EngineHealth::Starting).then_some(());
         let known = async { join!(self.store.when(is_known), self.network.first_read()) };
-        let _ = timeout(PATIENCE, known).await;
+        let _ = timeout(FIRST_STATE_TIMEOUT, known).await;
     }
 
     pub(super) fn condition(&self, verbose: bool) -> cri::StatusResponse {
@@ -51,4 +51,4 @@ impl RuntimeRpc {
 
 /// Longer than crictl waits, because a wrong answer to kubelet does more harm. The watchdog, which also calls
 /// Status, waits for a quarter of the unit's `WatchdogSec` of 30 s.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(5);

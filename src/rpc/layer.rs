@@ -120,7 +120,7 @@ fn log_call(rpc: &str, took: Duration, status: Option<&Status>) {
         return debug!(?took, "CRI call answered");
     };
     match status.code() {
-        Code::NotFound | Code::Unimplemented if !MAKING.contains(&rpc) => {
+        Code::NotFound | Code::Unimplemented if !CREATE_CALLS.contains(&rpc) => {
             debug!(?took, code = ?status.code(), reason = status.message(), "CRI call refused");
         }
         code => warn!(?took, ?code, reason = status.message(), "CRI call failed"),
@@ -135,7 +135,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 /// kubelet's calls to create or start a pod or container. dockbridge logs all their failures as warnings.
 /// Other calls often ask for pods and containers that are gone, or for unsupported features.
-const MAKING: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
+const CREATE_CALLS: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 const TRACEPARENT: &str = "traceparent";
 /// Beginnings of the error texts of tonic for requests that it cannot read.
 const MALFORMED: [&str; 4] = [

@@ -41,11 +41,11 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
             continue;
         }
         let began = Instant::now();
-        let step = STEP.div_ceil(jobs.len());
+        let step = FILES_PER_STEP.div_ceil(jobs.len());
         let results = move || jobs.into_iter().map(|job| job.go_on(step)).collect::<Vec<_>>();
         schedule.handle(blocking(results).await, &collector);
         drop(collector);
-        sleep(began.elapsed().max(SHORTEST_STEP) * REST).await;
+        sleep(began.elapsed().max(SHORTEST_STEP) * PAUSE_FACTOR).await;
     }
 }
 
@@ -217,9 +217,9 @@ const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
 /// dockbridge handles all changes of the store within this time together.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// Number of files in one step. A step takes a few milliseconds if the files are in the page cache.
-const STEP: usize = 2000;
+const FILES_PER_STEP: usize = 2000;
 /// Idle time of the disk after a step, as a multiple of the step's duration.
-const REST: u32 = 9;
+const PAUSE_FACTOR: u32 = 9;
 /// A shorter step counts as this long, for example the step of an empty layer.
 const SHORTEST_STEP: Duration = Duration::from_micros(200);
 /// Maximum number of layers that are being measured at the same time.

@@ -54,7 +54,7 @@ impl Layers {
     /// Stores the result of a measurement. After a failure, keeps the earlier size, and measures again after
     /// [`LONGEST_REST`]. The longer a measurement took, the later the layer is measured again.
     pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
-        let rest = (measured.took * SHARE).clamp(SHORTEST_REST, LONGEST_REST);
+        let rest = (measured.took * PAUSE_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
         let mut known = self.0.lock();
         let layer = known.entry(id.to_owned()).or_insert(Layer { reading: None, upper: None, due });
@@ -68,7 +68,7 @@ impl Layers {
 }
 
 /// The pause after a measurement, as a multiple of its duration. The pause has the two limits below.
-const SHARE: u32 = 20;
+const PAUSE_FACTOR: u32 = 20;
 /// The shortest time between two measurements. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);
 /// The longest time between two measurements. Kubernetes' own tests refuse figures older than a minute.

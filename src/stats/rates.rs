@@ -1,7 +1,7 @@
 //! Rates of processor usage, computed from earlier readings.
 //!
 //! Several callers request rates at different intervals. A rate is computed between a new reading and an
-//! earlier reading, the base. The new reading replaces the base if the base is older than [`SHORTEST`].
+//! earlier reading, the base. The new reading replaces the base if the base is older than [`SHORTEST_INTERVAL`].
 //! While the base is newer, the result is the last rate.
 
 use std::{
@@ -34,7 +34,7 @@ impl Rates {
         if usage < last.usage {
             // The usage has decreased, so this is a new cgroup with the same name.
             *last = Rate { at, usage, nano_cores: None };
-        } else if since >= SHORTEST {
+        } else if since >= SHORTEST_INTERVAL {
             let nano_cores = Some(rate(usage - last.usage, since));
             *last = Rate { at, usage, nano_cores };
         }
@@ -57,4 +57,4 @@ fn rate(used: u64, since: Duration) -> u64 {
 }
 
 /// Over a shorter time, the interval at which the kernel updates the usage would make the rate wrong.
-const SHORTEST: Duration = Duration::from_millis(900);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(900);

@@ -158,7 +158,7 @@ async fn forget(collector: Weak<Collector>, store: Store) {
         collector.retain(now.containers(), now.sandboxes());
         seen = Some(now);
         drop(collector);
-        sleep(TOGETHER).await;
+        sleep(BATCH_TIME).await;
     }
 }
 
@@ -175,7 +175,7 @@ fn workers() -> usize {
 }
 
 /// dockbridge discards the data of all containers that end within this time together.
-const TOGETHER: Duration = Duration::from_secs(1);
+const BATCH_TIME: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
 /// Fewest subjects for a thread. One thread reads fewer before another thread could wake up.
 const SMALLEST_SHARE: usize = 8;

@@ -150,7 +150,7 @@ fn is_unexplained_kill(inspected: &Inspected) -> bool {
 fn is_fresh(record: &ContainerRecord) -> bool {
     let Process::Exited { finished_at: Nanos(at), .. } = record.process else { return false };
     let age = clock::nanos().saturating_sub(at);
-    Duration::from_nanos(u64::try_from(age).unwrap_or_default()) < FRESH
+    Duration::from_nanos(u64::try_from(age).unwrap_or_default()) < RECENT_END
 }
 
 /// The container as the store may show it before the hook has ended: without the container's end.
@@ -195,4 +195,4 @@ const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(200),
 ];
 /// Time after a container's end in which the engine may still learn the cause.
-const FRESH: Duration = Duration::from_secs(2);
+const RECENT_END: Duration = Duration::from_secs(2);

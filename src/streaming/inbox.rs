@@ -49,14 +49,15 @@ impl Window {
 impl InboxSender {
     /// Adds data. Waits until the window has room. Returns false if the reader was dropped.
     pub async fn send(&self, bytes: Bytes) -> bool {
-        let cost = u32::try_from(bytes.len() + COST).unwrap_or(u32::MAX);
+        let cost = u32::try_from(bytes.len() + PIECE_COST).unwrap_or(u32::MAX);
         let permit = tokio::select! {
             permit = Arc::clone(&self.window.capacity).acquire_many_owned(cost) => permit.ok(),
             () = self.pieces.closed() => None,
         };
         let Some(permit) = permit else { return false };
         // `send` copies a small piece, so that the piece does not keep the memory of the whole read buffer.
-        let bytes = if bytes.len() < SHARED { Bytes::copy_from_slice(&bytes) } else { bytes };
+        let bytes =
+            if bytes.len() < UNCOPIED_SIZE { Bytes::copy_from_slice(&bytes) } else { bytes };
         self.pieces.send((bytes, permit)).is_ok()
     }
 }
@@ -85,7 +86,7 @@ impl Inbox {
 
 /// Reads from a client into `input`. Returns false at the end of the client's data.
 pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> io::Result<bool> {
-    if input.capacity() - input.len() < SHARED {
+    if input.capacity() - input.len() < UNCOPIED_SIZE {
         input.reserve(LARGEST_PIECE);
     }
     Ok(from.read_buf(input).await? > 0)
@@ -96,8 +97,8 @@ pub const LAST_INPUT: Duration = Duration::from_secs(10);
 /// Most bytes that dockbridge passes on at once. 1,000 connections with such a buffer need 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;
 /// Size of a window: room for a piece that is being passed on, and for a piece that waits.
-const WINDOW: usize = 2 * (LARGEST_PIECE + COST);
+const WINDOW: usize = 2 * (LARGEST_PIECE + PIECE_COST);
 /// Memory that each piece needs in addition to its bytes.
-const COST: usize = 128;
+const PIECE_COST: usize = 128;
 /// Pieces of at least this size stay in the read buffer and are not copied.
-const SHARED: usize = LARGEST_PIECE / 2;
+const UNCOPIED_SIZE: usize = LARGEST_PIECE / 2;

@@ -68,7 +68,7 @@ impl Collector {
         }
     }
 
-    /// Waits for a span, and returns it with the spans that arrive within [`GATHER`]. Returns at most
+    /// Waits for a span, and returns it with the spans that arrive within [`GATHER_TIME`]. Returns at most
     /// [`BATCH`] spans, and does not wait once `over` is cancelled.
     async fn batch(&mut self, over: &CancellationToken) -> Vec<FinishedSpan> {
         let mut batch = Vec::new();
@@ -77,7 +77,7 @@ impl Collector {
             () = over.cancelled() => {}
             _ = self.noted.spans.recv_many(&mut batch, 1) => {
                 if self.noted.spans.len() < BATCH {
-                    let _ = timeout(GATHER, over.cancelled()).await;
+                    let _ = timeout(GATHER_TIME, over.cancelled()).await;
                 }
             }
         }
@@ -155,7 +155,7 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an export waits for more spans after the first span.
-const GATHER: Duration = Duration::from_secs(1);
+const GATHER_TIME: Duration = Duration::from_secs(1);
 const BATCH: usize = 512;
 const LOG_EVERY: Duration = Duration::from_secs(60);
 

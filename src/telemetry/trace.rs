@@ -259,7 +259,7 @@ impl OpenSpan {
     fn record(&mut self, field: &Field, value: &dyn fmt::Display) {
         // A value may come from a request and have any length, so it is cut.
         let mut text = value.to_string();
-        text.truncate((0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
+        text.truncate((0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
         if field.name() == NAME {
             self.finished.name = text;
         } else {
@@ -297,4 +297,4 @@ const MILLION: u32 = 1_000_000;
 /// Most spans in the queue: those of a few seconds on a busy node. A full queue needs less than a megabyte.
 const QUEUE: usize = 2048;
 /// Longest recorded text in bytes.
-const LONGEST: usize = 256;
+const LONGEST_TEXT: usize = 256;

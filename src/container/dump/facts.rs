@@ -78,7 +78,7 @@ impl Facts {
             config,
             freezer: Freezer::of(&group).ok_or("the container's cgroup cannot be frozen")?,
             layer,
-            size: memory(&group).saturating_add(changed).saturating_add(MARGIN),
+            size: memory(&group).saturating_add(changed).saturating_add(SPACE_FOR_SMALL_FILES),
         })
     }
 }
@@ -125,4 +125,4 @@ const RUNC: &str = "runc";
 /// The shim's default for the runtime's state directory.
 const RUNC_ROOT: &str = "/run/containerd/runc";
 /// Space for CRIU's small images and the logs, in bytes.
-const MARGIN: u64 = 16 << 20;
+const SPACE_FOR_SMALL_FILES: u64 = 16 << 20;

@@ -39,7 +39,7 @@ impl Place {
     /// time.
     pub(super) fn new(location: PathBuf, id: &str) -> Self {
         let name = location.file_name().unwrap_or_default().to_string_lossy();
-        let short = id.get(..SHORT).unwrap_or(id);
+        let short = id.get(..SHORT_ID_LENGTH).unwrap_or(id);
         let draft = location.with_file_name(format!(".{name}.{short}.tmp"));
         Self { draft, location }
     }
@@ -111,7 +111,7 @@ pub(super) fn read<T: DeserializeOwned>(
     name: &str,
 ) -> Result<Option<T>, HostError> {
     let path = directory.join(name);
-    let Some(bytes) = file::read_if_present(&path, LARGEST)? else { return Ok(None) };
+    let Some(bytes) = file::read_if_present(&path, SIZE_LIMIT)? else { return Ok(None) };
     serde_json::from_slice(&bytes).map(Some).or_cannot("read", &path)
 }
 
@@ -141,11 +141,11 @@ pub(super) const TAKEN: &str = "order.taken.json";
 /// This file exists if no caller waits for the checkpoint any more.
 pub(super) const UNWANTED: &str = "unwanted";
 /// How many digits of the id a temporary name contains.
-const SHORT: usize = 12;
+const SHORT_ID_LENGTH: usize = 12;
 /// This file exists in a container's directory if the detached program has begun to freeze the container.
 /// Without the file, a frozen container was paused by somebody else.
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const REPORT: &str = "report.json";
 /// CRIU's log, which the archive also contains.
 pub(super) const LOG: &str = "dump.log";
-const LARGEST: u64 = 1 << 20;
+const SIZE_LIMIT: u64 = 1 << 20;

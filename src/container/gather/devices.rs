@@ -32,7 +32,7 @@ pub(super) fn check(
 }
 
 /// Whether a device is in the directory or below it. Follows no links, like the engine. Also true for more
-/// than [`MOST`] entries.
+/// than [`MOST_DEVICES`] entries.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;
@@ -40,7 +40,7 @@ fn has_device(directory: &Path) -> bool {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             seen += 1;
             match entry.file_type() {
-                _ if seen > MOST => return true,
+                _ if seen > MOST_DEVICES => return true,
                 Ok(kind) if kind.is_char_device() || kind.is_block_device() => return true,
                 Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
                 _ => {}
@@ -50,7 +50,7 @@ fn has_device(directory: &Path) -> bool {
     false
 }
 
-const MOST: usize = 10_000;
+const MOST_DEVICES: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

@@ -39,7 +39,7 @@ impl HostCheck {
     /// Begins a check. None if too many checks hang.
     fn begin() -> Option<Self> {
         let permit = SLOTS.try_acquire().ok()?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         Some(Self(Arc::new(Slot { number, _permit: permit })))
     }
 
@@ -94,7 +94,7 @@ fn hung(path: &Path) -> Failure {
 
 /// For each check, the path that it is reading, and the time when it began to read that path.
 static RUNNING: Mutex<BTreeMap<u64, (PathBuf, Instant)>> = Mutex::new(BTreeMap::new());
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// Each check that hangs blocks one thread, so checks may use only some of the tokio runtime's blocking
 /// threads.
 static SLOTS: Semaphore = Semaphore::const_new(256);

@@ -37,10 +37,10 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// Allows a part of the descriptors beyond [`descriptors::USUAL`], which logs and streams need.
+    /// Allows a part of the descriptors beyond [`descriptors::USUAL_LIMIT`], which logs and streams need.
     pub(super) fn usual() -> Self {
-        let spare = descriptors::limit().saturating_sub(descriptors::USUAL);
-        Self::of((MOST_BYTES / page()).min(spare / PART))
+        let spare = descriptors::limit().saturating_sub(descriptors::USUAL_LIMIT);
+        Self::of((MOST_BYTES / page()).min(spare / DESCRIPTOR_SHARE))
     }
 
     pub(super) fn of(files: usize) -> Self {
@@ -85,11 +85,11 @@ impl OpenFiles {
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;
     loop {
-        bytes.resize(length + PIECE, 0);
+        bytes.resize(length + READ_SIZE, 0);
         let room = bytes.get_mut(length..).unwrap_or_default();
         let read = file.read_at(room, length as u64)?;
         length += read;
-        if read < PIECE || length >= LARGEST {
+        if read < READ_SIZE || length >= SIZE_LIMIT {
             bytes.truncate(length);
             return Ok(());
         }
@@ -98,17 +98,17 @@ fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 fn page() -> usize {
     let page_size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
-    page_size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(PIECE).max(PIECE)
+    page_size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(READ_SIZE).max(READ_SIZE)
 }
 
 /// How many bytes are read at once. Nearly all cgroup files are smaller.
-const PIECE: usize = 4096;
+const READ_SIZE: usize = 4096;
 /// How many bytes are read at most. Cgroup files are smaller.
-const LARGEST: usize = 1 << 20;
+const SIZE_LIMIT: usize = 1 << 20;
 /// How many bytes of memory the open files may need: the kernel needs a page for each file.
 const MOST_BYTES: usize = 16 << 20;
 /// Cgroup files may use a quarter of the spare descriptors; logs, streams and sockets need the others.
-const PART: usize = 4;
+const DESCRIPTOR_SHARE: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +127,7 @@ mod tests {
         let file = place.path().join("cpu.stat");
         for (limit, open) in [(0, 0), (1, 1)] {
             let open_files = OpenFiles::of(&OpenFileLimit::of(limit));
-            for text in ["1", "", &"long".repeat(3 * PIECE), "2"] {
+            for text in ["1", "", &"long".repeat(3 * READ_SIZE), "2"] {
                 fs::write(&file, text).unwrap();
                 assert_eq!(read(&open_files, &file).unwrap(), text);
                 assert_eq!(open_files.0.files.lock().len(), open);

@@ -110,10 +110,10 @@ async fn a_released_log_is_not_tailed_again() {
     while log.changed().await.is_ok() {}
     assert!(logs.observe(container.clone(), RUNNING).is_none(), "nobody waits for it");
     assert!(logs.find(&container.id).is_none());
-    for n in 0..=u32::try_from(REMEMBERED).unwrap() {
+    for n in 0..=u32::try_from(REMEMBERED_REMOVALS).unwrap() {
         drop(logs.forget(&ContainerId::try_from(format!("{n:064x}")).unwrap()));
     }
-    assert_eq!(logs.known.lock().removed.len(), REMEMBERED, "it is bounded");
+    assert_eq!(logs.known.lock().removed.len(), REMEMBERED_REMOVALS, "it is bounded");
 }
 
 /// Tests a removed container with and without a last poll before the process ends.

@@ -17,7 +17,7 @@ fn decimal_and_binary_suffixes_are_read() {
         ("2E+3", 2_000),
         ("20000e-1", 2_000),
         ("1000000m", 1_000),
-        ("1P", HIGHEST),
+        ("1P", HIGHEST_RATE),
     ] {
         assert_eq!(rate(text), Ok(value), "{text}");
     }

@@ -32,7 +32,7 @@ pub(in crate::oci_runtime) fn apply(
 }
 
 fn add(root: &RootFiles, path: &Path, entry: &mut Entry<'_, impl Read>) -> io::Result<()> {
-    if path.components().count() > DEEPEST {
+    if path.components().count() > MAX_DEPTH {
         return Err(refused("is too deep"));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -90,7 +90,7 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
 
 /// Maximum depth of a path, more than dockbridge accepts when it writes a checkpoint. The removal of a
 /// directory needs memory for each level.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 /// In image layers, the prefix of a deleted file's name, and the name that marks an opaque directory.
 const DELETED: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";

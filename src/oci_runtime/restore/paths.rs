@@ -118,7 +118,7 @@ impl Images {
             let bytes = self.0.get(&name).map(Vec::as_slice).unwrap_or_default();
             let damaged = |reason| format!("CRIU image {name} is damaged: {reason}");
             let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
-            if !MADE.contains(&(mode & TYPE)) {
+            if !RECREATED_TYPES.contains(&(mode & TYPE)) {
                 return Err(format!("{name} is neither a file, a directory nor a named pipe"));
             }
         }
@@ -131,7 +131,7 @@ impl Images {
             for Area { start, flags } in
                 self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas)
             {
-                if start < LOWEST && !config.allows("CAP_SYS_RAWIO") {
+                if start < LOWEST_ADDRESS && !config.allows("CAP_SYS_RAWIO") {
                     return Err(format!("the checkpoint has memory at the low address {start:#x}"));
                 }
                 check_flags(flags.unwrap_or_default())?;
@@ -248,9 +248,9 @@ const LINKED: u32 = 0;
 const GHOST: u32 = 1;
 const TYPE: u32 = 0o170_000;
 /// Types of deleted files that CRIU may recreate: named pipes, directories and regular files.
-const MADE: [u32; 3] = [0o010_000, 0o040_000, 0o100_000];
+const RECREATED_TYPES: [u32; 3] = [0o010_000, 0o040_000, 0o100_000];
 const CREATE: u32 = 0o100;
 const EXCLUSIVE: u32 = 0o200;
 const TRUNCATE: u32 = 0o1000;
 /// Lowest address that a process may map: the default of `vm.mmap_min_addr`.
-const LOWEST: u64 = 1 << 16;
+const LOWEST_ADDRESS: u64 = 1 << 16;

@@ -114,7 +114,7 @@ pub fn time_limit(checkpoint: &Path) -> Duration {
     let directories = [checkpoint.to_owned(), checkpoint.join(IMAGES)].map(fs::read_dir);
     let files = directories.into_iter().flatten().flatten().flatten();
     let bytes: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
-    LIMIT + Duration::from_secs(bytes / SLOWEST)
+    TIME_LIMIT + Duration::from_secs(bytes / SLOW_DISK_RATE)
 }
 
 fn unfit(reason: &str) -> OciRuntimeError {
@@ -310,9 +310,9 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
 }
 
 /// Time limit for the restore of a small checkpoint.
-const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
+const TIME_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
 /// Bytes that a slow disk reads in a second. The time limit grows with the size of the checkpoint.
-const SLOWEST: u64 = 16 << 20;
+const SLOW_DISK_RATE: u64 = 16 << 20;
 /// Largest image in bytes that is read. Images with the memory of processes may be larger, but are not read.
 const LARGEST_IMAGE: u64 = 64 << 20;
 /// Largest size of all images together, in bytes, because all are in memory at the same time.

@@ -17,7 +17,7 @@ use super::config::Config;
 
 /// Refuses devices that the new container does not have. Returns the paths of all links.
 pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, String> {
-    let mut content = MultiGzDecoder::new(bytes).take(LARGEST);
+    let mut content = MultiGzDecoder::new(bytes).take(LARGEST_ARCHIVE);
     let (mut links, mut names, mut left) = (BTreeSet::new(), Names::default(), LARGEST_EXTENSIONS);
     let mut archive = Archive::new(&mut content);
     for (number, entry) in intact(archive.entries())?.raw(true).enumerate() {
@@ -174,7 +174,7 @@ fn is_zero(rest: &mut impl Read) -> io::Result<bool> {
 }
 
 /// Maximum size of an unpacked archive, because a few compressed bytes can become many.
-const LARGEST: u64 = 256 << 20;
+const LARGEST_ARCHIVE: u64 = 256 << 20;
 const LARGEST_EXTENSIONS: u64 = 8 << 20;
 const MOST_ENTRIES: usize = 100_000;
 const MOST_LINKS: usize = 10_000;

@@ -25,7 +25,7 @@ impl Files {
     /// The text of a file. `None` if the file does not exist or cannot be read.
     pub(in crate::stats) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let file = self.open(directory, name)?;
-        file.take(LARGEST).read_to_end(&mut self.bytes).ok()?;
+        file.take(SIZE_LIMIT).read_to_end(&mut self.bytes).ok()?;
         match str::from_utf8(&self.bytes) {
             Ok(text) => Some(text),
             // Names of network interfaces can contain bytes that are not UTF-8.
@@ -74,7 +74,7 @@ impl Files {
         self.path.push(directory);
         self.path.push(name);
         self.bytes.clear();
-        self.bytes.reserve(USUAL);
+        self.bytes.reserve(INITIAL_BUFFER);
         let opened = File::open(&self.path);
         self.starved |= opened.as_ref().is_err_and(is_exhausted);
         opened.ok()
@@ -82,8 +82,8 @@ impl Files {
 }
 
 /// Free bytes of the buffer before a read: more than nearly any file has, so that two reads are enough.
-const USUAL: usize = 8192;
+const INITIAL_BUFFER: usize = 8192;
 /// Longest text that [`Files::word`] reads: longer than any number.
 const LONGEST_WORD: usize = 64;
 /// Size limit of a file in bytes, because a container can make some files grow without limit.
-const LARGEST: u64 = 4 << 20;
+const SIZE_LIMIT: u64 = 4 << 20;

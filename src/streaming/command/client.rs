@@ -67,13 +67,13 @@ impl Client {
     }
 
     /// Ends the output streams, sends the outcome, and closes the connection after the client has read all
-    /// data. Stops waiting if the client receives nothing for [`PAUSE`].
+    /// data. Stops waiting if the client receives nothing for [`READ_PAUSE`].
     pub async fn finish(mut self, outcome: &Outcome) {
         self.stdin = None;
         let watch = self.watch.clone();
         tokio::select! {
             () = self.send_and_close(outcome) => {}
-            () = watch.stalled(PAUSE) => {}
+            () = watch.stalled(READ_PAUSE) => {}
         }
     }
 
@@ -102,4 +102,4 @@ impl Client {
 /// size. Clients send the size as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
 /// How long a client may stop reading the last output. A user with a pager stops reading from time to time.
-const PAUSE: Duration = Duration::from_secs(60);
+const READ_PAUSE: Duration = Duration::from_secs(60);

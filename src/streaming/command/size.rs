@@ -66,7 +66,7 @@ impl SizeBuffer {
         }
         let read = sizes.byte_offset();
         self.bytes.advance(read);
-        if self.bytes.len() > LONGEST { Err(InvalidSize) } else { Ok(last) }
+        if self.bytes.len() > LONGEST_SIZE { Err(InvalidSize) } else { Ok(last) }
     }
 }
 
@@ -87,7 +87,7 @@ impl Wanted {
 }
 
 /// Maximum length of an incomplete size in bytes.
-const LONGEST: usize = 4096;
+const LONGEST_SIZE: usize = 4096;
 
 #[cfg(test)]
 mod tests;

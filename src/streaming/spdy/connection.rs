@@ -93,8 +93,8 @@ where
         }
         ConnectionEnd::Done => GoAwayReason::Done,
     };
-    if in_time(FLUSH, writing.close(last, reason)).await {
-        in_time(LINGER, discard(&mut reader)).await;
+    if in_time(FLUSH_TIMEOUT, writing.close(last, reason)).await {
+        in_time(CLOSE_TIMEOUT, discard(&mut reader)).await;
     }
 }
 
@@ -128,9 +128,9 @@ async fn in_time(time_limit: Duration, work: impl Future<Output = io::Result<()>
 /// Maximum number of data frames that wait while another frame is being written.
 const OUTBOX: usize = 1;
 /// At the end of a connection, the peer may take this long to receive the last data.
-const FLUSH: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// At the end of a connection, the peer may take this long to close its side.
-const LINGER: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ impl Headers {
     /// The first value of the header `name`. Ignores the case of the name.
     pub(super) fn first(&self, name: &str) -> Option<&str> {
         let (_, value) = self.pairs.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
-        value.split(JOINT).next()
+        value.split(VALUE_SEPARATOR).next()
     }
 
     pub(super) fn parse(mut block: &[u8]) -> Result<Self, Malformed> {
@@ -96,7 +96,7 @@ fn text<'a>(block: &mut &'a [u8]) -> Result<&'a str, Malformed> {
 }
 
 /// The separator between two values of the same header.
-const JOINT: char = '\0';
+const VALUE_SEPARATOR: char = '\0';
 const TRUNCATED: Malformed = Malformed("truncated headers");
 const TOO_LONG: Malformed = Malformed("headers that are too long");
 pub(super) const CORRUPT: Malformed = Malformed("headers that cannot be inflated");

@@ -28,7 +28,7 @@ pub fn check(
 /// The first field that no update can change, with its plugin. For a removal, the plugin may be unknown.
 fn fixed_field(wanted: &Wanted) -> String {
     let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
-        Some(limit) => !FIXED.split(' ').any(|fixed| fixed == limit),
+        Some(limit) => !FIXED_LIMITS.split(' ').any(|fixed| fixed == limit),
         None => field == "linux.oom_score_adj",
     };
     let mut owners = wanted.owners.iter();
@@ -39,7 +39,7 @@ fn fixed_field(wanted: &Wanted) -> String {
 }
 
 /// Limits that no update can change.
-const FIXED: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
+const FIXED_LIMITS: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
     memory.use_hierarchy cpu.realtime_runtime cpu.realtime_period rdt_class blockio_class";
 const WITHOUT_OCI_RUNTIME: &str = "the container was created without dockbridge-runtime, because \
     the plugin connected later; the next attempt uses dockbridge-runtime";

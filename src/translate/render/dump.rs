@@ -39,7 +39,7 @@ fn config(dumped: &DumpedContainer, status: &cri::ContainerStatus, image: &str) 
         "runtime": dumped.runtime,
         "createdTime": time(Nanos(status.created_at)),
         "checkpointedTime": time(dumped.at),
-        "restoredTime": NEVER,
+        "restoredTime": GO_ZERO_TIME,
         "restored": false,
     })
 }
@@ -109,8 +109,8 @@ fn bind_mount(mount: &BindMount) -> Value {
 
 fn time(at: Nanos) -> String {
     Timestamp::from_nanosecond(at.0.into())
-        .map_or_else(|_| NEVER.to_owned(), |time| time.to_string())
+        .map_or_else(|_| GO_ZERO_TIME.to_owned(), |time| time.to_string())
 }
 
 /// The text of Go's zero time, which stands for "never".
-const NEVER: &str = "0001-01-01T00:00:00Z";
+const GO_ZERO_TIME: &str = "0001-01-01T00:00:00Z";
