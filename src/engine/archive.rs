@@ -14,7 +14,7 @@ use tar::EntryType;
 use tokio::time::timeout;
 
 use super::{
-    address,
+    api_path,
     client::{Engine, collect},
     error::{Call, EngineError, Subject},
     request::ApiRequest,
@@ -106,8 +106,8 @@ impl Engine {
 
     fn archive(&self, method: Method, id: &str, path: &str) -> Result<ApiRequest, EngineError> {
         let subject = Subject::Path(format!("{id}:{path}"));
-        let target = address::container(id, "/archive");
-        let target = target.map(|target| address::with_query(&target, &[("path", path)]));
+        let target = api_path::container(id, "/archive");
+        let target = target.map(|target| api_path::with_query(&target, &[("path", path)]));
         let call = Call { verb: "stat", subject };
         Ok(ApiRequest::new(call, method, target, self.timeouts().short)?.repeatable())
     }

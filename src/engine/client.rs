@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::{
-    address,
+    api_path,
     error::{Call, EngineError, Subject, cause_of},
     error_response,
     list_splitter::ListSplitter,
@@ -98,7 +98,7 @@ impl Engine {
                 .set_host(false)
                 .build(UnixConnector)
         };
-        let authority = address::authority(&socket);
+        let authority = api_path::authority(&socket);
         let shared = Shared {
             socket,
             authority,
@@ -193,10 +193,10 @@ impl Engine {
     ) -> Result<ApiRequest, EngineError> {
         let target = match &mut subject {
             Subject::Engine | Subject::Path(_) => Some(tail.to_owned()),
-            Subject::Container(id) => address::container(id, tail),
-            Subject::Exec(id) => address::exec(id, tail),
+            Subject::Container(id) => api_path::container(id, tail),
+            Subject::Exec(id) => api_path::exec(id, tail),
             Subject::Image(name) => {
-                let target = address::image(name, tail);
+                let target = api_path::image(name, tail);
                 *name = printable(name).into_owned();
                 target
             }

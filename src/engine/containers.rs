@@ -6,7 +6,7 @@ use hyper::Method;
 use tracing::debug;
 
 use super::{
-    address,
+    api_path,
     client::{Engine, LARGEST_OBJECT},
     error::{Call, EngineError, Subject},
     request::ApiRequest,
@@ -37,7 +37,7 @@ impl Engine {
         body: &docker::ContainerCreateBody,
     ) -> Result<String, EngineError> {
         let call = Call { verb: Call::CREATE, subject: Subject::container(name) };
-        let target = address::with_query("/containers/create", &[("name", name)]);
+        let target = api_path::with_query("/containers/create", &[("name", name)]);
         let create = ApiRequest::new(call, Method::POST, Some(target), self.timeouts().short)?;
         let answer = self.created(create.with_json(body)?).await?;
         for warning in &answer.warnings {
@@ -171,7 +171,8 @@ impl Engine {
         filters: &str,
         read: impl Fn(ContainerSummary) -> Option<U>,
     ) -> Result<Vec<U>, EngineError> {
-        let target = address::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
+        let target =
+            api_path::with_query("/containers/json", &[("all", "1"), ("filters", filters)]);
         let list = self.request(Method::GET, "list containers", Subject::Engine, &target)?;
         let mut seen = HashSet::new();
         self.list(list, LARGEST_OBJECT, |entry: ContainerSummary| {
@@ -201,7 +202,7 @@ impl Engine {
         tail: &str,
         query: &[(&str, &str)],
     ) -> Result<ApiRequest, EngineError> {
-        self.request(Method::POST, verb, Subject::container(id), &address::with_query(tail, query))
+        self.request(Method::POST, verb, Subject::container(id), &api_path::with_query(tail, query))
     }
 }
 

@@ -6,7 +6,7 @@ use hyper::Method;
 use jiff::Timestamp;
 
 use super::{
-    address,
+    api_path,
     client::Engine,
     error::{EngineError, Subject},
     stream::Messages,
@@ -35,7 +35,7 @@ impl Engine {
         // subscription would be lost.
         let since = seconds(Timestamp::now() - OVERLAP).unwrap_or_default();
         let query = [("since", &*since), ("filters", &*filters)];
-        let target = address::with_query("/events", &query);
+        let target = api_path::with_query("/events", &query);
         let mut follow = self.request(Method::GET, "follow events", Subject::Engine, &target)?;
         follow.timeout = self.timeouts().stream;
         let body = self.begin(&follow).await?;

@@ -4,7 +4,7 @@
 use hyper::Method;
 
 use super::{
-    address,
+    api_path,
     client::Engine,
     error::{Call, EngineError, Subject},
     hijack::{Input, Output},
@@ -120,7 +120,7 @@ impl Engine {
     /// process does not run.
     pub async fn resize(&self, subject: Subject, size: TerminalSize) -> Result<(), EngineError> {
         let (height, width) = (size.height.to_string(), size.width.to_string());
-        let tail = address::with_query("/resize", &[("h", &height), ("w", &width)]);
+        let tail = api_path::with_query("/resize", &[("h", &height), ("w", &width)]);
         let resize = self.request(Method::POST, "resize", subject, &tail)?;
         self.done(resize.repeatable()).await
     }
@@ -143,7 +143,7 @@ impl Engine {
             ("detachKeys", DETACH_KEYS),
         ];
         let (subject, tail) =
-            (Subject::container(container), address::with_query("/attach", &query));
+            (Subject::container(container), api_path::with_query("/attach", &query));
         let attach = self.request(Method::POST, "attach to", subject, &tail)?;
         self.hijack(attach, streams.tty).await
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
-use super::address;
+use super::api_path;
 use crate::{
     host::{
         error::HostError,
@@ -72,7 +72,7 @@ const DIRECTORY: &str = "/run/dockbridge-engines";
 /// All users may list the directory, but must not be able to open a lock file, because they could lock it.
 const DIRECTORY_MODE: u32 = 0o755;
 /// Bytes that are percent-encoded in the name of a lock file.
-const NAME: &AsciiSet = &address::QUERY.remove(b':');
+const NAME: &AsciiSet = &api_path::QUERY.remove(b':');
 const LONGEST_NAME: usize = 200;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! This module knows HTTP and Docker's JSON, but not the CRI. Start with [`client`]: one client on the
 //! engine's socket makes the requests with a timeout, in the API [`version`] that a ping has negotiated.
-//! [`address`] builds the paths. [`stream`] reads the messages of a pull, load or event stream, and
+//! [`api_path`] builds the paths. [`stream`] reads the messages of a pull, load or event stream, and
 //! [`hijack`] hijacked connections to a process's streams. Only [`error_response`] maps an HTTP status and
 //! its text to an error. [`lock`] makes sure that only one dockbridge serves an engine.
 
@@ -22,7 +22,7 @@ pub mod metrics;
 pub mod pull;
 pub mod storage;
 
-mod address;
+mod api_path;
 mod demux;
 mod error_response;
 mod list_splitter;

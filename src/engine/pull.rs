@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE};
 use hyper::{Method, header::HeaderValue};
 
 use super::{
-    address,
+    api_path,
     client::Engine,
     error::{Call, EngineError, Subject},
     error_response,
@@ -75,7 +75,7 @@ fn pull_target(request: &PullRequest) -> String {
     let reference = request.reference.clone().with_default_tag();
     let repository = reference.repository();
     let which = reference.digest().or(reference.tag()).unwrap_or_default();
-    address::with_query("/images/create", &[("fromImage", &repository), ("tag", which)])
+    api_path::with_query("/images/create", &[("fromImage", &repository), ("tag", which)])
 }
 
 /// The value of the header `X-Registry-Auth`: JSON in URL-safe base64 with padding, as the engine decodes it.

@@ -6,7 +6,7 @@ use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use serde_json::json;
 
 use super::{
-    address, archive,
+    api_path, archive,
     error::{Call, EngineError, PullFault, Subject},
     error_response::{classify, classify_pull},
 };
@@ -194,18 +194,18 @@ fn a_refused_signature_gets_kubelets_prefix_once() {
 
 #[test]
 fn names_are_encoded_or_refused() {
-    let image = |name: &str| address::image(name, "/json");
+    let image = |name: &str| api_path::image(name, "/json");
     assert_eq!(image("a/b:1").as_deref(), Some("/images/a/b:1/json"));
     assert_eq!(image("a?b#c%").as_deref(), Some("/images/a%3Fb%23c%25/json"));
     assert_eq!(image("ü").as_deref(), Some("/images/%C3%BC/json"));
     for name in ["", ".", "..", "a/..", "../a", "a//b", "/", "a/./b"] {
         assert_eq!(image(name), None, "{name:?}");
     }
-    assert_eq!(address::container("k8s_a.b-c", "/json").unwrap(), "/containers/k8s_a.b-c/json");
+    assert_eq!(api_path::container("k8s_a.b-c", "/json").unwrap(), "/containers/k8s_a.b-c/json");
     for name in ["", ".", "..", "a/b", "a b", "ü", "a%2f", "a?b"] {
-        assert_eq!(address::container(name, ""), None, "{name:?}");
+        assert_eq!(api_path::container(name, ""), None, "{name:?}");
     }
-    let query = address::with_query("/x", &[("a", "1&b=2"), ("c", "/ü")]);
+    let query = api_path::with_query("/x", &[("a", "1&b=2"), ("c", "/ü")]);
     assert_eq!(query, "/x?a=1%26b%3D2&c=%2F%C3%BC");
 }
 
@@ -214,7 +214,7 @@ proptest! {
 
     #[test]
     fn an_encoded_name_is_always_a_uri_below_its_folder(name in any::<String>()) {
-        for path in [address::image(&name, "/json"), address::container(&name, "/json")] {
+        for path in [api_path::image(&name, "/json"), api_path::container(&name, "/json")] {
             let Some(path) = path else { continue };
             let uri: hyper::Uri = format!("unix://00{path}").parse().expect("a uri");
             prop_assert_eq!(uri.path(), path.as_str());

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::shown::{shown, text};
+use super::reported::{reported, text};
 use crate::{
     concurrency::blocking::blocking,
     error::{Failure, Kind, chain},
@@ -60,7 +60,7 @@ impl ContainerCgroup {
         let now =
             if has_cpusets { self.group.limits(self.pid) } else { self.group.numbers(self.pid) };
         let is_there = now.is_known() || self.group.exists();
-        is_there.then(|| shown(requested, &now, settings, |setting| self.current(setting)))
+        is_there.then(|| reported(requested, &now, settings, |setting| self.current(setting)))
     }
 
     /// The content of a cgroup file. None if the file cannot be read.

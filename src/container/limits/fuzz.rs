@@ -1,6 +1,6 @@
 //! Entry points for `make fuzz`: current limits, in the form in which the kernel shows them.
 
-use super::shown::shown;
+use super::reported::reported;
 use crate::{
     fuzz_input::texts,
     host::cgroup::{limits::Limits, weight::CpuWeight},
@@ -50,8 +50,8 @@ pub(crate) fn shown_limits(bytes: &[u8]) {
     let pages = CgroupFile { limit, value: pages, ..unified.clone() };
     let settings = [pages, unified];
     let now = word();
-    let first = shown(&requested, &kernel, &settings, |_| Some(now.clone()));
+    let first = reported(&requested, &kernel, &settings, |_| Some(now.clone()));
     assert!(first.memory_limit >= 0);
-    let again = shown(&first, &kernel, &settings, |_| Some(now.clone()));
+    let again = reported(&first, &kernel, &settings, |_| Some(now.clone()));
     assert_eq!(first, again, "what is shown is shown again");
 }

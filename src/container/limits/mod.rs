@@ -5,8 +5,8 @@ mod cgroup;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub(super) mod hugepages;
+mod reported;
 pub mod service;
-mod shown;
 mod start;
 mod status;
 mod update;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use super::{cgroup::ContainerCgroup, shown::shown};
+use super::{cgroup::ContainerCgroup, reported::reported};
 use crate::{
     checkpoint::directory::Checkpoints,
     container::saved_changes::SavedChanges,
@@ -47,7 +47,7 @@ fn kernel() -> Limits {
 
 #[test]
 fn a_limit_that_the_kernel_rounds_is_shown_as_requested() {
-    assert_eq!(shown(&requested(), &kernel(), &[], |_| None), requested());
+    assert_eq!(reported(&requested(), &kernel(), &[], |_| None), requested());
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_limit_changed_by_others_is_shown_as_it_is() {
         oom_score_adj: Some(-5),
         ..kernel()
     };
-    let shown = shown(&requested(), &changed, &[], |_| None);
+    let shown = reported(&requested(), &changed, &[], |_| None);
     assert_eq!((shown.cpu_quota, shown.cpu_period, shown.cpu_shares), (-1, 100_000, 2));
     assert_eq!((shown.memory_limit, shown.memory_swap_limit), (64 << 20, -1));
     assert_eq!((shown.cpuset_cpus.as_str(), shown.cpuset_mems.as_str()), ("0-1", ""));
@@ -80,9 +80,9 @@ fn no_limit_is_reported_without_a_request() {
     };
     let nothing = Resources::default();
     let usual = Resources { cpu_shares: 1024, ..Resources::default() };
-    assert_eq!(shown(&nothing, &kernel, &[], |_| None), usual);
+    assert_eq!(reported(&nothing, &kernel, &[], |_| None), usual);
     let lifted = Resources { cpu_quota: -1, memory_limit: -1, memory_swap_limit: -1, ..nothing };
-    let told = shown(&lifted, &kernel, &[], |_| None);
+    let told = reported(&lifted, &kernel, &[], |_| None);
     assert_eq!((told.cpu_quota, told.memory_limit, told.memory_swap_limit), (-1, 0, -1));
 }
 
@@ -106,7 +106,11 @@ fn shares_are_read_back_from_the_weights_made_of_them() {
     ] {
         let kernel = Limits { cpu_weight: Some(CpuWeight::Weight(weight)), ..Limits::default() };
         let requested = Resources { cpu_shares: asked, ..Resources::default() };
-        assert_eq!(shown(&requested, &kernel, &[], |_| None).cpu_shares, told, "{asked} {weight}");
+        assert_eq!(
+            reported(&requested, &kernel, &[], |_| None).cpu_shares,
+            told,
+            "{asked} {weight}"
+        );
     }
 }
 
@@ -144,7 +148,7 @@ fn extra_metrics_come_from_their_files() {
     let unified = ["memory.high", "memory.low", "memory.oom.group", "io.weight", "memory.swap.max"];
     let unified = unified.map(|key| (key.to_owned(), "asked".to_owned()));
     let requested = Resources { unified: unified.into(), ..Resources::default() };
-    let told = shown(&requested, &Limits::default(), &settings, |setting| {
+    let told = reported(&requested, &Limits::default(), &settings, |setting| {
         files.get(setting.file.as_str()).map(|text| (*text).to_owned())
     });
     // The status leaves out a limit of huge pages that the kernel does not have, except a requested limit of
@@ -173,7 +177,7 @@ fn only_bytes_of_memory_are_rounded() {
         ("pids.max", "5000", "4096", "4096"),
     ] {
         let setting = CgroupFile::unified(file, asked);
-        assert_eq!(super::shown::text(&setting, held.to_owned()), told, "{file} {asked} {held}");
+        assert_eq!(super::reported::text(&setting, held.to_owned()), told, "{file} {asked} {held}");
     }
 }
 

@@ -13,13 +13,13 @@ use crate::{
 };
 
 /// The current limits. `current` reads a cgroup file.
-pub(super) fn shown(
+pub(super) fn reported(
     requested: &Resources,
     kernel: &Limits,
     settings: &[CgroupFile],
     current: impl Fn(&CgroupFile) -> Option<String>,
 ) -> Resources {
-    let mut shown = Resources {
+    let mut reported = Resources {
         cpu_period: period(requested, kernel),
         cpu_quota: bounded(requested.cpu_quota, kernel.cpu_quota, 0),
         cpu_shares: kernel
@@ -40,9 +40,9 @@ pub(super) fn shown(
             }
             _ => now.map(|now| text(setting, now)),
         };
-        setting.update_status(&mut shown, now);
+        setting.update_status(&mut reported, now);
     }
-    shown
+    reported
 }
 
 /// The requested number if the kernel's number is unknown or may result from rounding it down, otherwise the
