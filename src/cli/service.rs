@@ -20,7 +20,7 @@ pub struct ServiceFiles {
 }
 
 impl ServiceFiles {
-    /// The files that dockbridge's packages install.
+    /// The files with settings that dockbridge's packages install.
     pub fn of_packages() -> Self {
         let environment = ["/etc/default/dockbridge", "/etc/sysconfig/dockbridge"];
         Self {

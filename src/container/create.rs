@@ -188,7 +188,7 @@ async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), Failure> {
     .await
 }
 
-/// Creates a directory for the source of a mount. A source that exists need not be a directory.
+/// Creates the source of a mount as a directory, if nothing exists at the path.
 pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok() {
         return Ok(());

@@ -145,7 +145,7 @@ impl EditsDirectory {
         for owned in [self.root.as_path(), &self.of(id), &path] {
             // Root does what the file says.
             if !file::is_ours_alone(owned)? {
-                let reason = "users other than root can change the file, so it is not trusted";
+                let reason = "users other than root can change this path, so the file of the container is not trusted";
                 let (path, reason) = (owned.to_owned(), reason.to_owned());
                 return Err(OciRuntimeError::Malformed { path, reason });
             }

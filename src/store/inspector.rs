@@ -38,7 +38,8 @@ pub(super) struct Inspector {
 }
 
 impl Inspector {
-    /// Inspects `target` and runs the hook. If this takes long, tells the writer, which then starts others.
+    /// Inspects `target` and runs the hook. If this takes long, tells the writer that the inspect is slow, so that
+    /// the writer starts other inspects meanwhile.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {

@@ -122,7 +122,7 @@ impl Program {
     }
 }
 
-/// A container that has answered.
+/// A running container whose program has answered a request.
 struct Running {
     sandbox: String,
     container: String,

@@ -40,5 +40,6 @@ impl Limits {
     }
 }
 
-/// Reading cgroup files may take longer while the kernel creates or removes many cgroups.
+/// How long to wait for cgroup files, which are slow to read while the kernel creates or removes many cgroups. After
+/// that, the status shows the requested limits.
 const TIMEOUT: Duration = Duration::from_millis(500);
