@@ -27,7 +27,7 @@ pub async fn image_of(socket: &Path) -> Option<String> {
 /// removes the pod. When `stop` resolves, `run` removes the pod early.
 ///
 /// # Errors
-/// Fails with the first failure. If the pod cannot be removed, `run` writes that to `out`.
+/// Fails with the first failure, and if `stop` resolves. If the pod cannot be removed, `run` writes that to `out`.
 pub async fn run(
     socket: &Path,
     image: &str,
@@ -37,17 +37,17 @@ pub async fn run(
     let mut server = client::connect(socket).await?;
     let uid = format!("{:032x}", rand::random::<u128>());
     let mut steps = Steps { out, began: Instant::now() };
-    let lived = tokio::select! {
-        lived = live(server.clone(), config(&uid), image, &mut steps) => lived,
+    let result = tokio::select! {
+        result = run_steps(server.clone(), config(&uid), image, &mut steps) => result,
         () = stop => Err("interrupted".into()),
     };
-    if lived.is_err() {
+    if result.is_err() {
         clear_away(&mut server, &uid, &mut steps).await?;
     }
-    lived
+    result
 }
 
-async fn live<W: Write>(
+async fn run_steps<W: Write>(
     mut server: RuntimeServiceClient<Channel>,
     pod: cri::PodSandboxConfig,
     image: &str,
@@ -69,23 +69,23 @@ async fn live<W: Write>(
     let id = created.container_id;
     steps.print("CreateContainer", short(&id))?;
     let request = cri::StartContainerRequest { container_id: id.clone() };
-    steps.done("StartContainer", server.start_container(request)).await?;
+    steps.call_and_print("StartContainer", server.start_container(request)).await?;
     let up = up.elapsed();
     verify(&mut server, &sandbox, &id, steps).await?;
     let down = Instant::now();
     let request = cri::StopContainerRequest { container_id: id.clone(), timeout: GRACE_SECONDS };
-    steps.done("StopContainer", server.stop_container(request)).await?;
+    steps.call_and_print("StopContainer", server.stop_container(request)).await?;
     let request = cri::RemoveContainerRequest { container_id: id };
-    steps.done("RemoveContainer", server.remove_container(request)).await?;
+    steps.call_and_print("RemoveContainer", server.remove_container(request)).await?;
     let request = cri::StopPodSandboxRequest { pod_sandbox_id: sandbox.clone() };
-    steps.done("StopPodSandbox", server.stop_pod_sandbox(request)).await?;
+    steps.call_and_print("StopPodSandbox", server.stop_pod_sandbox(request)).await?;
     let request = cri::RemovePodSandboxRequest { pod_sandbox_id: sandbox };
-    steps.done("RemovePodSandbox", server.remove_pod_sandbox(request)).await?;
+    steps.call_and_print("RemovePodSandbox", server.remove_pod_sandbox(request)).await?;
     let (up, down) = (shown(up), shown(down.elapsed()));
     Ok(writeln!(steps.out, "Starting the pod took {up}, and removing the pod took {down}.")?)
 }
 
-/// Checks that the server reports the pod and its container as they were requested.
+/// Checks that the server reports the pod as ready with an address, and the container as running.
 async fn verify<W: Write>(
     server: &mut RuntimeServiceClient<Channel>,
     sandbox: &str,
@@ -123,14 +123,14 @@ async fn clear_away<W: Write>(
     uid: &str,
     steps: &mut Steps<'_, W>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let mut clean_looks = 0;
-    for _ in 0..LOOKS {
+    let mut empty_searches = 0;
+    for _ in 0..MAX_SEARCHES {
         let left = match of_uid(server, uid).await {
             Ok(left) => left,
             Err(error) => return Ok(steps.print("clean-up", error)?),
         };
-        clean_looks = if left.is_empty() { clean_looks + 1 } else { 0 };
-        if clean_looks == CLEAN_LOOKS {
+        empty_searches = if left.is_empty() { empty_searches + 1 } else { 0 };
+        if empty_searches == EMPTY_SEARCHES {
             break;
         }
         for id in left {
@@ -147,7 +147,7 @@ async fn clear_away<W: Write>(
                 },
             )?;
         }
-        sleep(BETWEEN_LOOKS).await;
+        sleep(SEARCH_INTERVAL).await;
     }
     Ok(())
 }
@@ -179,7 +179,7 @@ impl<W: Write> Steps<'_, W> {
         Ok(())
     }
 
-    async fn done<T>(
+    async fn call_and_print<T>(
         &mut self,
         call: &str,
         answer: impl Future<Output = Result<Response<T>, Status>>,
@@ -226,7 +226,7 @@ fn short(id: &str) -> &str {
 const NAME: &str = "dockbridge-check";
 const UID_LABEL: &str = "io.kubernetes.pod.uid";
 const GRACE_SECONDS: i64 = 5;
-const LOOKS: usize = 10;
+const MAX_SEARCHES: usize = 10;
 /// After this many searches in a row without a result, the check assumes that no sandbox is left.
-const CLEAN_LOOKS: usize = 2;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const EMPTY_SEARCHES: usize = 2;
+const SEARCH_INTERVAL: Duration = Duration::from_millis(500);

@@ -28,7 +28,7 @@ unsafe impl StableFd for UnixStream {}
 /// # Errors
 /// The kernel cannot poll this kind of descriptor, or a limit of the kernel is reached.
 pub fn register<T: StableFd>(descriptor: T, interest: Interest) -> io::Result<AsyncFd<T>> {
-    // SAFETY: a `StableFd` keeps its descriptor, and the registration returns the value only when the
-    // registration ends.
+    // SAFETY: a `StableFd` keeps its descriptor open and unchanged. No caller exchanges the value through a
+    // mutable reference, such as that of `AsyncFd::get_mut`.
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, interest) }?)
 }

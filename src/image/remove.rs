@@ -1,4 +1,4 @@
-//! Removes an image with all its names, in an order in which an image in use keeps a name.
+//! Removes an image with all its names. Removes by id first, so that an image in use keeps its names.
 
 use tracing::info;
 
@@ -82,7 +82,7 @@ impl Images {
         }
         let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
         if names.is_empty() {
-            // An image without a name that no list shows is a parent layer of other images.
+            // If the engine does not list an image without a name, other images are based on the image.
             let listed = self.listed(&record.id).await?;
             return if listed.is_some() { Err(error.into()) } else { Ok(true) };
         }

@@ -24,8 +24,10 @@ pub(super) struct LogState {
 #[derive(Debug)]
 struct Wanted {
     container: LoggedContainer,
-    /// The start time of the container's run that has ended, if a run has ended.
+    /// The start time of the run that has ended, if one has. `i64::MAX` if the container was removed before
+    /// dockbridge saw an end.
     ended: Option<Nanos>,
+    /// The start time of the run whose whole log was written, if there is one.
     complete: Option<Nanos>,
     reopen: Vec<oneshot::Sender<Result<(), Arc<LogError>>>>,
     is_removed: bool,
@@ -41,7 +43,8 @@ pub(super) struct NextPoll {
 }
 
 impl LogState {
-    /// A log to which this process has not written yet. `complete` is the start of a run with a whole log.
+    /// A log to which this process has not written yet. `complete` is the start time of the run whose whole log an
+    /// earlier process wrote, if there is one.
     pub(super) fn new(container: LoggedContainer, complete: Option<Nanos>) -> Self {
         let progress =
             Progress { ended: complete, complete: complete.is_some(), ..Progress::default() };
@@ -68,7 +71,8 @@ impl LogState {
         let mut wanted = self.wanted.lock();
         wanted.container = container;
         let changed = match run {
-            // The log of a container's later run continues the log of an earlier run.
+            // A later run continues the same log, so an earlier end that was not seen changes nothing. An equal
+            // start comes from an old inspect of the run that has ended.
             RunState::InProgress(start) if wanted.ended.is_none_or(|ended| ended == start) => None,
             RunState::InProgress(_) => Some(None),
             RunState::Ended(start) if wanted.ended == Some(start) => None,
@@ -84,7 +88,7 @@ impl LogState {
         wanted.progress.subscribe()
     }
 
-    /// Makes callers stop waiting for the log of this run.
+    /// Records that a caller has stopped waiting for the log of this run. Later callers do not wait for it.
     pub(super) fn give_up(&self, run: Nanos) {
         self.wanted.lock().progress.send_modify(|now| now.given_up |= now.ended == Some(run));
     }

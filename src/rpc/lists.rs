@@ -31,8 +31,8 @@ impl RuntimeRpc {
         let now = self.now().await?;
         let encode = |pod: &SandboxRecord| cri::encoded(&render::sandbox::item(pod));
         let all = self.encoded.sandboxes.of(now.sandboxes(), encode);
-        let asked = all.iter().filter(|item| lists_sandbox(filter, &item.record));
-        Ok(asked.map(|item| item.message.clone()).collect())
+        let requested = all.iter().filter(|item| lists_sandbox(filter, &item.record));
+        Ok(requested.map(|item| item.message.clone()).collect())
     }
 
     pub(super) async fn listed_containers(
@@ -42,8 +42,8 @@ impl RuntimeRpc {
         let now = self.now().await?;
         let encode = |one: &ContainerRecord| cri::encoded(&render::container::item(one));
         let all = self.encoded.containers.of(now.containers(), encode);
-        let asked = all.iter().filter(|item| lists_container(filter, &item.record));
-        Ok(asked.map(|item| item.message.clone()).collect())
+        let requested = all.iter().filter(|item| lists_container(filter, &item.record));
+        Ok(requested.map(|item| item.message.clone()).collect())
     }
 
     pub(super) async fn listed_container_stats(
@@ -51,8 +51,8 @@ impl RuntimeRpc {
         filter: Option<&cri::ContainerStatsFilter>,
     ) -> Result<impl Iterator<Item = cri::ContainerStats> + Send + use<>, Status> {
         let now = self.measurable().await?;
-        let is_asked = |record: &ContainerRecord| measures_container(filter, record);
-        let read = self.stats.containers(&now, is_asked, Detail::Usage).await?;
+        let is_requested = |record: &ContainerRecord| measures_container(filter, record);
+        let read = self.stats.containers(&now, is_requested, Detail::Usage).await?;
         Ok(read.into_iter().map(|container| render::stats::container(&container)))
     }
 
@@ -61,8 +61,8 @@ impl RuntimeRpc {
         filter: Option<&cri::PodSandboxStatsFilter>,
     ) -> Result<impl Iterator<Item = cri::PodSandboxStats> + Send + use<>, Status> {
         let now = self.measurable().await?;
-        let is_asked = |record: &SandboxRecord| measures_sandbox(filter, record);
-        let read = self.stats.pods(&now, is_asked, Detail::Usage).await?;
+        let is_requested = |record: &SandboxRecord| measures_sandbox(filter, record);
+        let read = self.stats.pods(&now, is_requested, Detail::Usage).await?;
         Ok(read.into_iter().map(|pod| render::stats::pod(&pod)))
     }
 
@@ -84,11 +84,11 @@ impl ImageRpc {
     ) -> Result<impl Iterator<Item = cri::Image> + Send + use<>, Status> {
         let filter = parse::image::image_filter(filter);
         let now = self.store.images().await?;
-        let asked = match filter {
+        let requested = match filter {
             None => now.images().to_vec(),
             Some(name) => now.images_named(&name),
         };
         let rpc = self.clone();
-        Ok(asked.into_iter().map(move |image| rpc.render(&image)))
+        Ok(requested.into_iter().map(move |image| rpc.render(&image)))
     }
 }

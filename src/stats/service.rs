@@ -54,21 +54,22 @@ impl Stats {
         &self,
         record: &Arc<ContainerRecord>,
     ) -> Result<ContainerReading, Failure> {
-        let read =
-            self.spread(vec![Arc::clone(record)], Detail::Usage, Collector::container).await?;
+        let read = self
+            .read_in_parallel(vec![Arc::clone(record)], Detail::Usage, Collector::container)
+            .await?;
         Ok(read.into_iter().next().unwrap_or_else(|| self.collector.unknown(record)))
     }
 
-    /// Resource usage of all running containers for which `is_asked` is true, newest first.
+    /// Resource usage of all running containers for which `is_requested` is true, newest first.
     pub async fn containers(
         &self,
         now: &Snapshot,
-        is_asked: impl Fn(&ContainerRecord) -> bool,
+        is_requested: impl Fn(&ContainerRecord) -> bool,
         detail: Detail,
     ) -> Result<Vec<ContainerReading>, Failure> {
         let runs = |record: &&Arc<ContainerRecord>| record.process.is_running();
-        let asked = now.containers().iter().filter(runs).filter(|record| is_asked(record));
-        self.spread(asked.cloned().collect(), detail, Collector::container).await
+        let requested = now.containers().iter().filter(runs).filter(|record| is_requested(record));
+        self.read_in_parallel(requested.cloned().collect(), detail, Collector::container).await
     }
 
     /// Resource usage of one pod. If the pause container does not run, at most the usage of its containers.
@@ -78,20 +79,20 @@ impl Stats {
         record: &Arc<SandboxRecord>,
     ) -> Result<PodReading, Failure> {
         let target = PodTarget::all(std::iter::once(record), now);
-        let read = self.spread(target, Detail::Usage, Collector::pod).await?;
+        let read = self.read_in_parallel(target, Detail::Usage, Collector::pod).await?;
         Ok(read.into_iter().next().unwrap_or_else(|| PodReading::unknown(record)))
     }
 
-    /// Resource usage of all pods for which `is_asked` is true and whose pause container runs, newest first.
+    /// Resource usage of all pods for which `is_requested` is true and whose pause container runs, newest first.
     pub async fn pods(
         &self,
         now: &Snapshot,
-        is_asked: impl Fn(&SandboxRecord) -> bool,
+        is_requested: impl Fn(&SandboxRecord) -> bool,
         detail: Detail,
     ) -> Result<Vec<PodReading>, Failure> {
-        let asked = now.sandboxes().iter().filter(|pod| pod.is_running() && is_asked(pod));
-        let targets = PodTarget::all(asked, now);
-        self.spread(targets, detail, Collector::pod).await
+        let requested = now.sandboxes().iter().filter(|pod| pod.is_running() && is_requested(pod));
+        let targets = PodTarget::all(requested, now);
+        self.read_in_parallel(targets, detail, Collector::pod).await
     }
 
     /// The disks to which figures refer, as last read; empty if that was a minute ago or more.
@@ -105,7 +106,7 @@ impl Stats {
     }
 
     /// Calls `read` for all `subjects` on several threads. The results have the order of the subjects.
-    async fn spread<T, R>(
+    async fn read_in_parallel<T, R>(
         &self,
         subjects: Vec<T>,
         detail: Detail,
@@ -177,5 +178,6 @@ fn workers() -> usize {
 /// dockbridge discards the data of all containers that end within this time together.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
-/// Fewest subjects for a thread. One thread reads fewer before another thread could wake up.
+/// The fewest subjects for a thread, except for the last thread. Reading fewer takes less time than waking another
+/// thread.
 const SMALLEST_SHARE: usize = 8;

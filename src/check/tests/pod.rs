@@ -22,8 +22,8 @@ use crate::{
 #[tokio::test]
 async fn a_pod_goes_up_and_down() {
     let node = Node::start(None);
-    let (lived, text) = node.run(pending()).await;
-    lived.unwrap();
+    let (result, text) = node.run(pending()).await;
+    result.unwrap();
     for step in ["RunPodSandbox", "ready at 10.0.0.9", "StartContainer", "RemovePodSandbox"] {
         assert!(text.contains(step), "{text}");
     }
@@ -35,8 +35,8 @@ async fn a_pod_goes_up_and_down() {
 async fn a_pod_that_fails_half_way_is_removed() {
     for failing in ["CreateContainer", "StartContainer", "ContainerStatus", "StopContainer"] {
         let node = Node::start(Some(failing));
-        let (lived, text) = node.run(pending()).await;
-        let error = lived.unwrap_err();
+        let (result, text) = node.run(pending()).await;
+        let error = result.unwrap_err();
         assert!(error.starts_with(failing) && error.contains("no luck"), "{error}");
         assert!(text.contains("clean-up"), "{text}");
         assert!(node.pods().is_empty(), "{failing}: {text}");
@@ -46,8 +46,8 @@ async fn a_pod_that_fails_half_way_is_removed() {
 #[tokio::test]
 async fn an_interrupt_ends_the_run() {
     let node = Node::start(None);
-    let (lived, _) = node.run(ready(())).await;
-    if let Err(error) = lived {
+    let (result, _) = node.run(ready(())).await;
+    if let Err(error) = result {
         assert_eq!(error, "interrupted");
     }
     assert!(node.pods().is_empty());
@@ -80,8 +80,8 @@ impl Node {
 
     async fn run(&self, stop: impl Future<Output = ()>) -> (Result<(), String>, String) {
         let mut out = Vec::new();
-        let lived = pod::run(&self.home.path().join("s"), "pause", &mut out, stop).await;
-        (lived.map_err(|error| error.to_string()), String::from_utf8(out).unwrap())
+        let result = pod::run(&self.home.path().join("s"), "pause", &mut out, stop).await;
+        (result.map_err(|error| error.to_string()), String::from_utf8(out).unwrap())
     }
 
     fn pods(&self) -> Vec<String> {

@@ -2,7 +2,8 @@
 
 use crate::error::Failure;
 
-/// Returns the name if the engine accepts it. Names contain labels, which are unchecked for an adopted pod.
+/// Returns the name if the engine accepts it. The name contains the pod's metadata, which for an adopted pod comes
+/// from labels that dockbridge has not checked.
 pub(super) fn checked(name: String) -> Result<String, Failure> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {

@@ -21,10 +21,11 @@ pub fn descriptors() -> Vec<cri::MetricDescriptor> {
 pub fn pod(reading: &PodReading, disks: &Disks, pause: &str) -> cri::PodSandboxMetrics {
     let record = &reading.record;
     let whole = base(record);
-    let holder = BaseLabels { container: PAUSE_NAME, image: pause, name: &record.name, ..whole };
+    let pause_labels =
+        BaseLabels { container: PAUSE_NAME, image: pause, name: &record.name, ..whole };
     let mut metrics = Vec::with_capacity(SAMPLES_CAPACITY);
     write(&Subject::pod(reading, disks), &whole, &mut metrics);
-    write(&Subject::network(reading, disks), &holder, &mut metrics);
+    write(&Subject::network(reading, disks), &pause_labels, &mut metrics);
     let containers = reading.containers.iter().map(|one| container_metrics(one, record, disks));
     cri::PodSandboxMetrics {
         pod_sandbox_id: record.id.to_string(),
@@ -41,7 +42,7 @@ fn container_metrics(
     let record = &reading.record;
     let spec = &record.document.spec;
     let image = if spec.user_image.is_empty() { &spec.image } else { &spec.user_image };
-    let names = BaseLabels {
+    let labels = BaseLabels {
         container: &spec.metadata.name,
         id: record.id.as_str(),
         image,
@@ -49,7 +50,7 @@ fn container_metrics(
         ..base(pod)
     };
     let mut metrics = Vec::with_capacity(SAMPLES_CAPACITY);
-    write(&Subject::container(reading, disks), &names, &mut metrics);
+    write(&Subject::container(reading, disks), &labels, &mut metrics);
     cri::ContainerMetrics { container_id: record.id.to_string(), metrics }
 }
 
