@@ -41,7 +41,7 @@ impl Images {
         if let Some(user) = self.store.snapshot().mounting(id).next() {
             return Err(in_use(id, user.id.as_str()));
         }
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..=ATTEMPTS {
             let record = match self.engine.inspect_image(id.as_str()).await {
                 Ok(record) => Some(record),
                 Err(error) if error.is_not_found() => None,
@@ -55,7 +55,8 @@ impl Images {
                 info!(image = %id, "image removed");
                 return Ok(());
             };
-            if self.remove_record(&record).await? {
+            // The last inspect only shows whether the last removal succeeded.
+            if attempt < ATTEMPTS && self.remove_record(&record).await? {
                 self.store.image_unlisted(id).await;
                 info!(image = %id, "image removed, except for layers that other images are based on");
                 return Ok(());

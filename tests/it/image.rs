@@ -406,6 +406,22 @@ async fn a_removal_takes_every_name_of_the_image() {
 }
 
 #[tokio::test]
+async fn the_last_of_several_removals_counts() {
+    let bench = Bench::new().await;
+    let image = bench.docker.world(|world| world.add_image("app:1"));
+    bench.see(&image).await;
+    let no_effect = Fault::Answer(200, json!([]));
+    bench.docker.inject(Rule::new("DELETE /images/*", no_effect.clone()).times(4));
+    bench.images.remove("app:1").await.unwrap();
+    assert!(!bench.knows(&image));
+    let image = bench.docker.world(|world| world.add_image("app:1"));
+    bench.see(&image).await;
+    bench.docker.inject(Rule::new("DELETE /images/*", no_effect));
+    let error = bench.images.remove("app:1").await.unwrap_err();
+    assert!(error.to_string().contains("still exists after 5 removals"), "{error}");
+}
+
+#[tokio::test]
 async fn what_does_not_exist_is_removed_already() {
     let bench = Bench::new().await;
     let image = bench.docker.world(|world| world.add_image("app:1"));
