@@ -34,6 +34,12 @@ pub enum ExecError {
          running in container {container}"
     )]
     ConnectionLost { container: String },
+    /// The engine closed the output of an attach and did not report that the container has ended.
+    #[error(
+        "the docker engine closed the connection of an attach to container {container}; the container may \
+         still be running"
+    )]
+    AttachLost { container: String },
     #[error(
         "exec {exec} in container {container} is still running: its process is not visible to dockbridge; run \
          dockbridge in the process namespace of the docker engine, as root"
@@ -69,6 +75,7 @@ impl WithKind for ExecError {
             Self::Forgotten { .. }
             | Self::NeverBegun { .. }
             | Self::ConnectionLost { .. }
+            | Self::AttachLost { .. }
             | Self::NotStarted { .. } => Kind::Unavailable,
             Self::HiddenProcess { .. } => Kind::Unimplemented,
             Self::Unkillable { .. } => Kind::DeadlineExceeded,

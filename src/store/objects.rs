@@ -52,7 +52,7 @@ pub(super) struct ObjectCache {
     /// Images that are being inspected only because another image got one of their names.
     contested: HashSet<ImageId>,
     /// Containers whose state in the last list contradicts their record: the listed state, and when the list
-    /// began, by id. The listed state replaces the record if the inspect fails.
+    /// began, by id. If the inspect fails, the listed state replaces the state in the record.
     contradictions: HashMap<String, (ListedState, Generation)>,
     listed_at: Generation,
     /// When the request for the current list began. Answers to earlier requests will be ignored.

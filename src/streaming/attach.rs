@@ -91,7 +91,7 @@ impl Process for Main<'_> {
         if asked.is_ok() && (!was_away || has_ended().await) {
             return Ok(());
         }
-        Err(ExecError::ConnectionLost { container: self.id.as_str().to_owned() })
+        Err(ExecError::AttachLost { container: self.id.as_str().to_owned() })
     }
 
     fn outcome(&self, (): (), _: &[u8]) -> Result<(), ExecError> {

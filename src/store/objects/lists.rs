@@ -91,7 +91,8 @@ impl ObjectCache {
         shown.is_listed()
     }
 
-    /// Handles the failed inspect of a container. The state of a contradicting list replaces the record.
+    /// Handles the failed inspect of a container. The state in a contradicting list replaces the state
+    /// in the record.
     pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
         let Target::Container(id) = target else { return };
         let before = |(_, since): &(ListedState, Generation)| *since < at;
