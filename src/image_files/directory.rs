@@ -117,7 +117,7 @@ impl ImageFiles {
         let Some(engine) = now.engine.clone() else { return };
         for image in needed(&now) {
             if let Err(error) = self.restore(&engine, &image).await {
-                warn!(%image, error = chain(&error), "cannot unpack an image that a container uses; retrying");
+                warn!(%image, error = chain(&error), "cannot restore an image volume that a container uses; retrying");
             }
         }
     }
@@ -168,7 +168,7 @@ impl ImageFiles {
         .await?)
     }
 
-    fn directory_of(&self, image: &ImageId) -> PathBuf {
+    pub(super) fn directory_of(&self, image: &ImageId) -> PathBuf {
         self.directories.join(image.as_str().replace(':', "-"))
     }
 }

@@ -8,7 +8,10 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::{directory::needed, service::ImageFiles};
-use crate::{error::chain, model::id::ImageId, store::snapshot::Snapshot};
+use crate::{
+    concurrency::blocking::blocking, error::chain, host::overlay, model::id::ImageId,
+    store::snapshot::Snapshot,
+};
 
 impl ImageFiles {
     /// Restores missing pins and directories; never returns.
@@ -26,7 +29,9 @@ impl ImageFiles {
                 Ok(None) => return pending().await,
                 Err(_) => {
                     failed.clear();
-                    continue;
+                    let now = self.store.snapshot();
+                    let Some(engine) = now.engine.clone() else { continue };
+                    (self.not_mounted(&now).await, engine)
                 }
             };
             for image in images {
@@ -37,7 +42,7 @@ impl ImageFiles {
                     Ok(false) => {}
                     Err(error) => {
                         let error = chain(&error);
-                        warn!(%image, error, "cannot unpack an image that a container uses; retrying");
+                        warn!(%image, error, "cannot restore an image volume that a container uses; retrying");
                         failed.insert(image);
                     }
                 }
@@ -45,6 +50,17 @@ impl ImageFiles {
             // Gives the store time to show the new pins: otherwise they would count as missing again.
             sleep(SETTLE).await;
         }
+    }
+
+    /// The images that containers mount and whose directories are not mounted, also if their pins exist.
+    async fn not_mounted(&self, now: &Snapshot) -> Vec<ImageId> {
+        let all: Vec<_> =
+            needed(now).into_iter().map(|image| (self.directory_of(&image), image)).collect();
+        blocking(move || {
+            let lost = all.into_iter().filter(|(directory, _)| !overlay::is_mounted(directory));
+            lost.map(|(_, image)| image).collect()
+        })
+        .await
     }
 }
 

@@ -416,5 +416,14 @@ async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
         forward(Duration::from_secs(300)).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
+    // The layers of the image were not found, so its directory could not be mounted.
+    let layers = format!("GET /images/{there}/json");
+    let tried = docker.count(&layers);
+    let until = Instant::now() + LONG;
+    while docker.count(&layers) == tried {
+        assert!(Instant::now() < until, "the mount is not tried again");
+        forward(Duration::from_secs(300)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     restoring.abort();
 }
