@@ -64,7 +64,8 @@ impl Containers {
     ) -> Result<ContainerId, Failure> {
         let _pod = self.node.locks.read(sandbox).await;
         let snapshot = self.node.store.inspected(sandbox).await?;
-        let sandbox = snapshot.known_sandbox(sandbox)?.clone().completed(dns, spec.users);
+        let sandbox =
+            snapshot.known_sandbox(sandbox)?.clone().with_settings_if_adopted(dns, spec.users);
         if sandbox.state() != SandboxState::Ready {
             return Err(sandbox_not_ready(&sandbox.id));
         }

@@ -173,7 +173,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let files = PodFilesRoot::new(folder.path().to_owned());
-            let pod = pod(is_adopted, own.as_ref()).completed(requested, None);
+            let pod = pod(is_adopted, own.as_ref()).with_settings_if_adopted(requested, None);
             let mounted = files.ensure(&pod).await.unwrap().resolv_conf;
             let seen = mounted.map(|path| fs::read_to_string(path).unwrap());
             assert_eq!(seen, expected, "{is_adopted} {:?}", pod.document.spec.dns);
@@ -187,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = PodFilesRoot::new(folder.path().to_owned());
         let dns = DnsConfig { options: vec!["ndots:5".to_owned()], ..DnsConfig::default() };
-        let pod = pod(true, None).completed(Some(dns), None);
+        let pod = pod(true, None).with_settings_if_adopted(Some(dns), None);
         let path = folder.path().join(pod.id.as_str()).join(RESOLV_CONF);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "nameserver 192.0.2.1\n").unwrap();

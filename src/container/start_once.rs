@@ -35,7 +35,8 @@ impl Start {
 pub async fn start_once(node: &Node, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
     let answer = node.engine.start_container(id, extra).await;
-    // Refreshes the record even after a failure: it then has the reason, and the container counts as exited.
+    // Refreshes the record even after a failure. If the OCI runtime could not start the process, the record then
+    // has the reason, and the container counts as exited.
     let seen = match answer {
         Ok(()) => node.store.refresh_after(starting, id).await,
         Err(_) => node.store.refresh_container(id).await,
@@ -49,7 +50,8 @@ pub async fn start_once(node: &Node, id: &str, extra: Duration) -> Start {
     Start { started, seen }
 }
 
-/// Whether the store shows that a container was ever started.
+/// Whether a container was ever started, according to its inspect. The caller must have refreshed the record: an
+/// exited container that is only listed counts as never started.
 pub fn was_started(now: &Snapshot, id: &str) -> bool {
     let pause = || now.sandbox(id).and_then(|pause| pause.process.as_ref());
     let process = now.container(id).map(|container| &container.process).or_else(pause);

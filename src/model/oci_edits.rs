@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{spec_edit::SpecEdit, user_namespace::IdMappings};
 
-/// The edits of one container; none by default. `edits` has simple edits. The other fields need work on the
-/// host, or depend on the engine's `config.json`.
+/// The edits of one container; none by default. `edits` has simple edits. `engine` and `runtime` say to which
+/// engine the container belongs and which OCI runtime runs it. The other fields need work on the host, or depend
+/// on the engine's `config.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OciEdits {
     /// The id of the container's engine. Only the dockbridge of this engine removes the file when it is no
     /// longer used, because another engine may run on the same host.
     pub engine: String,
-    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls; empty for the
-    /// runtime with which dockbridge's was registered.
+    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls. Empty for the runtime
+    /// that its entry in `daemon.json` names, or runc.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<String>,
     /// The id mappings of the container's user namespace, with which its root file system is mounted.
@@ -41,9 +42,8 @@ pub struct MappedMount {
     /// The path in the container. If several mounts have this path, the last of them is mapped.
     pub destination: String,
     pub mappings: IdMappings,
-    /// Whether the mapping was not requested but follows from the pod's user namespace. A mount with such a
-    /// mapping may be missing, and if its ids cannot be mapped, its files belong to nobody. If the pod
-    /// requests the mapping, both are errors.
+    /// Whether the mapping was not requested but follows from the pod's user namespace. If the ids of such a
+    /// mount cannot be mapped, its files belong to nobody. If the pod requested the mapping, that is an error.
     pub is_implicit: bool,
     /// Whether device files in the mount cannot be opened, because the mount is an image or a volume of an
     /// image. Device files of an image would have mapped owners, so a privileged container could open the

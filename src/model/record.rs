@@ -26,15 +26,15 @@ pub struct SandboxRecord {
     pub process: Option<Process>,
     /// The pod's addresses on Docker's own bridge ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None before the checkpoint file records
-    /// that plugins will run.
+    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None without a checkpoint file: no plugin has
+    /// run yet, or dockbridge adopted the pod and does not know the state.
     pub attachment: Option<Attachment>,
 }
 
-/// Whether a sandbox can hold containers.
+/// Whether containers can be created and started in a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SandboxState {
-    /// The pause container runs, and the network is connected, which is the last step of RunPodSandbox.
+    /// The pause container runs and, with CNI, the pod's network is connected.
     Ready,
     NotReady,
 }
@@ -44,14 +44,15 @@ impl SandboxRecord {
     pub fn state(&self) -> SandboxState {
         let connected = match self.document.network {
             NetworkMode::Cni => {
-                matches!(self.attachment, Some(Attachment::Ready { .. })) && self.is_as_connected()
+                matches!(self.attachment, Some(Attachment::Ready { .. }))
+                    && self.has_same_pause_process()
             }
             NetworkMode::Docker | NetworkMode::Host => true,
         };
         if self.is_running() && connected { SandboxState::Ready } else { SandboxState::NotReady }
     }
 
-    /// Whether the process of the pause container exists, even if it is paused.
+    /// Whether the pause container runs, even if it is paused or Docker restarts it.
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(Process::is_running)
     }
@@ -68,7 +69,7 @@ impl SandboxRecord {
 
     /// Completes the record of an adopted pod with DNS settings and id mappings from a container's request.
     #[must_use]
-    pub fn completed(
+    pub fn with_settings_if_adopted(
         self: Arc<Self>,
         dns: Option<DnsConfig>,
         users: Option<IdMappings>,
@@ -85,8 +86,9 @@ impl SandboxRecord {
     }
 
     /// Whether the pause process, as far as dockbridge knows, is still the one whose network was connected.
-    /// After `docker restart`, the pause process is in a new network namespace, which is not connected.
-    pub fn is_as_connected(&self) -> bool {
+    /// After `docker restart`, the pod has a new pause process. Without dockbridge-runtime, that process is in a
+    /// new network namespace, which is not connected.
+    pub fn has_same_pause_process(&self) -> bool {
         match (&self.attachment, self.process.as_ref().and_then(Process::started_at)) {
             (Some(Attachment::Ready { started_at: Some(then), .. }), Some(now)) => {
                 *then == now || !now.is_set()
@@ -193,7 +195,7 @@ impl Process {
         }
     }
 
-    /// Whether the process exists, even if it is paused.
+    /// Whether the container runs, even if it is paused or Docker restarts it.
     pub const fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. } | Self::Listed(ListedState::Running))
     }
@@ -220,7 +222,8 @@ impl Process {
         )
     }
 
-    /// When the process was started. None if it was never started, or if the time is unknown.
+    /// When the process was started; the container's creation time if the start failed. [`Nanos::UNSET`] if the
+    /// engine does not say. None for a created, listed or unknown process.
     pub const fn started_at(&self) -> Option<Nanos> {
         match self {
             Self::Running { started_at, .. } | Self::Exited { started_at, .. } => Some(*started_at),

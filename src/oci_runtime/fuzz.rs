@@ -108,7 +108,7 @@ pub(crate) fn images(bytes: &[u8]) {
         if let Some(name) = NAMES.get(usize::from(*name)) {
             let is_plain = name.ends_with(".tar.gz.img") && !image.starts_with(&GZIP);
             let image = if is_plain { compressed(image) } else { image.to_vec() };
-            images.0.insert((*name).to_owned(), image);
+            images.contents.insert((*name).to_owned(), image);
         }
         rest = next;
     }

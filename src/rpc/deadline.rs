@@ -13,8 +13,8 @@ use crate::telemetry::in_progress::RunningOperation;
 pub(super) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let most = digits.len() <= MOST_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let count: u64 = most.then(|| digits.parse().ok())??;
+    let is_valid = digits.len() <= MOST_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u64 = is_valid.then(|| digits.parse().ok())??;
     Some(match unit {
         "H" => Duration::from_secs(count * 3600),
         "M" => Duration::from_secs(count * 60),
@@ -33,13 +33,13 @@ pub(super) async fn within<T>(
 ) -> Result<T, Duration> {
     let Some(limit) = limit else { return Ok(work.await) };
     // The error must reach the caller before the caller's own limit ends.
-    let margin = (limit / 10).min(LONGEST_WAY);
+    let margin = (limit / 10).min(LONGEST_MARGIN);
     timeout(limit - margin, work).await.map_err(|_| limit)
 }
 
 /// The error for a call that missed its deadline. Names the Docker call for which the CRI call probably
 /// waited: the longest running Docker call that began during the CRI call, otherwise the longest of all.
-pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
+pub(super) fn exceeded(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
         || "no call to the docker engine is in progress".to_owned(),
@@ -52,8 +52,8 @@ pub(super) fn passed(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     ))
 }
 
-/// Time in which an error must reach the caller.
-const LONGEST_WAY: Duration = Duration::from_millis(250);
+/// How long before the caller's deadline dockbridge answers at most, so that the error still reaches the caller.
+const LONGEST_MARGIN: Duration = Duration::from_millis(250);
 /// Maximum number of digits of a timeout, as gRPC defines it.
 const MOST_DIGITS: usize = 8;
 
@@ -89,20 +89,23 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_the_call_is_blamed_last() {
-        let doing = |what: &str, seconds| RunningOperation {
+    fn calls_that_began_before_the_cri_call_are_named_last() {
+        let operation = |what: &str, seconds| RunningOperation {
             kind: "engine",
             what: what.to_owned(),
             elapsed: Duration::from_secs(seconds),
         };
-        let told = |calls: Vec<RunningOperation>| {
-            passed(Duration::from_secs(10), calls).message().to_owned()
+        let message = |calls: Vec<RunningOperation>| {
+            exceeded(Duration::from_secs(10), calls).message().to_owned()
         };
-        let another = || doing("stop container other", 60);
-        let ours = || doing("create container ours", 9);
-        assert!(told(vec![another(), ours(), doing("ping", 1)]).contains("create container ours"));
+        let another = || operation("stop container other", 60);
+        let ours = || operation("create container ours", 9);
+        assert!(
+            message(vec![another(), ours(), operation("ping", 1)])
+                .contains("create container ours")
+        );
         // A CRI call can also wait for a Docker call that another CRI call made.
-        assert!(told(vec![another()]).contains("stop container other"));
-        assert!(told(Vec::new()).contains("no call"));
+        assert!(message(vec![another()]).contains("stop container other"));
+        assert!(message(Vec::new()).contains("no call"));
     }
 }

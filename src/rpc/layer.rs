@@ -65,7 +65,7 @@ where
         let (engine, store) = (self.metrics.engine.clone(), self.store.clone());
         let logged = async move {
             let answer = match deadline::within(limit, answer).await {
-                Err(limit) => deadline::passed(limit, engine.in_progress()).into_http(),
+                Err(limit) => deadline::exceeded(limit, engine.in_progress()).into_http(),
                 Ok(Ok(answer)) => answer?,
                 Ok(Err(panic)) => {
                     let panic = panic_text(&*panic);

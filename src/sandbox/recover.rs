@@ -184,7 +184,7 @@ impl Sandboxes {
         }
         match (sandbox.pid(), &attachment) {
             (Some(pid), Some(attachment))
-                if attachment.cni().is_some() && sandbox.is_as_connected() =>
+                if attachment.cni().is_some() && sandbox.has_same_pause_process() =>
             {
                 self.pin(id, pid).await?;
                 self.record_start(sandbox, attachment).await

@@ -99,12 +99,12 @@ impl Sandboxes {
             // The network state is unknown, so CNI may have connected the pod.
             None => sandbox.document.network == NetworkMode::Cni,
         };
-        let is_connected = sandbox.is_running() && attached && sandbox.is_as_connected();
+        let is_connected = sandbox.is_running() && attached && sandbox.has_same_pause_process();
         if !is_connected || self.is_pinned(&sandbox.id).await {
             return Ok(());
         }
         let now = self.deps.node.store.inspected(sandbox.id.as_str()).await?;
-        let record = now.sandbox(sandbox.id.as_str()).filter(|it| it.is_as_connected());
+        let record = now.sandbox(sandbox.id.as_str()).filter(|it| it.has_same_pause_process());
         match record.and_then(|it| it.pid()) {
             Some(pid) => self.pin(&sandbox.id, pid).await,
             None => Ok(()),

@@ -218,7 +218,7 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Opti
     };
     match process {
         // The pause process was restarted, which ends the earlier run of the pod.
-        Some(Stage::Running(at)) if !record.is_as_connected() => match before {
+        Some(Stage::Running(at)) if !record.has_same_pause_process() => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
             before => before.or(Some(Stage::Ended(None, at))),
         },

@@ -81,7 +81,7 @@ impl Images {
         self.check_standard_files()?;
         self.check_namespaces(target.config)?;
         self.check_files(target.config)?;
-        let mounts = self.only::<Mount>("mountpoints-")?;
+        let mounts = self.read_single::<Mount>("mountpoints-")?;
         mounts::check(&mounts, target.config, target.exists)?;
         let file_systems = mounts::file_systems(&mounts, target.config);
         for name in self.names("mountpoints-") {
@@ -91,7 +91,7 @@ impl Images {
             })?;
         }
         let mut links = Links::default();
-        for (name, bytes) in self.0.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
+        for (name, bytes) in self.contents.iter().filter(|(name, _)| name.starts_with("tmpfs-")) {
             let of_image = tmpfs::check(bytes, target.config)
                 .map_err(|reason| format!("{name} of the checkpoint {reason}"))?;
             links.0.insert(name.clone(), of_image);
@@ -99,7 +99,7 @@ impl Images {
         let located = self.check_paths(&mounts, target.config, &links)?;
         self.check_memory(target.config)?;
         if target.config.has_namespace("network") {
-            let networks = self.only::<Network>("netns-")?;
+            let networks = self.read_single::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {
                 return Err("the network of the checkpoint is not the network of a pod".to_owned());
             }
@@ -115,7 +115,7 @@ impl Images {
 
     /// Checks the list of standard input and outputs: runc gives CRIU an open file for each entry.
     fn check_standard_files(&self) -> Result<(), String> {
-        let bytes = self.0.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
+        let bytes = self.contents.get(DESCRIPTORS).map(Vec::as_slice).unwrap_or_default();
         let named: Vec<String> = serde_json::from_slice(bytes)
             .map_err(|error| format!("{DESCRIPTORS} is missing or damaged: {error}"))?;
         if named.len() > 3 {
@@ -190,7 +190,7 @@ impl Images {
         let mut chains = target
             .filter
             .map(|filter| {
-                let image = self.0.contains_key(SECCOMP).then(|| self.read(SECCOMP));
+                let image = self.contents.contains_key(SECCOMP).then(|| self.read(SECCOMP));
                 let filters = image.transpose()?.and_then(|entries| entries.into_iter().next());
                 Ok::<_, String>(seccomp::Chains::new(filters.unwrap_or_default(), filter))
             })

@@ -6,20 +6,23 @@ use prost::Message;
 
 use super::image::{Image, decoded};
 
-/// The images of a checkpoint that dockbridge-runtime has read, by name, and the names of changed images.
+/// The images of a checkpoint that dockbridge-runtime has read or made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::oci_runtime) struct Images(
-    pub(in crate::oci_runtime) BTreeMap<String, Vec<u8>>,
-    pub(in crate::oci_runtime) BTreeSet<String>,
-);
+pub(in crate::oci_runtime) struct Images {
+    /// The bytes of each image, by name.
+    pub(in crate::oci_runtime) contents: BTreeMap<String, Vec<u8>>,
+    /// The names of the images that must be written.
+    pub(in crate::oci_runtime) changed: BTreeSet<String>,
+}
 
 impl Images {
-    pub(super) fn names(&self, start: &str) -> Vec<String> {
-        self.0.keys().filter(|name| name.starts_with(start)).cloned().collect()
+    pub(super) fn names(&self, prefix: &str) -> Vec<String> {
+        self.contents.keys().filter(|name| name.starts_with(prefix)).cloned().collect()
     }
 
     pub(super) fn image(&self, name: &str) -> Result<Image, String> {
-        let bytes = self.0.get(name).ok_or_else(|| format!("the checkpoint has no {name}"))?;
+        let bytes =
+            self.contents.get(name).ok_or_else(|| format!("the checkpoint has no {name}"))?;
         Image::read(bytes).map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
@@ -32,12 +35,12 @@ impl Images {
             .map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
-    /// Decodes the entries of the image whose name starts with `start`. Fails unless there is exactly one.
-    pub(super) fn only<M: Message + Default>(&self, start: &str) -> Result<Vec<M>, String> {
-        match self.names(start).as_slice() {
+    /// Decodes the entries of the image whose name starts with `prefix`. Fails unless there is exactly one.
+    pub(super) fn read_single<M: Message + Default>(&self, prefix: &str) -> Result<Vec<M>, String> {
+        match self.names(prefix).as_slice() {
             [name] => self.read(name),
             names => Err(format!(
-                "the checkpoint has {} images named {start}N instead of one",
+                "the checkpoint has {} images named {prefix}N instead of one",
                 names.len()
             )),
         }
@@ -57,7 +60,7 @@ impl Images {
     }
 
     pub(super) fn replace(&mut self, name: &str, image: &Image) {
-        self.0.insert(name.to_owned(), image.bytes());
-        self.1.insert(name.to_owned());
+        self.contents.insert(name.to_owned(), image.bytes());
+        self.changed.insert(name.to_owned());
     }
 }

@@ -99,7 +99,7 @@ impl Images {
     /// CRIU links them and whose link it removes afterwards.
     fn made(&self) -> Result<(BTreeSet<u32>, BTreeSet<u32>), String> {
         let (mut made, mut linked) = (BTreeSet::new(), BTreeSet::new());
-        if self.0.contains_key(REMADE) {
+        if self.contents.contains_key(REMADE) {
             for Remade { file, from, kind } in self.read::<Remade>(REMADE)? {
                 made.insert(file);
                 match kind {
@@ -115,7 +115,7 @@ impl Images {
             }
         }
         for name in self.names("ghost-file-") {
-            let bytes = self.0.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let bytes = self.contents.get(&name).map(Vec::as_slice).unwrap_or_default();
             let damaged = |reason| format!("CRIU image {name} is damaged: {reason}");
             let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
             if !RECREATED_TYPES.contains(&(mode & TYPE)) {

@@ -74,7 +74,7 @@ pub(in crate::oci_runtime) fn prepare(
     for name in removed {
         file::remove_if_present(&images.join(name), Durability::Written)?;
     }
-    for (name, bytes) in read.0.iter().filter(|(name, _)| read.1.contains(*name)) {
+    for (name, bytes) in read.contents.iter().filter(|(name, _)| read.changed.contains(*name)) {
         file::replace(&images.join(name), bytes, Durability::Written)?;
     }
     apply_layer(&root, checkpoint)?;
@@ -166,7 +166,7 @@ fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeErro
                 let bytes = file::read_if_present(&entry.path(), LARGEST_IMAGE.min(left))?;
                 let bytes = bytes.unwrap_or_default();
                 left = left.saturating_sub(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-                images.0.insert(name, bytes);
+                images.contents.insert(name, bytes);
             }
             Some(Handling::Kept) => {}
             Some(Handling::Removed) => removed.push(name),

@@ -39,7 +39,7 @@ fn fixture() -> (Images, Value) {
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).unwrap();
         if handling(&name) == Some(Handling::Read) {
-            images.0.insert(name, bytes);
+            images.contents.insert(name, bytes);
         }
     }
     let config = include_str!("../../../tests/fixtures/criu/config.json");
@@ -66,16 +66,16 @@ fn fit_with(
 }
 
 fn entry<M: Message + Default>(images: &Images, name: &str) -> M {
-    decoded(&Image::read(&images.0[name]).unwrap().entries[0]).unwrap()
+    decoded(&Image::read(&images.contents[name]).unwrap().entries[0]).unwrap()
 }
 
 /// Applies `change` to every entry of an image.
 fn change(images: &mut Images, name: &str, change: &dyn Fn(&[u8]) -> Vec<u8>) {
-    let mut image = Image::read(&images.0[name]).unwrap();
+    let mut image = Image::read(&images.contents[name]).unwrap();
     for entry in &mut image.entries {
         *entry = change(entry);
     }
-    images.0.insert(name.to_owned(), image.bytes());
+    images.contents.insert(name.to_owned(), image.bytes());
 }
 
 fn change_thread(images: &mut Images, of: &Thread) {
@@ -126,11 +126,11 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
     config["process"]["rlimits"] = json!([{ "type": "RLIMIT_NOFILE", "hard": 512, "soft": 100 }]);
     let before = images.clone();
     fit(&mut images, &config).unwrap();
-    for (name, bytes) in &before.0 {
+    for (name, bytes) in &before.contents {
         let is_changed = ["core-", "inventory", "mountpoints-", "seccomp", "utsns-"]
             .iter()
             .any(|it| name.starts_with(it));
-        assert_eq!(images.0[name] != *bytes, is_changed, "{name}");
+        assert_eq!(images.contents[name] != *bytes, is_changed, "{name}");
     }
     assert_eq!(entry::<HostNames>(&images, "utsns-12.img").host, "pod-two");
     assert_eq!(entry::<Inventory>(&images, "inventory.img").cgroups, Some(1));
@@ -138,7 +138,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
     assert_eq!(filters.len(), 6);
     let own = Filter { program: FILTER.to_vec(), previous: None, flags: None };
     assert_eq!(filters[..2], [own.clone(), Filter { flags: Some(1), ..own }]);
-    for name in before.0.keys().filter(|name| name.starts_with("core-")) {
+    for name in before.contents.keys().filter(|name| name.starts_with("core-")) {
         let core: Core = entry(&images, name);
         let task: Task = decoded(&core.task.unwrap()).unwrap();
         let limits = task.limits.unwrap().all;
@@ -171,7 +171,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
     let (mut images, mut config) = fixture();
     config["linux"]["namespaces"].as_array_mut().unwrap().push(json!({ "type": "cgroup" }));
     fit(&mut images, &config).unwrap();
-    assert!(images.0.contains_key("cgroup.img"));
+    assert!(images.contents.contains_key("cgroup.img"));
 }
 
 #[test]
@@ -193,17 +193,17 @@ fn unknown_and_damaged_images_are_refused() {
     ] {
         assert_eq!(handling(name), wanted, "{name}");
     }
-    let names: Vec<String> = fixture().0.0.keys().cloned().collect();
+    let names: Vec<String> = fixture().0.contents.keys().cloned().collect();
     for name in names.iter().filter(|name| name.ends_with(".img") && !name.starts_with("tmpfs")) {
         let (mut images, config) = fixture();
-        images.0.remove(name);
+        images.contents.remove(name);
         let is_optional =
             ["seccomp", "utsns-", "ids-", "mm-"].iter().any(|it| name.starts_with(it));
         if !is_optional {
             fit(&mut images, &config).expect_err(name);
         }
         let (mut images, config) = fixture();
-        images.0.get_mut(name).unwrap().pop();
+        images.contents.get_mut(name).unwrap().pop();
         fit(&mut images, &config).expect_err(name);
     }
     // An archive of a tmpfs that contains a block device.
@@ -217,7 +217,7 @@ fn unknown_and_damaged_images_are_refused() {
     archive.append_data(&mut header, "sda", std::io::empty()).unwrap();
     let bytes = archive.into_inner().unwrap().finish().unwrap();
     let (mut images, mut config) = fixture();
-    images.0.insert("tmpfs-dev-67.tar.gz.img".to_owned(), bytes);
+    images.contents.insert("tmpfs-dev-67.tar.gz.img".to_owned(), bytes);
     assert!(fit(&mut images, &config).unwrap_err().contains("has the device sda"));
     config["linux"]["devices"] = json!([{ "path": "/dev/sda", "major": 8, "minor": 0 }]);
     fit(&mut images, &config).unwrap();

@@ -1,4 +1,4 @@
-//! Parses CreateContainer: `ContainerConfig`, and the log directory in the sandbox's configuration.
+//! Parses CreateContainer: `ContainerConfig`, and the log directory and `privileged` in the sandbox's configuration.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,14 +27,14 @@ pub fn container_spec(
     let sandbox = sandbox.ok_or_else(ParseError::missing).at("sandbox_config")?;
     let directory = sandbox::log_directory(sandbox).at("sandbox_config")?;
     let mut spec = spec(config).at("config")?;
-    executable(&spec).at("config")?;
+    check_command_size(&spec).at("config")?;
     spec.log_path = log_path(directory.as_deref(), &config.log_path).at("config.log_path")?;
     spec.log_directory = directory.filter(|_| spec.log_path.is_some());
     if let Some(linux) = &config.linux {
-        confine(&mut spec, linux).at("config.linux")?;
+        read_linux(&mut spec, linux).at("config.linux")?;
     }
-    // Not the pod's own request, which can be older: `kubectl debug --profile=sysadmin` adds a privileged container
-    // to a running pod. containerd compares the same messages.
+    // Checks the pod's configuration in this request. That of RunPodSandbox can be older: `kubectl debug
+    // --profile=sysadmin` adds a privileged container to a running pod. containerd makes the same check.
     let pod = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let is_declared = pod.is_some_and(|context| context.privileged);
     let reason = "the pod sandbox was declared without privileged containers";
@@ -68,7 +68,10 @@ fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
     })
 }
 
-fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Result<(), ParseError> {
+fn read_linux(
+    spec: &mut ContainerSpec,
+    linux: &cri::LinuxContainerConfig,
+) -> Result<(), ParseError> {
     if let Some(given) = &linux.resources {
         spec.resources = limits::cri::resources(given).at("resources")?;
         spec.resources_stated = true;
@@ -87,15 +90,15 @@ fn confine(spec: &mut ContainerSpec, linux: &cri::LinuxContainerConfig) -> Resul
 
 /// Refuses a command and an environment that are longer than the kernel allows for a process. The engine
 /// would accept them, and the start would fail. Of variables with the same name, the last counts.
-fn executable(spec: &ContainerSpec) -> Result<(), ParseError> {
+fn check_command_size(spec: &ContainerSpec) -> Result<(), ParseError> {
     let words = spec.command.iter().chain(&spec.args).map(|word| word.len() + 1);
     let variables: BTreeMap<&str, usize> =
         spec.envs.iter().map(|(key, value)| (key.as_str(), key.len() + value.len() + 2)).collect();
     let bytes: usize = words.chain(variables.into_values()).sum();
     let reason = format!(
-        "command, args and envs are {bytes} bytes together; the kernel passes at most {LARGEST_EXECUTION} to a process"
+        "command, args and envs are {bytes} bytes together; the kernel passes at most {LARGEST_COMMAND_AND_ENV} to a process"
     );
-    ParseError::unless(bytes <= LARGEST_EXECUTION, reason)
+    ParseError::unless(bytes <= LARGEST_COMMAND_AND_ENV, reason)
 }
 
 fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata, ParseError> {
@@ -150,7 +153,9 @@ pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
 fn cdi_devices(config: &cri::ContainerConfig) -> Result<Vec<String>, ParseError> {
     let named = text::each(&config.cdi_devices, |given| cdi_device(&given.name).at("name"));
     let mut devices = named.at("CDI_devices")?;
-    for (key, list) in config.annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION)) {
+    for (key, list) in
+        config.annotations.iter().filter(|(key, _)| key.starts_with(CDI_ANNOTATION_PREFIX))
+    {
         for name in list.split(',') {
             devices.push(cdi_device(name).at(format!("annotations[{}]", text::quoted(key)))?);
         }
@@ -186,14 +191,14 @@ fn device(given: &cri::Device) -> Result<Device, ParseError> {
     text::checked(valid, "may contain only r, w and m, at most three letters", permissions)
         .at("permissions")?;
     Ok(Device {
-        container_path: node(&given.container_path).at("container_path")?,
+        container_path: device_path(&given.container_path).at("container_path")?,
         host_path: text::path(&given.host_path).at("host_path")?,
         permissions: permissions.clone(),
     })
 }
 
 /// Path of a device in the container. A relative path starts at the root, as in OCI runtimes.
-fn node(path: &str) -> Result<String, ParseError> {
+fn device_path(path: &str) -> Result<String, ParseError> {
     if path.is_empty() || path.starts_with('/') {
         return text::path(path);
     }
@@ -252,7 +257,8 @@ fn target(path: &str) -> Result<String, ParseError> {
     text::absolute(path)
 }
 
-/// Most bytes of command and environment together: as in Linux, three quarters of the usual stack of 8 MiB.
-const LARGEST_EXECUTION: usize = 6 << 20;
-/// Prefix of annotations with CDI devices. kubelet before 1.28 does not use the field for CDI devices.
-const ANNOTATION: &str = "cdi.k8s.io/";
+/// The most bytes of command and environment that Linux passes to a process, whatever its stack limit
+/// (`_STK_LIM / 4 * 3` in `fs/exec.c`). With the usual stack limit of 8 MiB, Linux passes only 2 MiB.
+const LARGEST_COMMAND_AND_ENV: usize = 6 << 20;
+/// The prefix of annotations with CDI devices. kubelet before 1.28 does not use the field for CDI devices.
+const CDI_ANNOTATION_PREFIX: &str = "cdi.k8s.io/";

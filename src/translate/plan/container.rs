@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
+    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck, none_if_empty},
     express, identity,
     input::ContainerInput,
     labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, seccomp, security_options,
@@ -133,9 +133,9 @@ fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody
     ContainerCreateBody {
         // The request names the image by id, because a tag may have moved since the caller resolved it.
         image: Some(input.image.id.to_string()),
-        entrypoint: listed(&spec.command),
-        cmd: listed(&spec.args),
-        env: listed(&env),
+        entrypoint: none_if_empty(&spec.command),
+        cmd: none_if_empty(&spec.args),
+        env: none_if_empty(&env),
         working_dir: Some(spec.working_dir.clone()).filter(|dir| !dir.is_empty()),
         open_stdin: Some(spec.stdin),
         stdin_once: Some(spec.stdin_once),

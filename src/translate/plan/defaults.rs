@@ -1,5 +1,5 @@
 //! Settings that the pause container and all other containers of a pod have, whatever the request. dockbridge
-//! always sets these settings, so that the configuration of the engine or an image cannot change them.
+//! sets them explicitly, so that the configuration of the engine or an image cannot change them.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ pub(super) const fn never_restart() -> RestartPolicy {
 }
 
 /// The items as texts; `None` instead of an empty list.
-pub(super) fn listed<T: ToString>(items: &[T]) -> Option<Vec<String>> {
+pub(super) fn none_if_empty<T: ToString>(items: &[T]) -> Option<Vec<String>> {
     (!items.is_empty()).then(|| items.iter().map(ToString::to_string).collect())
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::defaults::listed;
+use super::defaults::none_if_empty;
 use crate::{
     error::Failure,
     model::{
@@ -78,7 +78,7 @@ pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
         Some(group) => format!("{user}:{group}"),
         None => user,
     });
-    PlannedIdentity { user, groups: listed(&requested.supplemental_groups), process: None }
+    PlannedIdentity { user, groups: none_if_empty(&requested.supplemental_groups), process: None }
 }
 
 /// Sends only numbers, so that the engine resolves no names.
@@ -86,7 +86,7 @@ fn numeric(process: &ProcessUser) -> PlannedIdentity {
     let others = process.groups.iter().filter(|gid| **gid != process.gid);
     PlannedIdentity {
         user: Some(format!("{}:{}", process.uid, process.gid)),
-        groups: listed(&others.collect::<Vec<_>>()),
+        groups: none_if_empty(&others.collect::<Vec<_>>()),
         process: None,
     }
 }

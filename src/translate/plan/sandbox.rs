@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    defaults::{SHM_SIZE, annotations, listed, never_restart, no_healthcheck},
+    defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck, none_if_empty},
     identity,
     input::SandboxInput,
     labels, name,
@@ -137,9 +137,9 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
 /// engine copies the host's values, so for a pod without servers dockbridge also mounts its own file.
 fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     let Some(dns) = dns else { return };
-    host.dns = listed(&dns.servers);
-    host.dns_search = listed(&dns.searches);
-    host.dns_options = listed(&dns.options);
+    host.dns = none_if_empty(&dns.servers);
+    host.dns_search = none_if_empty(&dns.searches);
+    host.dns_options = none_if_empty(&dns.options);
 }
 
 /// The engine's runtime for a handler. `None` means the engine's default runtime.

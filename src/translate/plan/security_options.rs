@@ -1,7 +1,7 @@
 //! Plans `SecurityOpt` and other security fields: seccomp, AppArmor, SELinux, capabilities, privileges, and
 //! the cgroup namespace. A localhost profile is a name for AppArmor, and the text of a file for seccomp.
 
-use super::{capabilities, defaults::listed, seccomp};
+use super::{capabilities, defaults::none_if_empty, seccomp};
 use crate::{
     error::Failure,
     model::{
@@ -56,8 +56,8 @@ pub(super) fn confine(
     // With userns-remap, the engine refuses that a container shares namespaces with others or with the host,
     // unless the container opts out. Containers of a pod share namespaces, so dockbridge always opts out.
     host.userns_mode = engine.remaps_users().then(|| "host".to_owned());
-    host.cap_add = listed(&capabilities::added(&security.capabilities));
-    host.cap_drop = listed(&capabilities::dropped(&security.capabilities));
+    host.cap_add = none_if_empty(&capabilities::added(&security.capabilities));
+    host.cap_drop = none_if_empty(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
         // CRI sends all masked and read-only paths. For the engine, a missing list means its default paths.
         host.masked_paths = Some(security.masked_paths.clone());

@@ -90,7 +90,7 @@ pub fn info(record: &ContainerRecord) -> BTreeMap<String, String> {
 
 /// The container's specification, without fields that dockbridge does not know yet.
 fn config(document: &ContainerDocument) -> Value {
-    let mut config = verbose::part(&document.spec);
+    let mut config = verbose::json_or_null(&document.spec);
     if let (Some(_), Value::Object(fields)) = (document.unread, &mut config) {
         fields.retain(|field, _| !UNREAD.contains(&field.as_str()));
         fields.insert("unknown".to_owned(), json!(UNREAD));

@@ -71,8 +71,8 @@ pub fn info(
         "runtimeHandler": handler,
         "runtime": runtime,
         "shimGroup": document.shim_group,
-        "resources": verbose::part(resources),
-        "config": verbose::part(&document.spec),
+        "resources": verbose::json_or_null(resources),
+        "config": verbose::json_or_null(&document.spec),
     }))
 }
 

@@ -10,6 +10,6 @@ pub(super) fn info(document: &Value) -> BTreeMap<String, String> {
 }
 
 /// Converts a part of a document to JSON. Returns null if this fails, so that the whole answer does not fail.
-pub(super) fn part(of: &impl serde::Serialize) -> Value {
-    serde_json::to_value(of).unwrap_or_default()
+pub(super) fn json_or_null(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
 }

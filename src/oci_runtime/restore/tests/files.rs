@@ -18,8 +18,12 @@ use super::{
 #[test]
 fn namespaces_and_files_of_the_node_are_refused() {
     let all = |images: &mut Images, of: Namespaces| {
-        for name in
-            images.0.keys().filter(|name| name.starts_with("ids-")).cloned().collect::<Vec<_>>()
+        for name in images
+            .contents
+            .keys()
+            .filter(|name| name.starts_with("ids-"))
+            .cloned()
+            .collect::<Vec<_>>()
         {
             change(images, &name, &|entry| merged(entry, &of).unwrap());
         }
@@ -170,7 +174,7 @@ fn open_files_of_the_node_are_refused() {
         [("[1]", "damaged"), ("", "damaged"), (r#"["","","","pipe:[1]"]"#, "more than")]
     {
         let (mut images, config) = fixture();
-        images.0.insert("descriptors.json".to_owned(), names.into());
+        images.contents.insert("descriptors.json".to_owned(), names.into());
         assert!(fit(&mut images, &config).unwrap_err().contains(reason));
     }
 }

@@ -105,7 +105,7 @@ fn sources_and_options_become_those_of_the_new_container() {
         if is_memory { merged(entry, &own).unwrap() } else { entry.to_vec() }
     });
     fit(&mut images, &config).unwrap();
-    let entries = Image::read(&images.0["mountpoints-13.img"]).unwrap().entries;
+    let entries = Image::read(&images.contents["mountpoints-13.img"]).unwrap().entries;
     let at = |path: &str| {
         let entry = entries.iter().find(|it| decoded::<Mount>(it).unwrap().path == path);
         let FileSystem { source, options } = decoded(entry.unwrap()).unwrap();

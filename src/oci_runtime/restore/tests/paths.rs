@@ -35,11 +35,11 @@ fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, Str
     change_file(&mut images, id, file);
     let mut bytes = Image::new(0, &GhostFile { mode: 0o100_644 }).bytes();
     bytes.extend(b"content");
-    images.0.insert("ghost-file-1.img".to_owned(), bytes);
+    images.contents.insert("ghost-file-1.img".to_owned(), bytes);
     if let [first, more @ ..] = remade {
         let mut image = Image::new(0, first);
         image.entries.extend(more.iter().map(Message::encode_to_vec));
-        images.0.insert("remap-fpath.img".to_owned(), image.bytes());
+        images.contents.insert("remap-fpath.img".to_owned(), image.bytes());
     }
     fit(&mut images, &config)
 }
@@ -126,7 +126,7 @@ fn links_in_a_tmpfs_are_found_under_each_name() {
         header.set_link_name("x").unwrap();
         archive.append_data(&mut header, name, std::io::empty()).unwrap();
         let bytes = archive.into_inner().unwrap().finish().unwrap();
-        images.0.insert("tmpfs-dev-198.tar.gz.img".to_owned(), bytes);
+        images.contents.insert("tmpfs-dev-198.tar.gz.img".to_owned(), bytes);
         change_file(
             &mut images,
             COUNT,
@@ -273,7 +273,7 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
     });
     fit(&mut images.clone(), &config).unwrap();
     let remade = Remade { file: COUNT, from: 1, kind: Some(1) };
-    images.0.insert("remap-fpath.img".to_owned(), Image::new(0, &remade).bytes());
+    images.contents.insert("remap-fpath.img".to_owned(), Image::new(0, &remade).bytes());
     assert!(fit(&mut images, &config).unwrap_err().contains("read-only"));
     for (mode, is_refused) in [
         (0o100_644, false),
@@ -286,7 +286,7 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
     ] {
         let (mut images, config) = fixture();
         let image = Image::new(0, &GhostFile { mode }).bytes();
-        images.0.insert("ghost-file-1.img".to_owned(), image);
+        images.contents.insert("ghost-file-1.img".to_owned(), image);
         assert_eq!(fit(&mut images, &config).is_err(), is_refused, "{mode:o}");
     }
 }
@@ -296,7 +296,7 @@ fn the_first_pages_are_not_mapped() {
     let with_area = |start, flags, capabilities: &[&str]| {
         let (mut images, mut config) = fixture();
         let memory = Memory { areas: vec![Area { start, flags }] };
-        images.0.insert("mm-7.img".to_owned(), Image::new(0, &memory).bytes());
+        images.contents.insert("mm-7.img".to_owned(), Image::new(0, &memory).bytes());
         let bounding = config["process"]["capabilities"]["bounding"].as_array_mut().unwrap();
         bounding.extend(capabilities.iter().map(|name| json!(name)));
         fit(&mut images, &config)

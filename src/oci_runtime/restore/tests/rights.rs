@@ -90,7 +90,7 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
             config["process"]["capabilities"]["bounding"] = bounding;
             if reason != "CAP_CHOWN" {
                 for name in images
-                    .0
+                    .contents
                     .keys()
                     .filter(|name| name.starts_with("core-"))
                     .cloned()

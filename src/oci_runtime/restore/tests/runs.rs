@@ -67,7 +67,7 @@ impl Place {
     fn unpack(&self) {
         let dump = self.path("dump");
         fs::create_dir_all(dump.join("checkpoint")).unwrap();
-        for (name, bytes) in fixture().0.0 {
+        for (name, bytes) in fixture().0.contents {
             fs::write(dump.join("checkpoint").join(name), bytes).unwrap();
         }
         fs::write(dump.join("checkpoint/cgroup.img"), "old").unwrap();
