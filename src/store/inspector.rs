@@ -39,7 +39,7 @@ pub(super) struct Inspector {
 
 impl Inspector {
     /// Inspects `target` and runs the hook. If this takes long, tells the writer that the inspect is slow, so that
-    /// the writer starts other inspects meanwhile.
+    /// the writer can start other inspects.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
