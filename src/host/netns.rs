@@ -278,6 +278,6 @@ const IFF_UP: u32 = 1;
 const REQUEST_WITH_ANSWER: u16 = 1 | 4;
 
 #[cfg(test)]
-pub(crate) mod resident;
+pub(crate) mod netns_thread;
 #[cfg(test)]
 mod tests;

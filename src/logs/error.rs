@@ -27,7 +27,8 @@ pub enum LogError {
     SourceAbsent { path: PathBuf },
     #[error("cannot read the engine's log")]
     Source(#[source] HostError),
-    /// The CRI file cannot be created or written, usually because the disk is full.
+    /// A file or link at the log's path, or its directory, cannot be created, read, written or removed, for example
+    /// because the disk is full.
     #[error("cannot write the CRI log")]
     Target(#[source] HostError),
     #[error(

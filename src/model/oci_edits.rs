@@ -16,8 +16,8 @@ pub struct OciEdits {
     /// The id of the container's engine. Only the dockbridge of this engine removes the file when it is no
     /// longer used, because another engine may run on the same host.
     pub engine: String,
-    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls. Empty for the runtime
-    /// that its entry in `daemon.json` names, or runc.
+    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls. If empty, that is the
+    /// runtime that its argument `--dockbridge-runtime` names, or runc without this argument.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<String>,
     /// The id mappings of the container's user namespace, with which its root file system is mounted.
@@ -43,7 +43,8 @@ pub struct MappedMount {
     pub destination: String,
     pub mappings: IdMappings,
     /// Whether the mapping was not requested but follows from the pod's user namespace. If the ids of such a
-    /// mount cannot be mapped, its files belong to nobody. If the pod requested the mapping, that is an error.
+    /// mount cannot be mapped, its files belong to the user `nobody` in the container. If the ids of a requested
+    /// mapping cannot be mapped, the container does not start.
     pub is_implicit: bool,
     /// Whether device files in the mount cannot be opened, because the mount is an image or a volume of an
     /// image. Device files of an image would have mapped owners, so a privileged container could open the
@@ -66,6 +67,6 @@ pub const VERSION_WITH_RUNTIME: u32 = 3;
 /// The version of a file with the field `restore`, which an older OCI runtime would otherwise ignore.
 pub const VERSION_WITH_RESTORE: u32 = 4;
 /// The OCI annotation of a container that must not start without its edits (since Engine API 1.43).
-pub const REQUIRED: &str = "io.dockbridge.edits";
+pub const REQUIRED_ANNOTATION: &str = "io.dockbridge.edits";
 /// The name with which `dockbridge setup` registers dockbridge's OCI runtime with the engine.
 pub const RUNTIME: &str = "dockbridge";

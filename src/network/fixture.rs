@@ -18,7 +18,7 @@ use crate::{
         resolve::resolve,
         settings::{CniSettings, Settings},
     },
-    host::netns::{self, resident::Resident},
+    host::netns::{self, netns_thread::NetnsThread},
     model::{attachment::PodNetwork, sandbox::PodMetadata},
 };
 
@@ -152,8 +152,8 @@ impl PinnedNamespace {
     /// Returns `None` and marks the test as skipped if the test must not create a network namespace.
     #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
-        let resident = Resident::new()?;
-        if netns::pin(resident.tid, path).is_err() {
+        let thread = NetnsThread::new()?;
+        if netns::pin(thread.tid, path).is_err() {
             skip(Lack::SysAdmin);
             return None;
         }

@@ -21,7 +21,7 @@ use crate::{
         namespaces::{IdMaps, NamespaceHolder},
     },
     model::{
-        oci_edits::{MappedMount, OciEdits, REQUIRED},
+        oci_edits::{MappedMount, OciEdits, REQUIRED_ANNOTATION},
         user_namespace::IdMappings,
     },
 };
@@ -82,11 +82,11 @@ fn refuse_without_edits(
     id: &str,
     bytes: &[u8],
 ) -> Result<(), OciRuntimeError> {
-    if memchr::memmem::find(bytes, REQUIRED.as_bytes()).is_none() {
+    if memchr::memmem::find(bytes, REQUIRED_ANNOTATION.as_bytes()).is_none() {
         return Ok(());
     }
     let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
-    if document.get("annotations").and_then(|all| all.get(REQUIRED)).is_some() {
+    if document.get("annotations").and_then(|all| all.get(REQUIRED_ANNOTATION)).is_some() {
         return Err(OciRuntimeError::Other(format!(
             "container {id} cannot start: {} is missing. dockbridge writes that file before each start. Start \
              the container through the CRI, or remove it: kubelet then creates another one",

@@ -13,7 +13,7 @@ use super::{
     command_line::CommandLine, create, directory::EditsDirectory, edit, edit::Mounted, execute,
 };
 use crate::model::{
-    oci_edits::{MappedMount, OciEdits, REQUIRED, VERSION},
+    oci_edits::{MappedMount, OciEdits, REQUIRED_ANNOTATION, VERSION},
     spec_edit::SpecEdit,
     user_namespace::{IdMapping, IdMappings},
 };
@@ -419,7 +419,7 @@ fn the_bundle_of_a_container_without_edits_stays_as_it_is() {
 #[test]
 fn a_container_that_lost_its_edits_does_not_start() {
     let (_folder, directory, bundle) = directories();
-    let marked = json!({"annotations": {REQUIRED: "1"}, "mounts": []});
+    let marked = json!({"annotations": {REQUIRED_ANNOTATION: "1"}, "mounts": []});
     fs::write(bundle.join("config.json"), marked.to_string()).unwrap();
     for command in ["create", "run", "restore"].map(str::to_owned) {
         let (id, bundle, runtime) = (ID.to_owned(), bundle.clone(), vec!["true".into()]);

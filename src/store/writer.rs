@@ -1,8 +1,9 @@
 //! The only task that changes the store. The writer handles commands, signals and ended inspects, and
 //! publishes snapshots.
 //!
-//! The writer handles up to [`BATCH`] messages before it publishes a snapshot, and pauses after a slow
-//! snapshot. So ten thousand events at once cause only a few snapshots.
+//! The writer handles up to [`BATCH`] messages before it publishes a snapshot. The next snapshot is made at the
+//! earliest after four times the duration of this one, but not later than 100 ms; the writer continues to handle
+//! messages. So ten thousand events at once cause only a few snapshots.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -45,7 +46,7 @@ use crate::{
 
 impl Store {
     /// Starts the store, which connects to the engine as soon as the engine is available. `checkpoints` are
-    /// those of the last run of dockbridge, `hooks` delay when containers are shown, and `oom` determines why
+    /// those of the last run of dockbridge, `hooks` run before the store shows pods, containers or an engine, and `oom` determines why
     /// containers ended. Must be called inside a Tokio runtime.
     pub fn start(
         engine: Engine,
@@ -308,7 +309,7 @@ impl Writer {
         let Some(failures) = self.state.inspected(target, at, result) else { return };
         let longest = self.inspector.settings.relist_interval;
         // The pause is at most the interval at which the store inspects all containers anyway.
-        let pause = Backoff::new(FIRST_PAUSE, longest).after(failures);
+        let pause = Backoff::new(FIRST_INSPECT_RETRY, longest).after(failures);
         if failures == 1 {
             warn!(error, "docker inspect failed; serving the last known state, retrying");
         } else {
@@ -371,7 +372,7 @@ impl Writer {
         });
     }
 
-    /// Handles the end of a ping. Pings an engine that does not answer more often than a healthy engine.
+    /// Handles the end of a ping. After a failed ping, the next one follows sooner than usual.
     fn pinged(&mut self, failure: Option<String>) {
         self.pinging = false;
         if failure.is_none() {
@@ -393,10 +394,11 @@ fn follow(tasks: &mut JoinSet<Done>, inspector: &Inspector) -> AbortHandle {
 
 /// Maximum number of commands in the queue of the writer. Further callers wait.
 const COMMANDS: usize = 256;
-/// Maximum number of events in the queue of the writer. The engine drops events for a slow reader.
+/// Maximum number of signals in the queue of the writer. While the queue is full, dockbridge reads no events, and
+/// the engine drops events for a slow reader.
 const SIGNALS: usize = 4096;
 /// Maximum number of messages that the writer handles before it starts inspects and publishes a snapshot.
 const BATCH: usize = 4096;
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const FIRST_INSPECT_RETRY: Duration = Duration::from_millis(250);
 /// Pause between pings of a silent engine. Readiness must be true within two seconds after a recovery.
 const PING_AGAIN_AFTER: Duration = Duration::from_millis(500);

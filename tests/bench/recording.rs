@@ -3,7 +3,7 @@
 
 use dockbridge::model::{
     label::OCI_SHIM_GROUP,
-    oci_edits::{REQUIRED, RUNTIME},
+    oci_edits::{REQUIRED_ANNOTATION, RUNTIME},
 };
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ fn leave_out_our_runtime(host: &mut Value) {
     if host["Runtime"] == RUNTIME {
         host["Runtime"].take();
         if let Some(annotations) = host["Annotations"].as_object_mut() {
-            annotations.remove(REQUIRED);
+            annotations.remove(REQUIRED_ANNOTATION);
         }
     }
 }

@@ -14,7 +14,7 @@ use dockbridge::{
     model::{
         id::{ContainerId, ImageId},
         label,
-        oci_edits::{OciEdits, REQUIRED, RUNTIME},
+        oci_edits::{OciEdits, REQUIRED_ANNOTATION, RUNTIME},
         security::{GroupsPolicy, RunAs},
         spec_edit::SpecEdit,
     },
@@ -131,9 +131,9 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
         body["HostConfig"].clone()
     };
     assert_eq!(host(1)["Runtime"], RUNTIME);
-    assert_eq!(host(1)["Annotations"][REQUIRED], "1");
+    assert_eq!(host(1)["Annotations"][REQUIRED_ANNOTATION], "1");
     assert_eq!(
-        (&host(2)["Runtime"], &host(2)["Annotations"][REQUIRED]),
+        (&host(2)["Runtime"], &host(2)["Annotations"][REQUIRED_ANNOTATION]),
         (&json!(null), &json!(null))
     );
 

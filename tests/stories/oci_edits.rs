@@ -5,7 +5,7 @@ use std::fs;
 
 use dockbridge::{
     model::{
-        oci_edits::{OciEdits, REQUIRED, RUNTIME},
+        oci_edits::{OciEdits, REQUIRED_ANNOTATION, RUNTIME},
         spec_edit::SpecEdit,
     },
     oci_runtime::directory::EditsDirectory,
@@ -25,7 +25,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
         return Ok(());
     }
     let stage = Stage::cni(&world, "edits").await?;
-    let note = format!("{REQUIRED}=1");
+    let note = format!("{REQUIRED_ANNOTATION}=1");
     let create = ["create", "--runtime", RUNTIME, "--annotation", &note, "-e", "A=0", "-e", "B=0"];
     // With systemd's cgroup driver, the engine needs the name of a slice.
     let is_slice = world.has_systemd_driver();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{error::Kind, translate::plan::express};
+use crate::{error::Kind, translate::plan::request_fields};
 
 /// Two directories; the second has the higher priority.
 struct Host {
@@ -42,7 +42,7 @@ impl Host {
 
     async fn edits(&self, devices: &[&str]) -> Result<Vec<SpecEdit>, Failure> {
         let names: Vec<_> = devices.iter().map(|name| format!("vendor.example/{name}")).collect();
-        self.registry().edits(&names, Some(Check(express::check))).await
+        self.registry().edits(&names, Some(Check(request_fields::check))).await
     }
 
     /// The error for a device with `edits`, without the part that names the device and the file.

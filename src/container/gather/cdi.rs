@@ -10,7 +10,7 @@ use crate::{
     model::{
         adjustment::Wanted, container::ContainerSpec, engine::EngineInfo, spec_edit::SpecEdit,
     },
-    translate::plan::express,
+    translate::plan::request_fields,
 };
 
 impl Node {
@@ -28,7 +28,7 @@ impl Node {
         let theirs: Vec<PathBuf> = engine.cdi_spec_dirs.iter().map(PathBuf::from).collect();
         let ours = Registry::new(self.live.current().cdi_spec_dirs.clone());
         let has_oci_runtime = engine.edits_runtime(handler).is_ok();
-        let engine = (!has_oci_runtime).then_some(Check(express::check));
+        let engine = (!has_oci_runtime).then_some(Check(request_fields::check));
         within_deadline(|check| async move {
             check.at(Path::new("the CDI specifications"))?;
             if theirs.is_empty() {

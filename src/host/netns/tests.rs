@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{resident::Resident, *};
+use super::{netns_thread::NetnsThread, *};
 
 fn loopback_is_up(at: &Path) -> bool {
     within(at, || {
@@ -16,16 +16,16 @@ fn loopback_is_up(at: &Path) -> bool {
 
 #[test]
 fn a_pin_survives_its_process_and_is_removed_completely() {
-    let Some(resident) = Resident::new() else { return };
+    let Some(thread) = NetnsThread::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("netns/pod");
     assert!(!is_pinned(&at) && is_gone(&at));
-    pin(resident.tid, &at).unwrap();
-    pin(resident.tid, &at).unwrap();
+    pin(thread.tid, &at).unwrap();
+    pin(thread.tid, &at).unwrap();
     assert!(is_pinned(&at));
     assert!(!is_our_own(&at) && !is_gone(&at));
     assert!(is_our_own(Path::new("/proc/self/ns/net")));
-    drop(resident);
+    drop(thread);
     assert!(!loopback_is_up(&at));
     raise_loopback(&at).unwrap();
     raise_loopback(&at).unwrap();
@@ -45,9 +45,9 @@ fn pins_are_where_daemons_in_pods_see_them() {
     let own = PinDirectories::of(dir.path());
     assert_eq!(own.path("pod"), dir.path().join("netns/pod"));
 
-    let Some(resident) = Resident::new() else { return };
+    let Some(thread) = NetnsThread::new() else { return };
     let earlier = own.path("pod");
-    pin(resident.tid, &earlier).unwrap();
+    pin(thread.tid, &earlier).unwrap();
     let moved = PinDirectories { directory: "/run/netns".into(), ..own };
     assert_eq!(moved.path("pod"), earlier);
     assert_eq!(moved.path("other"), Path::new("/run/netns/other"));
@@ -57,7 +57,7 @@ fn pins_are_where_daemons_in_pods_see_them() {
 
 #[test]
 fn a_pin_of_another_namespace_is_replaced() {
-    let (Some(one), Some(two)) = (Resident::new(), Resident::new()) else { return };
+    let (Some(one), Some(two)) = (NetnsThread::new(), NetnsThread::new()) else { return };
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("pod");
     pin(one.tid, &at).unwrap();

@@ -173,7 +173,7 @@ impl Images {
     fn check_files(&self, config: &Config) -> Result<(), String> {
         for entry in &self.image("files.img")?.entries {
             for (file, owner) in OWNERS {
-                rights::check_owner(&decoded(&part(&part(entry, file)?, owner)?)?, config)?;
+                rights::check_signal_owner(&decoded(&part(&part(entry, file)?, owner)?)?, config)?;
             }
         }
         for file in self.read::<OpenFile>("files.img")? {

@@ -58,8 +58,9 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     }
 }
 
-/// Checks the owner of an open file. CRIU becomes this user before it asks the kernel to send signals.
-pub(super) fn check_owner(owner: &Owner, config: &Config) -> Result<(), String> {
+/// Checks the process that gets signals about an open file (`F_SETOWN`), and the user who requested the signals.
+/// CRIU takes the ids of this user before it sets the process again.
+pub(super) fn check_signal_owner(owner: &Owner, config: &Config) -> Result<(), String> {
     let user = &config.process.user;
     let may_change = user.uid == 0 && config.allows("CAP_SETUID");
     let is_own = [owner.uid, owner.effective_uid].iter().all(|uid| *uid == user.uid);

@@ -7,7 +7,7 @@ use crate::model::{id::ContainerId, time::Nanos};
 /// Why a container ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum ExitCause {
-    /// The kernel killed the container because its memory ran out.
+    /// The kernel killed the container because its memory ran out, and the engine does not report this.
     OutOfMemory,
     /// The cause is the one that the engine reports.
     AsReported,
@@ -65,7 +65,7 @@ impl ExitCauses {
     }
 }
 
-/// Whether only dockbridge knows the cause.
+/// Whether the cause is an OOM kill that the engine does not report, so that dockbridge must save the cause.
 fn is_oom((_, cause): &(Nanos, ExitCause)) -> bool {
     *cause == ExitCause::OutOfMemory
 }

@@ -61,7 +61,8 @@ pub async fn over_spdy(
     Some(Client { stdin, stdout, stderr, sizes, error, version, idle, transport, watch })
 }
 
-/// Opens the channels of a WebSocket, and tells the client. Returns `None` if the client has disconnected.
+/// Opens the channels of a WebSocket. An empty message on the first output channel tells the client that the
+/// channels are open. Returns `None` if the client has disconnected.
 pub async fn over_web_socket(
     wire: ClientConnection,
     window: Window,
@@ -69,10 +70,16 @@ pub async fn over_web_socket(
     version: Version,
     encoding: Encoding,
 ) -> Option<Client> {
-    let (typed, stdin) = window.stream();
-    let (resized, sizes) = window.stream();
+    let (stdin_sender, stdin) = window.stream();
+    let (sizes_sender, sizes) = window.stream();
     // A WebSocket has the channel for terminal sizes in every version of the protocol. SPDY does not.
-    let routes = [streams.stdin.then_some(typed), None, None, None, streams.tty.then_some(resized)];
+    let routes = [
+        streams.stdin.then_some(stdin_sender),
+        None,
+        None,
+        None,
+        streams.tty.then_some(sizes_sender),
+    ];
     let format = Format { encoding, closes: version >= Version::V5 };
     let watch = wire.watch();
     let socket = Socket::open(wire, format, routes.into());

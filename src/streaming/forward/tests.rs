@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     clock::forward,
-    host::netns::{self, resident::Resident},
+    host::netns::{self, netns_thread::NetnsThread},
     model::{
         attachment::Attachment,
         document::SandboxDocument,
@@ -354,13 +354,13 @@ async fn an_unpaired_stream_gets_an_error() {
 
 #[tokio::test]
 async fn a_connection_is_made_inside_a_namespace() {
-    let Some(resident) = Resident::new() else { return };
-    let path = PathBuf::from(format!("/proc/{}/ns/net", resident.tid));
+    let Some(thread) = NetnsThread::new() else { return };
+    let path = PathBuf::from(format!("/proc/{}/ns/net", thread.tid));
     netns::raise_loopback(&path).unwrap();
     let listener = netns::within(&path, || Blocking::bind("127.0.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();
     let of = |container: &str| PodNetwork::OfProcess {
-        pid: resident.tid,
+        pid: thread.tid,
         container: container.to_owned(),
     };
     // `/` as the container's cgroup matches every process, because every cgroup is below the root cgroup.

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::{
     defaults::{SHM_SIZE, annotations, never_restart, no_healthcheck, none_if_empty},
-    express, identity,
+    identity,
     input::ContainerInput,
-    labels, mounts, name, oci_edits, oci_runtime, read_only, sandbox, seccomp, security_options,
+    labels, mounts, name, oci_edits, oci_runtime, read_only, request_fields, sandbox, seccomp,
+    security_options,
 };
 use crate::{
     error::Failure,
@@ -57,7 +58,7 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let identity = identity::resolve(&spec.security.identity, &input.image.user, input.accounts)?;
     let handler = &input.sandbox.document.spec.handler;
     let runtime = input.engine.edits_runtime(handler);
-    let device_groups = express::groups(input.cdi.unwrap_or_default());
+    let device_groups = request_fields::groups(input.cdi.unwrap_or_default());
     let volumes = oci_edits::volumes(&spec, input.image);
     let mut document = ContainerDocument {
         volumes,
@@ -77,7 +78,9 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let mut body = body(&document.spec, input);
     (body.user, host.group_add) = (identity.user, identity.groups);
     document.edits = match input.cdi {
-        Some(edits) => express::express((&mut body, &mut host), edits, input.engine, handler)?,
+        Some(edits) => {
+            request_fields::apply_edits((&mut body, &mut host), edits, input.engine, handler)?
+        }
         None => {
             name_cdi_devices(&mut host, &document.spec, input.engine)?;
             Vec::new()
@@ -169,7 +172,7 @@ fn host_config(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<HostC
     limits::docker::create(&mut host, &spec.resources, input.oom_floor)?;
     // `cgroup_files` refuses limits that dockbridge could not set later.
     limits::cgroup_files::cgroup_files(&spec.resources, input.engine)?;
-    express::add_devices(&mut host, spec);
+    request_fields::add_devices(&mut host, spec);
     let (security, stated) = (&spec.security, spec.security.seccomp.as_ref());
     let seccomp = seccomp::container(stated, security.privileged, input.engine, input.seccomp)?;
     security_options::confine(&mut host, security, input.engine, seccomp)?;

@@ -8,7 +8,7 @@ use crate::{
         document::{ContainerDocument, SandboxDocument},
         engine::EngineInfo,
         network::NetworkMode,
-        oci_edits::{REQUIRED, RUNTIME},
+        oci_edits::{REQUIRED_ANNOTATION, RUNTIME},
     },
     wire::docker::HostConfig,
 };
@@ -69,7 +69,7 @@ pub(super) fn check_container(
 pub(super) fn use_ours(host: &mut HostConfig) {
     host.runtime = Some(RUNTIME.to_owned());
     let annotations = host.annotations.get_or_insert_default();
-    annotations.insert(REQUIRED.to_owned(), "1".to_owned());
+    annotations.insert(REQUIRED_ANNOTATION.to_owned(), "1".to_owned());
 }
 
 /// The first field of the request that only dockbridge-runtime supports.

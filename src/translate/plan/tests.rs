@@ -28,7 +28,7 @@ use crate::{
         id::SandboxId,
         label,
         network::DnsConfig,
-        oci_edits::{OciEdits, REQUIRED, RUNTIME},
+        oci_edits::{OciEdits, REQUIRED_ANNOTATION, RUNTIME},
         resources::Resources,
         sandbox::{PidMode, SandboxSpec},
         security::Profile,
@@ -110,7 +110,7 @@ fn recorded_specs_are_planned_as_recorded() {
 /// dockbridge-runtime.
 fn add_edits(recorded: &mut Value, edits: &OciEdits) {
     let is_used = recorded["body"]["HostConfig"]["Runtime"] == RUNTIME;
-    let is_required = &recorded["body"]["HostConfig"]["Annotations"][REQUIRED] == "1";
+    let is_required = &recorded["body"]["HostConfig"]["Annotations"][REQUIRED_ANNOTATION] == "1";
     assert_eq!(is_used, is_required);
     if is_used {
         recorded["edits"] = json!(edits);

@@ -33,51 +33,51 @@ use crate::support::{
 };
 
 /// A thread in its own network namespace. The fake engine reports this thread as the process of every pod.
-pub(super) struct Resident {
+pub(super) struct NetnsThread {
     pub(super) tid: u32,
-    _leave: mpsc::Sender<()>,
+    _stop: mpsc::Sender<()>,
 }
 
-impl Resident {
+impl NetnsThread {
     #[track_caller]
     pub(super) fn new() -> Option<Self> {
-        let (tell, told) = mpsc::channel();
-        let (leave, left) = mpsc::channel::<()>();
+        let (tid_sender, tid_receiver) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel::<()>();
         thread::spawn(move || {
             let made = unshare(CloneFlags::CLONE_NEWNET).is_ok();
-            tell.send(made.then(|| gettid().as_raw().unsigned_abs())).unwrap();
-            let _ = left.recv();
+            tid_sender.send(made.then(|| gettid().as_raw().unsigned_abs())).unwrap();
+            let _ = stopped.recv();
         });
-        let tid = told.recv().unwrap();
+        let tid = tid_receiver.recv().unwrap();
         if tid.is_none() {
             skip(Lack::SysAdmin);
         }
-        tid.map(|tid| Self { tid, _leave: leave })
+        tid.map(|tid| Self { tid, _stop: stop })
     }
 }
 
-/// An engine whose pods use the network namespace of a [`Resident`], and a dockbridge with CNI.
-pub(super) async fn stage() -> Option<(Resident, FakeDockerd, Bridge)> {
-    let (resident, docker, node) = set().await?;
+/// An engine whose pods use the network namespace of a [`NetnsThread`], and a dockbridge with CNI.
+pub(super) async fn stage() -> Option<(NetnsThread, FakeDockerd, Bridge)> {
+    let (netns_thread, docker, node) = set().await?;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
-    Some((resident, docker, bridge))
+    Some((netns_thread, docker, bridge))
 }
 
 /// Like [`stage`], with the timeouts of [`Bridge::start_timed`].
-async fn timed_stage() -> Option<(Resident, FakeDockerd, Bridge)> {
-    let (resident, docker, node) = set().await?;
+async fn timed_stage() -> Option<(NetnsThread, FakeDockerd, Bridge)> {
+    let (netns_thread, docker, node) = set().await?;
     let bridge = Bridge::start_timed(node, &docker, NetworkMode::Cni).await;
-    Some((resident, docker, bridge))
+    Some((netns_thread, docker, bridge))
 }
 
-async fn set() -> Option<(Resident, FakeDockerd, Node)> {
-    let resident = Resident::new()?;
+async fn set() -> Option<(NetnsThread, FakeDockerd, Node)> {
+    let netns_thread = NetnsThread::new()?;
     let docker = docker().await;
-    docker.world(|world| world.pid = resident.tid);
+    docker.world(|world| world.pid = netns_thread.tid);
     let node = Node::new();
     node.network("fake");
     well(&node);
-    Some((resident, docker, node))
+    Some((netns_thread, docker, node))
 }
 
 /// Runs `work`. If a plugin hangs, moves the clock forward until its timeout has expired.
@@ -294,9 +294,9 @@ async fn a_missing_plugin_is_named() {
 
 #[tokio::test]
 async fn without_a_configuration_the_network_is_not_ready_and_pods_are_refused() {
-    let Some(resident) = Resident::new() else { return };
+    let Some(netns_thread) = NetnsThread::new() else { return };
     let docker = docker().await;
-    docker.world(|world| world.pid = resident.tid);
+    docker.world(|world| world.pid = netns_thread.tid);
     let bridge = Bridge::start_on(Node::new(), &docker, NetworkMode::Cni).await;
     let error = bridge.run(&pod("p")).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
@@ -424,11 +424,11 @@ async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
 #[tokio::test]
 async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() {
     for engine_knows in [true, false] {
-        let Some((resident, docker, bridge)) = stage().await else { return };
+        let Some((netns_thread, docker, bridge)) = stage().await else { return };
         let go_on = bridge.node().path("go-on");
         let wait = format!("until [ -e {} ]; do sleep 0.01; done; {ANSWER}", go_on.display());
         script(bridge.node(), &wait, "");
-        let process = PathBuf::from(format!("/proc/{}", resident.tid));
+        let process = PathBuf::from(format!("/proc/{}", netns_thread.tid));
         let config = pod("p");
         let (answer, ()) = tokio::join!(bridge.run(&config), async {
             eventually(|| leases(&bridge) == 1).await;
@@ -438,7 +438,7 @@ async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() 
                     world.exit(&pause, 137);
                 });
             } else {
-                drop(resident);
+                drop(netns_thread);
                 eventually(|| !process.exists()).await;
             }
             fs::write(&go_on, "").unwrap();

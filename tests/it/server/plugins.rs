@@ -21,7 +21,7 @@ use prost::Message;
 use tokio::sync::Notify;
 use tonic::Code;
 
-use super::networks::{ANSWER, Resident, script};
+use super::networks::{ANSWER, NetnsThread, script};
 use crate::clock::forward;
 use crate::support::{
     bridge::{Bridge, LONG, Node, TIMEOUT, container, docker, pod},
@@ -133,9 +133,9 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
 /// show the pod as ready.
 #[tokio::test]
 async fn a_refused_pod_is_not_connected_on_disk_while_its_network_is_released() {
-    let Some(resident) = Resident::new() else { return };
+    let Some(netns_thread) = NetnsThread::new() else { return };
     let docker = docker().await;
-    docker.world(|world| world.pid = resident.tid);
+    docker.world(|world| world.pid = netns_thread.tid);
     let mut node = Node::new();
     node.nri = settings(&node, &[], LONG);
     node.network("fake");

@@ -16,7 +16,7 @@ use dockbridge::{
 use prost::Message as _;
 use serde_json::{Value, json};
 
-use super::networks::{ANSWER, Resident, leases, script, stage};
+use super::networks::{ANSWER, NetnsThread, leases, script, stage};
 use crate::skips::{Lack, skip};
 use crate::support::{
     bridge::{Bridge, LONG, Node, container, docker, pod},
@@ -241,8 +241,8 @@ fn inode(path: &str) -> u64 {
 
 #[tokio::test]
 async fn a_pod_whose_process_was_started_anew_is_not_ready() {
-    let Some((resident, docker, bridge)) = stage().await else { return };
-    let Some(second) = Resident::new() else { return };
+    let Some((netns_thread, docker, bridge)) = stage().await else { return };
+    let Some(second) = NetnsThread::new() else { return };
     let seen = bridge.node().path("seen").display().to_string();
     script(bridge.node(), ANSWER, &format!("stat -Lc %i $CNI_NETNS > {seen}"));
     let id = bridge.run(&pod("p")).await.unwrap();
@@ -262,7 +262,7 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(told(&bridge).await.state(), State::SandboxNotready);
     bridge.stop_pod(&id).await.unwrap();
-    let first = inode(&format!("/proc/{}/ns/net", resident.tid));
+    let first = inode(&format!("/proc/{}/ns/net", netns_thread.tid));
     assert_eq!(fs::read_to_string(&seen).unwrap().trim(), first.to_string(), "DEL in another");
     assert_eq!(leases(&bridge), 0);
     bridge.remove_pod(&id).await.unwrap();

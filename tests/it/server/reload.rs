@@ -25,7 +25,7 @@ use tracing_subscriber::{Registry, layer::Filter};
 
 use super::{
     admin::{ask, body, connect, figure, say, status},
-    networks::{ANSWER, Resident},
+    networks::{ANSWER, NetnsThread},
     traces::collector,
 };
 use crate::support::{
@@ -215,9 +215,9 @@ async fn the_environment_can_be_replaced() {
 
 #[tokio::test]
 async fn pods_after_a_reload_get_the_new_network_and_those_before_keep_theirs() {
-    let Some(resident) = Resident::new() else { return };
+    let Some(netns_thread) = NetnsThread::new() else { return };
     let docker = docker().await;
-    docker.world(|world| world.pid = resident.tid);
+    docker.world(|world| world.pid = netns_thread.tid);
     let node = Node::new();
     node.network("fake");
     super::networks::well(&node);

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status, transport::Server};
 use tracing::subscriber::DefaultGuard;
 
-use super::networks::{Resident, well};
+use super::networks::{NetnsThread, well};
 use crate::support::{
     bridge::{Bridge, LONG, Node, docker, pod},
     fake_dockerd::{
@@ -27,9 +27,9 @@ use crate::support::{
 
 #[tokio::test]
 async fn a_call_is_a_part_of_its_callers_trace() {
-    let Some(resident) = Resident::new() else { return };
+    let Some(netns_thread) = NetnsThread::new() else { return };
     let docker = docker().await;
-    docker.world(|world| world.pid = resident.tid);
+    docker.world(|world| world.pid = netns_thread.tid);
     let (endpoint, mut received) = collector().await;
     let (environment, node, _noting) = environment(&endpoint, 0);
     node.network("fake");

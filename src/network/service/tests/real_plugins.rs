@@ -17,7 +17,7 @@ use crate::skips::{Lack, skip};
 use crate::{
     config::live::LiveSettings,
     host::{
-        netns::{self, resident::enter_new_namespace},
+        netns::{self, netns_thread::enter_new_namespace},
         process::{self, ProcessExit, Program},
     },
     model::network::PortMapping,

@@ -14,7 +14,7 @@ use crate::{
 rows! {
     Counter "container_cpu_usage_seconds_total" ["cpu"]
         "Processor time used, in seconds, over all processors."
-        |of, out| out.labelled(&["total"], of.cpu().map(|cpu| seconds(cpu.usage)));
+        |of, out| out.add(&["total"], of.cpu().map(|cpu| seconds(cpu.usage)));
     Counter "container_cpu_user_seconds_total" "Processor time used in user mode, in seconds."
         |of| of.cpu()?.user.map(seconds);
     Counter "container_cpu_system_seconds_total" "Processor time used in the kernel, in seconds."
@@ -61,10 +61,10 @@ rows! {
         |of, out| {
             let Some(memory) = of.memory() else { return };
             let own = (memory.own_faults, memory.own_major_faults);
-            out.labelled(&["pgfault", "container"], own.0.or(memory.faults));
-            out.labelled(&["pgmajfault", "container"], own.1.or(memory.major_faults));
-            out.labelled(&["pgfault", "hierarchy"], memory.faults);
-            out.labelled(&["pgmajfault", "hierarchy"], memory.major_faults);
+            out.add(&["pgfault", "container"], own.0.or(memory.faults));
+            out.add(&["pgmajfault", "container"], own.1.or(memory.major_faults));
+            out.add(&["pgfault", "hierarchy"], memory.faults);
+            out.add(&["pgmajfault", "hierarchy"], memory.major_faults);
         };
     // Only for containers: cgroup v1 does not count kills in the cgroups below, so a pod's value would be 0.
     Counter "container_oom_events_total" "Processes killed by the OOM killer."
@@ -89,8 +89,8 @@ rows! {
         |of, out| {
             let layer = of.container.and_then(|own| own.layer.as_ref());
             let (Some(layer), Some(disk)) = (layer, disk(of)) else { return };
-            out.read_at(layer.at);
-            out.labelled(&[&disk.device], Some(layer.bytes));
+            out.set_time(layer.at);
+            out.add(&[&disk.device], Some(layer.bytes));
         };
     Gauge "container_fs_limit_bytes" ["device"]
         "Size of the file system of the writable layer, in bytes."
@@ -120,7 +120,7 @@ rows! {
                     ("Write", device.written_bytes),
                     ("Discard", device.discarded_bytes),
                 ] {
-                    out.labelled(&[&name, &major, &minor, operation], Some(bytes));
+                    out.add(&[&name, &major, &minor, operation], Some(bytes));
                 }
             }
         };
@@ -161,7 +161,7 @@ rows! {
         |of, out| {
             // Only the ulimit that cAdvisor reports has a sample: all sixteen would be too many samples.
             let files = of.processes().and_then(|own| own.open_files_limit);
-            out.labelled(&["max_open_files"], files);
+            out.add(&["max_open_files"], files);
         };
     Gauge "container_hugetlb_usage_bytes" ["pagesize"] "Huge pages in use, in bytes."
         |of, out| each_size(of, out, |pages| Some(pages.usage));
@@ -194,13 +194,13 @@ fn disk<'a>(of: &Subject<'a>) -> Option<&'a DiskReading> {
 
 fn of_disk(of: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DiskReading) -> u64) {
     if let Some(disk) = disk(of) {
-        out.labelled(&[&disk.device], Some(value(disk)));
+        out.add(&[&disk.device], Some(value(disk)));
     }
 }
 
 fn each_device(of: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DeviceReading) -> u64) {
     for device in of.devices() {
-        out.labelled(&[&name(of.disks, device)], Some(value(device)));
+        out.add(&[&name(of.disks, device)], Some(value(device)));
     }
 }
 
@@ -220,7 +220,7 @@ fn each_interface(
     let Some(network) = of.network else { return };
     let all = std::iter::once(&network.default).chain(&network.others);
     for interface in all.filter(|one| one.name != LOOPBACK) {
-        out.labelled(&[&interface.name], Some(value(interface)));
+        out.add(&[&interface.name], Some(value(interface)));
     }
 }
 
@@ -230,7 +230,7 @@ fn each_size(
     value: fn(&HugepageReading) -> Option<u64>,
 ) {
     for pages in of.group.map(|group| group.hugepages.as_slice()).unwrap_or_default() {
-        out.labelled(&[&pages.size], value(pages));
+        out.add(&[&pages.size], value(pages));
     }
 }
 

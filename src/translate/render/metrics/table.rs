@@ -54,7 +54,7 @@ macro_rules! rows {
     (@samples |$of:ident| $value:expr) => {
         |subject, out| {
             let read: fn(&Subject<'_>) -> Option<u64> = |$of| $value;
-            out.labelled(&[], read(subject));
+            out.add(&[], read(subject));
         }
     };
     (@samples |$of:ident, $out:ident| $samples:expr) => { |$of, $out| $samples };
@@ -157,12 +157,12 @@ impl<'a> BaseLabels<'a> {
 
 impl SampleWriter<'_> {
     /// Sets the time of the next samples. A sample without a time counts as current.
-    pub(super) const fn read_at(&mut self, at: Nanos) {
+    pub(super) const fn set_time(&mut self, at: Nanos) {
         self.at = at;
     }
 
     /// Adds a sample with these values of the row's labels, if `value` is set.
-    pub(super) fn labelled(&mut self, labels: &[&str], value: Option<u64>) {
+    pub(super) fn add(&mut self, labels: &[&str], value: Option<u64>) {
         let Some(value) = value else { return };
         debug_assert_eq!(labels.len(), self.row.keys.len(), "{}", self.row.name);
         let values = self.base.values().into_iter().chain(labels.iter().copied());

@@ -10,23 +10,23 @@ use nix::{
 use crate::skips::{Lack, skip};
 
 /// A thread in a new network namespace. Dropping this value ends the thread and the namespace.
-pub(crate) struct Resident {
+pub(crate) struct NetnsThread {
     /// The thread's id, which can be used in `/proc` like a pid.
     pub(crate) tid: u32,
-    _leave: mpsc::Sender<()>,
+    _stop: mpsc::Sender<()>,
 }
 
-impl Resident {
+impl NetnsThread {
     /// Starts the thread. None without permission to create a namespace; the test is then skipped.
     #[track_caller]
     pub(crate) fn new() -> Option<Self> {
-        let (tell, told) = mpsc::channel();
-        let (leave, left) = mpsc::channel::<()>();
+        let (tid_sender, tid_receiver) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel::<()>();
         thread::spawn(move || {
-            tell.send(enter().then(|| gettid().as_raw().unsigned_abs())).unwrap();
-            let _ = left.recv();
+            tid_sender.send(enter().then(|| gettid().as_raw().unsigned_abs())).unwrap();
+            let _ = stopped.recv();
         });
-        let made = told.recv().unwrap().map(|tid| Self { tid, _leave: leave });
+        let made = tid_receiver.recv().unwrap().map(|tid| Self { tid, _stop: stop });
         if made.is_none() {
             skip(Lack::SysAdmin);
         }

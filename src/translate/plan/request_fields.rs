@@ -36,7 +36,7 @@ pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
 ///
 /// # Errors
 /// Fails if different mounts or devices have the same path, or if the engine cannot do what a mount requests.
-pub(super) fn express(
+pub(super) fn apply_edits(
     (body, host): (&mut ContainerCreateBody, &mut HostConfig),
     edits: &[SpecEdit],
     engine: &EngineInfo,
@@ -96,13 +96,13 @@ fn field(edit: &SpecEdit) -> Result<Field<'_>, String> {
             }))
         }
         (SpecEdit::Set { value, .. }, ["mounts", path]) => {
-            bound(path, value).map_err(|what| format!("{} ({what})", edit.name()))
+            bind_field(path, value).map_err(|what| format!("{} ({what})", edit.name()))
         }
         _ => Err(edit.name()),
     }
 }
 
-fn bound(path: &str, mount: &Value) -> Result<Field<'static>, String> {
+fn bind_field(path: &str, mount: &Value) -> Result<Field<'static>, String> {
     let text = |key: &str| mount.get(key).and_then(Value::as_str).unwrap_or_default();
     if text("type") != "bind" {
         return Err(format!("type {}", text("type")));
