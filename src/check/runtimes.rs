@@ -18,7 +18,7 @@ impl Others {
     /// Reads the process table and containerd's directory of running containers.
     pub(super) fn read() -> Self {
         let processes = Processes::new("/proc");
-        // The package dockbridge-cri-dockerd starts dockbridge by the name cri-dockerd.
+        // The package dockbridge-cri-dockerd starts dockbridge under the name cri-dockerd.
         let is_dockbridge = |pid: &u32| {
             let program = processes.executable(*pid).unwrap_or_default();
             let name = program.file_name().unwrap_or_default();

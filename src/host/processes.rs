@@ -1,6 +1,6 @@
 //! Reads the process table: the parent, session, cgroup and other properties of each process.
 //!
-//! A process that ends while its files are read counts as missing. No process is cached.
+//! A process that ends while its files are read counts as missing. This module caches nothing.
 
 use std::{
     ffi::OsString,

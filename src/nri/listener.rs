@@ -44,7 +44,7 @@ impl Shared {
             match bind(path).await {
                 Ok(bound) => return Some(bound),
                 Err(error) if !is_logged => {
-                    warn!(socket = %path.display(), error = chain(&error), "cannot serve NRI plugins; retrying");
+                    warn!(socket = %path.display(), error = chain(&error), "cannot create the socket for NRI plugins; retrying");
                     is_logged = true;
                 }
                 Err(_) => {}

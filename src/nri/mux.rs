@@ -73,8 +73,8 @@ impl Demux {
     }
 }
 
-/// Splits a message into frames. A plugin in Go fails if its buffer is smaller than a frame. The buffer of
-/// such a plugin has 4096 bytes for the first frame of a message, and then room for the rest of the message.
+/// Splits a message into frames. A plugin in Go fails if its buffer is smaller than the payload of a frame. The
+/// buffer of such a plugin has 4096 bytes for the first frame of a message, and then room for the rest.
 pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
     let (first, rest) = message.split_at(message.len().min(FIRST_FRAME));
     let mut out = Vec::with_capacity(message.len() + 2 * HEADER);
@@ -87,7 +87,7 @@ pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
 }
 
 const HEADER: usize = 8;
-/// Maximum length of the first frame of a message.
+/// Maximum length of the payload of a message's first frame.
 const FIRST_FRAME: usize = 4096;
 /// Length of the header of a ttrpc message.
 pub(super) const MESSAGE_HEADER: usize = 10;

@@ -28,8 +28,8 @@ use crate::{
     model::{oci_edits::OciEdits, restore::IMAGES},
 };
 
-/// Applies edits to a document; the input has a NUL between the two. The result must be a JSON object, and
-/// fields that the edits do not name must be unchanged.
+/// Applies edits to a document; the input has a NUL between the two. If the edits are applied, the result must be
+/// JSON, and top-level fields that the edits do not name must be unchanged, except `mounts` and `linux`.
 pub(crate) fn edited(bytes: &[u8]) {
     let (document, edits) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
     let edits = edits.strip_prefix(&[0]).unwrap_or(edits);

@@ -58,5 +58,5 @@ async fn live(who: &'static str, stage: &Stage, round: u32, table: &mut Table) -
 const OFF: &str = "off";
 const ON: &str = "idle";
 const LOGGER: &str = "logger";
-/// The number of pods between two starts of a dockbridge.
+/// How many pods of each kind are counted after each start of a dockbridge. One more before them is not counted.
 const LIVES: u32 = 4;

@@ -75,7 +75,7 @@ impl Claims<'_> {
         self.own(field, key, format!("{REMOVED}{}", self.plugin));
     }
 
-    /// Records that the plugin adds to a list to which several plugins may add.
+    /// Adds the plugin to the owners of a list to which several plugins may add.
     pub(super) fn share(&mut self, field: Field) {
         let owner = match self.owner(field, "") {
             "" => self.plugin.to_owned(),

@@ -27,7 +27,7 @@ pub(crate) enum Verdict {
 /// A judged curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
-    /// Whether the curve grows.
+    /// Whether the curve grows, if there are enough samples.
     pub(crate) verdict: Verdict,
     /// The start time and the median of each third after the warm-up.
     pub(crate) thirds: [Sample; 3],
