@@ -1,4 +1,4 @@
-//! The input of `run` in addition to the settings: how the process was started, and deadlines.
+//! The input of `run` in addition to the settings: how the process was started. Tests also pass deadlines.
 
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::{
 pub struct Environment {
     pub log: LogControl,
     pub source: ConfigSource,
-    /// The settings as texts, before parsing. A reload compares them with the new texts.
+    /// The settings as texts, before parsing. A reload parses them again and compares the result with the new
+    /// settings.
     pub values: Vec<RawValue>,
     pub hangups: Option<Signal>,
     /// Sends systemd the notifications READY, STATUS, WATCHDOG and STOPPING.

@@ -14,7 +14,7 @@ use crate::{
 impl Node {
     /// Writes the edits of a container that is about to start, if the container has edits.
     pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), Failure> {
-        let wanted = self.wanted(record)?;
+        let plugin_edits = self.plugin_edits(record)?;
         let snapshot = self.store.snapshot();
         let engine = snapshot.described()?;
         let document = &record.document;
@@ -26,7 +26,7 @@ impl Node {
         let has_host_network = pod.is_some_and(|pod| pod.document.spec.namespaces.host_network);
         let pin = document.spec.users.map(|_| self.oci_runtime_files.user_pin(&document.sandbox));
         let limits = self.saved_changes.requested(record);
-        let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &wanted);
+        let edits = oci_edits::container(document, &limits, engine, pin.as_deref(), &plugin_edits);
         if edits.is_empty() && !document.is_adjustable {
             return Ok(());
         }
@@ -40,9 +40,9 @@ impl Node {
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
     }
 
-    fn wanted(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, Failure> {
+    fn plugin_edits(&self, record: &ContainerRecord) -> Result<Vec<SpecEdit>, Failure> {
         match self.saved_changes.edits(&record.id) {
-            Some(wanted) => Ok(wanted),
+            Some(plugin_edits) => Ok(plugin_edits),
             None if record.document.is_adjustable => Err(Failure::unmet(format!(
                 "the changes of NRI plugins for container {} are lost or in the format of an earlier \
                  dockbridge, so the container cannot start: remove it, and kubelet creates another one",
@@ -56,12 +56,14 @@ impl Node {
     /// those of the pods in `keep`. Also removes unpacked checkpoints of running containers.
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
-        for id in self.edited().await.into_iter().filter(|id| !is_kept(id)) {
-            // Skips a locked container: the call that has the lock will itself write or remove the file.
+        for id in self.ids_of_files().await.into_iter().filter(|id| !is_kept(id)) {
+            // Skips a locked pod or container, because the call that has the lock may write or remove the files. The
+            // next sweep tries again.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.runs(&id) {
-                // An earlier dockbridge process ended before it removed the unpacked checkpoint.
+                // The start did not remove the unpacked checkpoint: its result was unknown, the removal failed, or
+                // dockbridge ended first.
                 self.oci_runtime_files.remove_restore(&id).await;
             }
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
@@ -71,12 +73,12 @@ impl Node {
     }
 
     /// The ids that have files for the OCI runtime, of pods and of containers, perhaps removed ones.
-    pub async fn edited_sandboxes(&self) -> Vec<SandboxId> {
-        let ids = self.edited().await;
+    pub async fn ids_with_files(&self) -> Vec<SandboxId> {
+        let ids = self.ids_of_files().await;
         ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()
     }
 
-    async fn edited(&self) -> Vec<String> {
+    async fn ids_of_files(&self) -> Vec<String> {
         let Some(engine) = self.store.snapshot().engine.clone() else { return Vec::new() };
         self.oci_runtime_files.ids(&engine).await.unwrap_or_else(|error| {
             warn!(

@@ -119,7 +119,7 @@ fn present<T>(outcome: Result<T, EngineError>) -> Result<Option<T>, EngineError>
     match outcome {
         Ok(answer) => Ok(Some(answer)),
         Err(EngineError::NotFound { subject: Subject::Path(_), .. }) => Ok(None),
-        Err(EngineError::Failed { message, .. }) if message.ends_with(NO_FOLDER) => Ok(None),
+        Err(EngineError::Failed { message, .. }) if message.ends_with(NOT_A_DIRECTORY) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -173,7 +173,7 @@ pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
 
 pub(super) const STAT: &str = "x-docker-container-path-stat";
 /// The end of the engine's error text for a path that leads through a file.
-const NO_FOLDER: &str = "not a directory";
+const NOT_A_DIRECTORY: &str = "not a directory";
 
 const DIRECTORY: u32 = 1 << 31;
 const LINK: u32 = 1 << 27;

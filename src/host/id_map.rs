@@ -184,8 +184,8 @@ impl Overlay {
         root: (u32, u32),
     ) -> Result<(), HostError> {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
-            // The kernel refuses a read-only overlay of one layer, so this mounts a copy of the layer. The
-            // copy is read-only, because other containers use the same layer.
+            // The kernel refuses a read-only overlay of one layer, so this makes an id-mapped bind mount of the layer.
+            // The mount is read-only, because other containers use the same layer.
             let restrictions = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
             return attach_copy(&self.base.join(layer), target, Some(ids), restrictions);
         }

@@ -194,9 +194,9 @@ impl Log {
         }
         let Some(tailer) = &self.tailer else { return };
         let (generation, now) = (tailer.generation, Instant::now());
-        let finished = generation != self.generation || outcome.reopened.is_some();
-        let old = outcome.bytes > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
-        if finished || old || complete.is_some() {
+        let must_save = generation != self.generation || outcome.reopened.is_some();
+        let is_due = outcome.bytes > 0 && now.duration_since(self.saved_at) >= SAVE_EVERY;
+        if must_save || is_due || complete.is_some() {
             self.position = Some(tailer.position());
             (self.generation, self.saved_at) = (generation, now);
             shared.positions.save(&self.container.id, &Saved::new(self.position.clone(), complete));

@@ -92,8 +92,8 @@ impl Sandboxes {
     /// created for their pods. Must be called after all pods and containers were inspected.
     pub async fn sweep_edits(&self) {
         let mut left = BTreeSet::new();
-        for id in self.deps.node.edited_sandboxes().await {
-            // A call that holds the pod's lock creates or removes the files itself.
+        for id in self.deps.node.ids_with_files().await {
+            // Skips a locked pod, because the call that has the lock may create or remove the files.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             let now = self.deps.node.store.snapshot();
             if !now.is_complete() || !is_unknown(&now, &id) {

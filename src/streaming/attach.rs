@@ -85,10 +85,10 @@ impl Process for Main<'_> {
             () = self.reported() => return Ok(()),
             asked = self.streaming.store.refresh_container(self.id.as_str()) => asked,
         };
-        let was_away = self.lost.is_cancelled();
+        let was_unreachable = self.lost.is_cancelled();
         // The engine reports the container's end soon after the engine answers again.
         let has_ended = async || timeout(END_REPORT, self.reported()).await.is_ok();
-        if asked.is_ok() && (!was_away || has_ended().await) {
+        if asked.is_ok() && (!was_unreachable || has_ended().await) {
             return Ok(());
         }
         Err(ExecError::AttachLost { container: self.id.as_str().to_owned() })
@@ -111,8 +111,8 @@ impl Terminal for Main<'_> {
 }
 
 async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible {
-    let away = |health: &EngineHealth| matches!(health, EngineHealth::Unreachable { .. });
-    streaming.store.when(|now| away(&now.health).then_some(())).await;
+    let is_unreachable = |health: &EngineHealth| matches!(health, EngineHealth::Unreachable { .. });
+    streaming.store.when(|now| is_unreachable(&now.health).then_some(())).await;
     lost.cancel();
     pending().await
 }

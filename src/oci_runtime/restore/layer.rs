@@ -65,12 +65,12 @@ fn properties(entry: &mut Entry<'_, impl Read>) -> io::Result<Properties> {
         let extension = extension?;
         let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
         // Other attributes belong to the kernel, or are the SELinux label of the old container.
-        let is_files = |name: &&str| {
+        let is_restored = |name: &&str| {
             name.starts_with("user.")
                 || name.starts_with("system.posix_acl_")
                 || *name == "security.capability"
         };
-        if let Some(name) = name.filter(is_files) {
+        if let Some(name) = name.filter(is_restored) {
             attributes.push((name.to_owned(), extension.value_bytes().to_vec()));
         }
     }
