@@ -51,8 +51,8 @@ impl PluginProcess {
 fn inherit(command: &mut Command, socket: &OwnedFd) {
     let descriptor = socket.as_raw_fd();
     let hand_over = move || {
-        // The kernel sends SIGKILL to the plugin when the thread that started the plugin ends. Threads of the
-        // tokio runtime end only with dockbridge.
+        // The kernel sends SIGKILL to the plugin when the thread that started the plugin ends. Worker threads of the
+        // tokio runtime end only with dockbridge. Threads of `blocking` end earlier, so they must not start plugins.
         set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
             // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been

@@ -1,11 +1,12 @@
 //! RunPodSandbox: starts a pause container, and pins and connects its network namespace.
 //!
 //! ```text
-//! create ─▶ attachment on disk ─▶ start ─▶ pin ─▶ CNI ADD ─▶ result on disk ─▶ ready
-//!    └─ each step pushes its undo; after a crash the attachment is undone ─┘
+//! create ─┬─▶ attachment on disk ─┬─▶ CNI ADD ─▶ result on disk ─▶ ready
+//!         └─▶ start ─▶ pin ───────┘
 //! ```
 //!
-//! With dockbridge-runtime, the namespace is pinned before the start, and CNI ADD may run during the start.
+//! Each step pushes its undo; after a crash the attachment is undone. With dockbridge-runtime, the namespace is pinned
+//! before the start, and CNI ADD may run during the start. CNI ADD always waits for the attachment on disk.
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,7 +63,7 @@ impl Sandboxes {
     /// Runs a sandbox. The caller must hold the lock on the sandbox's name.
     pub(super) async fn run_locked(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let name = sandbox_name(&spec.metadata);
-        if let Some(id) = self.existing(&spec).await? {
+        if let Some(id) = self.reuse_or_remove(&spec).await? {
             return Ok(id);
         }
         let nri = &self.deps.node.nri;
@@ -96,7 +97,7 @@ impl Sandboxes {
 
     /// Returns the ready sandbox of an equal request. Removes an ended or refused sandbox of this pod.
     /// Searches by metadata: after a conflict, the pause container may have another name.
-    async fn existing(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, Failure> {
+    async fn reuse_or_remove(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
         let Some(held) = snapshot.sandboxes().iter().find(same) else { return Ok(None) };
@@ -195,12 +196,12 @@ impl Sandboxes {
         let (service, sandbox, undone) = (self.clone(), id.clone(), cni.clone());
         let release = async move { service.release(&sandbox, &undone).await };
         undo.push("disconnect the network", release);
-        let (is_beside, failed) =
+        let (is_during_start, failed) =
             (plan.namespace == NetworkNamespace::ConnectedDuringStart, CancellationToken::new());
         let adding = async {
             let adding = Attachment::Adding(cni.clone());
             self.save_attachment(&record, adding, Durability::Synced).await?;
-            let attached = is_beside.then(|| self.deps.network.attach(&cni));
+            let attached = is_during_start.then(|| self.deps.network.attach(&cni));
             // If the pause container cannot start, dockbridge does not wait for a plugin that hangs.
             let attached = failed.run_until_cancelled(OptionFuture::from(attached)).await;
             attached.flatten().transpose()

@@ -106,8 +106,7 @@ impl OomDetector {
         Self { cgroups, ..Self::default() }
     }
 
-    /// Records an inspected pod and the number of kills in its cgroup so far: earlier kills do not belong to
-    /// its future containers.
+    /// Records an inspected pod and the number of kills in its cgroup so far, which belong to earlier containers.
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
         // Without a cgroup parent, the parent would be the cgroup of the whole machine.

@@ -1,4 +1,4 @@
-//! `null` in JSON and YAML. Programs in Go write `null` for empty maps, lists and pointers, and read it as if
+//! `null` in JSON and YAML. Programs in Go write `null` for nil maps, slices and pointers, and read it as if
 //! the field were absent. With [`nullable`], dockbridge does the same.
 
 use serde::{Deserialize, Deserializer};

@@ -1,8 +1,9 @@
 //! The limits of a running container, in the form in which kubelet requested them.
 //!
-//! The kernel rounds: memory to pages, CPU shares to weights, lists of CPUs to ranges. For kubelet a resize
-//! is complete only when the status has the numbers that kubelet requested. So if the kernel's value results
-//! from rounding the requested value, the status shows the requested value, otherwise the kernel's value.
+//! The kernel's values can differ from the requested values: the kernel rounds memory to pages and writes lists of
+//! CPUs as ranges, and OCI runtimes convert CPU shares to weights. For kubelet a resize is complete only when the
+//! status has the values that kubelet requested. So if the kernel's value results from the requested value, the
+//! status shows the requested value, otherwise the kernel's value.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +37,7 @@ pub(super) fn reported(
         let now = current(setting);
         let now = match &setting.limit {
             CgroupLimit::Hugepages(size) => {
-                pages(setting, size, now.as_deref()).map(|bytes| bytes.to_string())
+                hugepage_limit(setting, size, now.as_deref()).map(|bytes| bytes.to_string())
             }
             _ => now.map(|now| text(setting, now)),
         };
@@ -46,7 +47,7 @@ pub(super) fn reported(
 }
 
 /// The requested number if the kernel's number is unknown or may result from rounding it down, otherwise the
-/// kernel's number. Returns `UNLIMITED` only if a limit was requested.
+/// kernel's number. Returns 0 instead of `UNLIMITED` if nothing was requested.
 fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     match kernel {
         None => requested,
@@ -91,8 +92,9 @@ fn members(list: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// The limit of huge pages in bytes. None if a limit was requested but the kernel has none.
-fn pages(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
+/// The limit of huge pages in bytes; `u64::MAX` for no limit. None if the kernel does not have the file, unless the
+/// requested limit is 0.
+fn hugepage_limit(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
     let requested: u64 = setting.value.parse().ok()?;
     let Some(now) = now else { return (requested == 0).then_some(0) };
     let held: u64 = now.parse().unwrap_or(u64::MAX);
@@ -128,5 +130,5 @@ const ROUNDING: i64 = 2 * LARGEST_PAGE;
 /// The smallest memory page of all supported machines, in bytes.
 const PAGE: i64 = 4096;
 const LARGEST_PAGE: i64 = 64 << 10;
-/// More CPUs than any kernel supports.
+/// The most CPUs that a kernel supports (`NR_CPUS` of x86_64).
 const MOST_CPUS: usize = 1 << 13;

@@ -14,16 +14,17 @@ pub(super) struct KillAccounting {
 }
 
 impl KillAccounting {
-    /// Records that a pod uses the cgroup from now on: earlier kills do not belong to its future containers.
-    /// If the cgroup was removed and created again, the kernel counts from 0.
-    pub(super) fn begin(&mut self, ended: u64) {
-        self.attributed = Some(self.attributed.map_or(ended, |known| known.min(ended)));
+    /// Records that a pod uses the cgroup. If no count is known yet, all kills so far count as attributed.
+    /// Otherwise the count can only become lower: if the cgroup was removed and created again, the kernel counts
+    /// from 0.
+    pub(super) fn begin(&mut self, kills: u64) {
+        self.attributed = Some(self.attributed.map_or(kills, |known| known.min(kills)));
     }
 
     /// Attributes all kills of ended containers. Returns whether there were new kills, `None` if unknown.
-    pub(super) fn attribute(&mut self, ended: Option<u64>) -> Option<bool> {
-        let before = std::mem::replace(&mut self.attributed, ended);
-        Some(ended? > before?)
+    pub(super) fn attribute(&mut self, kills: Option<u64>) -> Option<bool> {
+        let before = std::mem::replace(&mut self.attributed, kills);
+        Some(kills? > before?)
     }
 }
 
@@ -33,26 +34,26 @@ impl KillAccounting {
 pub(super) fn kills_of_ended(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
     let mut all = kills(cgroup)?;
     for _ in 0..ATTEMPTS {
-        let running = running(cgroup, ended)?;
+        let of_running = kills_of_running(cgroup, ended)?;
         let before = std::mem::replace(&mut all, kills(cgroup)?);
         // If the pod's count has changed, a kill between the reads may be in only one of the two counts.
         if before == all {
-            return Some(all.saturating_sub(running));
+            return Some(all.saturating_sub(of_running));
         }
     }
     None
 }
 
-fn running(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
-    let mut running: u64 = 0;
+fn kills_of_running(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
+    let mut sum: u64 = 0;
     for entry in fs::read_dir(cgroup).ok()?.flatten() {
         let name = entry.file_name();
         let has_ended = ended.iter().any(|id| name.to_string_lossy().contains(id));
         if !has_ended && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            running = running.saturating_add(kills(&entry.path()).unwrap_or_default());
+            sum = sum.saturating_add(kills(&entry.path()).unwrap_or_default());
         }
     }
-    Some(running)
+    Some(sum)
 }
 
 const ATTEMPTS: usize = 3;
