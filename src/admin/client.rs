@@ -1,4 +1,5 @@
-//! `dockbridge debug`, `reload` and `config --diff`: send requests to the socket of a running dockbridge, and print the answers.
+//! `dockbridge debug`, `reload` and `config --diff`: send requests to the socket of a running dockbridge, and print
+//! the answers.
 
 use std::{
     io::{self, Write},

@@ -15,7 +15,7 @@ pub enum DebugCommand {
     Health,
 }
 
-/// The path of metrics in the formats of Prometheus.
+/// The path of metrics in the text format of OpenMetrics.
 pub const METRICS: &str = "/metrics";
 /// The path that tells whether the process is alive.
 pub const HEALTH: &str = "/healthz";

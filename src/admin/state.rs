@@ -105,7 +105,7 @@ fn process(process: &Process) -> Value {
     }
 }
 
-/// The results of CNI plugins are left out, because the plugins decide what they contain.
+/// Of the results of CNI plugins, shows only the addresses, because the plugins decide what the rest contains.
 fn attachment(attachment: &Attachment) -> Value {
     match attachment {
         Attachment::Adding(cni) => json!({ "state": "adding", "network": cni.network }),

@@ -158,7 +158,7 @@ async fn node(
     })
 }
 
-/// The NRI plugins. dockbridge connects to them later, when the pods and containers are known.
+/// The NRI plugins; off unless the setting `nri` is on. Plugins connect later, once [`Nri::serve`] runs.
 fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &CancellationToken)) -> Nri {
     let pins = PinDirectories::of(&settings.run_dir);
     if !settings.nri.enabled {

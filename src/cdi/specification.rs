@@ -51,7 +51,8 @@ pub(super) struct Edits {
     pub(super) additional_gids: Vec<u32>,
 }
 
-/// A device node. Values that are not stated are taken from the host's node.
+/// A device node. Values that are not stated are taken from the host's node. The owner may also be that of the
+/// container's process: see `device_node.rs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Node {

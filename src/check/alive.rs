@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::client::{self, CallError};
 use crate::wire::cri;
 
-/// Calls Status on the CRI socket. Returns one line for operators, or an error after `time_limit`.
+/// Calls Status on the CRI socket. Returns one line for operators, or an error if no answer arrives within
+/// `time_limit`.
 pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallError> {
     let asked = timeout(time_limit, client::status(socket, false)).await;
     match asked.unwrap_or_else(|_| Err(CallError::late("Status", time_limit))) {

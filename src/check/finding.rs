@@ -26,7 +26,7 @@ pub struct Finding {
     pub advice: String,
 }
 
-/// All findings, in the order in which they were made.
+/// The findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings(pub Vec<Finding>);
 

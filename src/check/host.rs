@@ -39,9 +39,9 @@ pub enum Progress<'a> {
     Waiting,
 }
 
-/// Examines the host with these settings, and reports to `tell`. If a pod `will_run`, also checks what that
-/// pod needs. Leaves no changes: to test whether a directory is writable, it creates and removes a directory
-/// there.
+/// Examines the host with these settings, and reports to `tell`. If a pod `will_run`, a running dockbridge
+/// on a socket other than the configured one is only a warning. Leaves no changes: to test whether a directory is
+/// writable, `examine` creates and removes a directory there.
 pub async fn examine(
     settings: &Settings,
     locks: &EngineLocks,
@@ -104,7 +104,7 @@ pub async fn examine(
     Examined { findings: Findings(findings), server, engine_answered }
 }
 
-/// The findings that do not depend on the engine's answer, by subject.
+/// The findings that do not need the engine's answer, by subject.
 async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) -> Vec<Finding> {
     let (mut findings, bridged) = match settings.network {
         NetworkMode::Cni => cni::examine(settings, packets).await,

@@ -1,4 +1,4 @@
-//! The settings: read from flags, environment variables and file, and checked once, with their sources.
+//! The settings: read from flags, environment variables and file, and checked, with their sources.
 //!
 //! This module does not know which module uses a setting. Start with [`key::Key`]: its table has the name,
 //! default and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`] for each

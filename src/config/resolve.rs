@@ -92,8 +92,8 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
 }
 
-/// The default path of the Docker client's configuration. Without `HOME`, as in a systemd service, there is
-/// no such path.
+/// The path of the Docker client's configuration below `HOME`. Without `HOME`, as in a systemd service, the
+/// setting has its own default.
 fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let home = variable("HOME").filter(|home| home.starts_with('/'))?;
     Some(RawValue {

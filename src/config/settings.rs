@@ -53,7 +53,7 @@ pub struct Settings {
     pub pull_progress_deadline: Option<Duration>,
     pub pins: PinnedImages,
     pub collect: CollectImages,
-    /// How long an engine call may take, in addition to the grace period that the request of a stop has.
+    /// How long most engine calls with a single answer may take. A stop has its own limit.
     pub request_timeout: Duration,
     pub container_log_format: ContainerLogFormat,
     pub log: LogSettings,

@@ -242,7 +242,8 @@ impl Run {
         }
     }
 
-    /// Waits for the command's end and answers the caller. Returns whether all processes have ended.
+    /// Waits for the command's end and answers the caller. Returns whether no process is left that dockbridge has
+    /// to end.
     async fn read_and_answer(
         &self,
         exec: &Exec,
@@ -394,7 +395,7 @@ fn not_the_commands(error: impl Into<Failure>) -> Failure {
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// After a command's timeout: how long the answer is delayed until dockbridge has killed the command.
+/// How long an answer about a command that dockbridge kills waits, at most, for the end of the kill.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// How long dockbridge searches for a command's process at the end of the timeout.

@@ -37,8 +37,8 @@ pub struct Node {
     pub live: LiveSettings,
     /// Finds the cgroups of containers, whose files contain limits.
     pub cgroups: Cgroups,
-    /// The locks of pods (by sandbox id) and containers (by id). Creating a container read-locks its pod;
-    /// changing a pod or a container write-locks it. Creating a pod locks the pod's name.
+    /// The locks of pods (by sandbox id) and containers (by id). Creating or starting a container
+    /// read-locks its pod; changing a pod or a container write-locks it. Creating a pod locks the pod's name.
     pub locks: KeyedLocks,
     /// Tokens by the id of a pod or container. A stop cancels the token, to end the lock holder's operation.
     pub cancellations: Named<CancellationToken>,

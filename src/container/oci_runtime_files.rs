@@ -78,7 +78,7 @@ impl OciRuntimeFiles {
     }
 
     /// The containers of this engine that have edits, and all that have an unpacked checkpoint. Also returns
-    /// old directories without edits, which a dockbridge has left that ended while it wrote the edits.
+    /// old directories without edits: a dockbridge process ended while it wrote the edits.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let restores = self.restores.clone();

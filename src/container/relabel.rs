@@ -104,7 +104,8 @@ async fn relabel_source(
     })
 }
 
-/// Returns [`BETWEEN_FILES`] after the cancellation: the caller then abandons a thread that hangs on a disk.
+/// Waits for the cancellation, and then for [`BETWEEN_FILES`]. The caller then abandons a thread that hangs on
+/// a disk.
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;

@@ -26,7 +26,7 @@ pub struct Containers {
     pub(super) removing: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), Failure>>,
     /// For each container that is being stopped, the time of its SIGKILL, which a later StopContainer call
-    /// can make earlier. The entry expires when no caller waits for the stop.
+    /// can make earlier. The entry expires when the stop has ended and no caller waits for it.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
 }
 

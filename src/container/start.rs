@@ -1,4 +1,5 @@
-//! StartContainer: starts a container, sets limits that the engine cannot set, and begins to write its log.
+//! StartContainer: starts a container, sets limits that the engine cannot set, and begins to write its log
+//! or links Docker's log file.
 
 use tracing::{info, warn};
 

@@ -1,5 +1,5 @@
-//! Tests the code without I/O: error responses, addresses, and the splitting of streams. Whole calls are
-//! tested with the fake dockerd in `tests/it/engine`.
+//! Tests the code without I/O: error responses, paths, and archives. Whole calls are tested with the fake
+//! dockerd in `tests/it/engine`.
 
 use hyper::StatusCode;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};

@@ -1,9 +1,10 @@
-//! A file for each running command. The next dockbridge process reads the files and kills the commands.
+//! A file for each running command of ExecSync. The next dockbridge process reads the files and kills the
+//! commands.
 //!
 //! A marker in the environment is not enough: processes that a finished command left on purpose also have it.
-//! So a marker has a file while its command runs, and files at the start are from a killed dockbridge. A file
-//! also has the engine's id of the exec, because the engine may still be starting the command. Only one
-//! process uses the directory. Files are not synced: they need not survive a reboot.
+//! So a marker has a file while its command runs, and files at the start are from an earlier dockbridge
+//! process. A file also has the engine's id of the exec, because the engine may still be starting the command.
+//! Only one process uses the directory. Files are not synced: they need not survive a reboot.
 
 use std::{
     fs, io,
@@ -38,7 +39,7 @@ pub struct CommandRecord {
     file: PathBuf,
 }
 
-/// A command that may have been running when its dockbridge was killed.
+/// A command that may have been running when its dockbridge process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
     pub record: CommandRecord,
@@ -65,7 +66,7 @@ impl CommandRecords {
         CommandRecord { container: container.to_owned(), variable, file }
     }
 
-    /// The commands that a killed dockbridge may have left running. A second call returns none.
+    /// The commands that an earlier dockbridge process may have left running. A second call returns none.
     pub fn left(&self) -> Vec<AbandonedCommand> {
         std::mem::take(&mut *self.left.lock())
     }

@@ -26,7 +26,8 @@ pub enum Leftover {
     Running,
     /// dockbridge has asked the engine to start the command, and the engine may still start it.
     MayStart,
-    /// The engine says that the command does not run, but after a failure containerd may be starting it.
+    /// The engine says that the command does not run, but after a failure containerd may be starting it. Also
+    /// the state of each command that an earlier dockbridge process has left.
     Uncertain,
 }
 
@@ -52,7 +53,8 @@ impl ExecError {
 impl Exec {
     /// Ends the processes that a command has left; retries for a while. Returns whether none is left. While
     /// dockbridge stops, does not wait for a command that may still start, because the next dockbridge
-    /// process finds its record. Fails with the reason why a process continues to run.
+    /// process finds the record that a command of ExecSync has. Fails with the reason why a process continues
+    /// to run.
     pub async fn clear(
         &self,
         mut left: Leftover,

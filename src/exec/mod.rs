@@ -6,7 +6,7 @@
 //!
 //! [`process`] is one process that an exec has started, and [`process_lookup`] finds the process in the
 //! process table. [`process_tree`] finds the descendants that belong to the process. [`command_records`] has
-//! a file for each process, which the next dockbridge needs after a crash. [`leftovers`] ends processes that
+//! a file for each command of ExecSync, which the next dockbridge process needs. [`leftovers`] ends processes that
 //! are left, and [`refusal`] reads why the engine did not start a process.
 
 pub mod command_records;

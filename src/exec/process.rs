@@ -99,7 +99,7 @@ impl Exec {
     }
 
     /// Whether the process exists, or may still be started, according to the engine. Also true if the engine
-    /// does not answer.
+    /// does not answer. False if the exec's id is not known.
     pub(super) async fn may_run(&self) -> bool {
         // With an empty id, the request would have the path of another resource.
         !self.shared.id.is_empty()

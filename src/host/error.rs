@@ -43,7 +43,7 @@ impl<T, E: Into<io::Error>> OrCannot<T> for Result<T, E> {
 }
 
 impl WithKind for HostError {
-    /// Of all I/O errors, only a full disk has its own kind, because a caller can free disk space.
+    /// Of all I/O errors, only a full disk or quota has its own kind, because a caller can free disk space.
     fn kind(&self) -> Kind {
         match self.source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::ResourceExhausted,

@@ -3,7 +3,7 @@
 //! The file gets a new inode, so a bind mount of the old file still shows the old text. The new text
 //! is first written to a draft: a file in the same directory whose name starts with a dot and ends in `.tmp`.
 //! Code that lists the directory skips names with a leading dot. A process that is killed leaves its drafts.
-//! The program that uses the directory removes them at its next start, see [`is_draft`].
+//! dockbridge removes the drafts in its own directories, usually at its next start, see [`is_draft`].
 
 use std::{
     ffi::OsString,

@@ -36,7 +36,8 @@ use super::{
 };
 
 /// Mounts `source` at a new `target`; the user namespace `ids` maps the owners of files. Mounts below
-/// `source`, including later ones, appear below `target` with unmapped owners, but not the other way round.
+/// `source` appear below `target` with unmapped owners, later ones only if the mount of `source` is shared.
+/// Mounts below `target` do not appear below `source`.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), `target` exists, or access is denied.

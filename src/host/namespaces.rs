@@ -123,7 +123,7 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
 }
 
 /// Closes the child's copies of dockbridge's locks and sockets. While the kernel creates the namespaces, the
-/// child may outlive a killed dockbridge, and the next dockbridge could not take the locks.
+/// child may outlive a killed dockbridge. If it kept the copies, the next dockbridge could not take the locks.
 #[allow(unsafe_code, reason = "std has no form of this system call")]
 fn close_others(kept: &OwnedFd) {
     let kept = kept.as_raw_fd().cast_unsigned();

@@ -43,8 +43,8 @@ pub struct PinDirectories {
 }
 
 impl PinDirectories {
-    /// The pins are in `/run/netns`, because CNI daemons that run in pods (Multus, Kube-OVN) mount only this
-    /// directory of the host. A dockbridge with another run directory than the default keeps its pins in
+    /// The pins are in `/run/netns`, because CNI daemons that run in pods (Multus, Kube-OVN) mount no other
+    /// directory of the host for pins. A dockbridge with another run directory than the default keeps its pins in
     /// that run directory, because it may be one of several on the host.
     pub fn of(run_dir: &Path) -> Self {
         let earlier = run_dir.join("netns");

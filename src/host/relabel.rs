@@ -1,7 +1,7 @@
 //! Sets an extended attribute on a directory and everything below it.
 //!
-//! A pod may change the directory at the same time, so this module uses no paths: it opens each directory
-//! relative to its parent, and follows no symbolic link.
+//! A pod may change the directory at the same time, so below it this module uses no paths: the module opens
+//! each directory relative to its parent, and follows no symbolic link.
 
 use std::{
     ffi::OsStr,

@@ -9,7 +9,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// The filter that the process installed last, as an array of `struct sock_filter`. None if the process has
+/// The oldest seccomp filter of the process, as an array of `struct sock_filter`. None if the process has
 /// no filter. Stops the process for a moment.
 ///
 /// # Errors

@@ -66,7 +66,7 @@ impl TailWatch {
         self.inotify.add_watch(path, mask()).map(WatchedFile).or_cannot("watch", path)
     }
 
-    /// Removes a watch, even if it has already reported an event.
+    /// Removes a watch. Does nothing if the watch has already reported an event.
     pub fn remove(&self, tail: WatchedFile) {
         // After its event, a watch no longer exists, so removing it may fail.
         let _ = self.inotify.rm_watch(tail.0);

@@ -139,7 +139,7 @@ const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// The shortest time between two measurements, also after a failed measurement.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Measuring takes at most one tenth of the time.
+/// Successful measurements take at most one tenth of the time.
 const SHARE: u32 = 10;
 /// How long after a change the measurement starts, so that it includes the changes that follow.
 const DEBOUNCE: Duration = Duration::from_secs(2);

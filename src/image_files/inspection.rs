@@ -60,7 +60,8 @@ impl ImageFiles {
     pub async fn sweep_inspections(&self) -> Result<(), Failure> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
-        // `mine` is a newer list than `all`, so every container of this process in `all` is also in `mine`.
+        // `mine` is a newer list than `all`, so each container of this process in `all` is also in `mine`, unless
+        // the container is gone.
         let mine =
             self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());

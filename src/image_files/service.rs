@@ -28,7 +28,8 @@ pub struct ImageFiles {
     pub(super) tracker: TaskTracker,
     /// A random part of the names of inspection containers, different for each dockbridge process.
     pub(super) token: u32,
-    /// Locks of images' directories: creating a container from one read-locks it, removing it write-locks it.
+    /// Locks of images' directories: the creation of a container that mounts a directory read-locks the image,
+    /// and the removal of the directory write-locks it.
     pub(super) locks: KeyedLocks,
     /// Locks by image: mounting the image's directory write-locks the image.
     pub(super) making: KeyedLocks,

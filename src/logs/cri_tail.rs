@@ -1,4 +1,5 @@
-//! Reads the last complete entries of a CRI file, for a log without a saved position.
+//! Reads the last complete entries of a CRI file, for a log whose saved position is missing or
+//! unusable.
 
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 

@@ -23,7 +23,7 @@ pub enum Existing {
     Nothing,
     /// The log's path was a symbolic link to the engine's file, because another log format was used before.
     Link,
-    /// The log was written but has no position. The value describes the last entries of the log.
+    /// The log was written but has no usable position. The value describes the last entries of the log.
     Written(Written),
 }
 
@@ -128,7 +128,7 @@ impl CriWriter {
         Ok(())
     }
 
-    /// Creates a new file at the log's path, and continues in that file.
+    /// Opens the file at the log's path, or creates it, and continues in that file.
     ///
     /// # Errors
     /// The file cannot be created. The writer then continues in the old file.
@@ -296,5 +296,5 @@ fn write_error(target: &LogPath, error: io::Error) -> LogError {
 
 /// CRI files have the mode of other CRI runtimes: only the owner and the group can read the log.
 const MODE: u32 = 0o640;
-/// How often the files are listed again. kubelet renames one file at a time, so a few times are enough.
+/// How often the files are listed at most. kubelet renames one file at a time, so a few times are enough.
 const MOST_LISTINGS: u32 = 16;

@@ -293,7 +293,7 @@ impl JsonFileTailer {
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
 /// The longest line that is read whole, in bytes. The engine does not write longer lines.
 const LONGEST_LINE: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
-/// If the log path was a link to the engine's file, how many bytes at the end of that file are converted.
+/// If the log path was a link to the engine's file, how many bytes at the end of the engine's files are converted.
 const ADOPTED_BYTES: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

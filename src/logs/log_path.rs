@@ -16,7 +16,7 @@ pub struct LogPath {
 
 impl LogPath {
     /// Splits a path at the pod's log directory. If the log directory is unknown or does not fit, assumes
-    /// kubelet's layout, with a directory for each container. None if the path has no file name.
+    /// kubelet's layout, with a directory for each container. None if the path has too few components.
     pub fn of(log_path: &Path, log_directory: Option<&Path>) -> Option<Self> {
         let within =
             |root: &&Path| log_path.strip_prefix(root).is_ok_and(|name| name != Path::new(""));

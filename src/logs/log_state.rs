@@ -27,7 +27,7 @@ struct Wanted {
     /// The start time of the run that has ended, if one has. `i64::MAX` if the container was removed before
     /// dockbridge saw an end.
     ended: Option<Nanos>,
-    /// The start time of the run whose whole log was written, if there is one.
+    /// The start time of the run whose whole log was written, or cannot be written, if there is one.
     complete: Option<Nanos>,
     reopen: Vec<oneshot::Sender<Result<(), Arc<LogError>>>>,
     is_removed: bool,

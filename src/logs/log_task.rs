@@ -230,8 +230,9 @@ async fn poll(
     polled
 }
 
-/// A log is busy if the container wrote to it in the last [`BUSY_WITHIN`], or wrote [`BUSY_BYTES`] since the
-/// last poll. A busy log is polled without events, because an event for each line would cost more.
+/// A log is busy if the last poll found output, and either an earlier poll within [`BUSY_WITHIN`] did so, or the
+/// output has at least [`BUSY_BYTES`]. A busy log is polled without events, because an event for each line
+/// would cost more.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -55,7 +55,7 @@ pub(super) struct PollRequest {
     pub(super) reopen: bool,
     /// The start of the run that has ended, if one has.
     pub(super) ended: Option<Nanos>,
-    /// Whether the whole log of the ended run was already written.
+    /// Whether the whole log of the ended run was already written, or cannot be written.
     pub(super) complete: bool,
     /// Whether the container no longer exists, so that its saved position may be removed.
     pub(super) removed: bool,

@@ -123,7 +123,7 @@ impl Logs {
     }
 
     /// Starts a new file at the log path of a running container. The new file exists when the call returns.
-    /// Earlier output of the container may still be written to the old file.
+    /// Output from before the call can be in either file.
     ///
     /// # Errors
     /// The file cannot be created, its file system does not answer, or the container has no log.

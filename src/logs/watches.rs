@@ -29,7 +29,7 @@ impl Watches {
         Self(Mutex::new(State { watch, set, setting, is_exhausted: false }))
     }
 
-    /// Sets a watch on the file that now has this path, and removes the earlier watch of the same log.
+    /// Sets a watch on the file that now has this path, and forgets the earlier watch of the same log.
     /// Returns whether the watch is set. Blocks the thread.
     pub(super) fn set(&self, path: &Path, log: &Arc<Notify>) -> bool {
         let watch = {

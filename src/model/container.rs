@@ -21,7 +21,7 @@ pub struct ContainerMetadata {
 #[serde(default)]
 pub struct ContainerSpec {
     pub metadata: ContainerMetadata,
-    /// The image as the caller names it (an id or a reference), without prefixes.
+    /// The image as the caller names it (an id, a reference or the path of a checkpoint archive), without prefixes.
     pub image: String,
     /// The image as the user wrote it in the pod's specification; empty if the caller did not pass it.
     pub user_image: String,

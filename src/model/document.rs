@@ -38,7 +38,7 @@ pub struct ContainerDocument {
     pub spec: ContainerSpec,
     pub sandbox: SandboxId,
     pub image_id: ImageId,
-    /// CRI's `ContainerStatus.image_ref`: `repo@digest` of the image as it was requested, or the image's id.
+    /// CRI's `ContainerStatus.image_ref`: `repo@digest` of the image, if possible as requested, or the image's id.
     pub image_ref: String,
     /// The user and groups of the container's main process. None if dockbridge did not read them.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -164,7 +164,7 @@ pub struct OciRuntime {
 
 impl OciRuntime {
     /// Whether the runtime is runc, or a program that itself calls runc, as NVIDIA's does, which answers
-    /// `features` with runc's features. False before Docker 25.0, which does not report features.
+    /// `features` with runc's features. False with engines before Docker 25.0, which do not report features.
     pub fn ends_in_runc(&self) -> bool {
         !self.path.is_empty() && self.features.as_ref().is_some_and(are_of_runc)
     }
@@ -307,9 +307,9 @@ const GRAPH_DRIVERS: [&str; 8] =
 /// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineHealth {
-    /// dockbridge does not know yet whether the engine can be reached.
+    /// The engine has not answered the first list of containers yet, and no call has failed.
     Starting,
-    /// The event stream is open, and the first list of containers has arrived.
+    /// The event stream is open, and dockbridge has read the containers and images.
     Reachable,
     /// The engine does not answer, or dockbridge has not yet read its lists again since it answered.
     Unreachable { reason: String },
@@ -322,7 +322,7 @@ pub struct ListedContainer {
     /// The image from which the container was created.
     pub image: Option<ImageId>,
     pub ownership: Ownership,
-    /// The properties of the container in the list. None if its entry is incomplete.
+    /// The properties of the container in the list. Only tests leave them out.
     pub observed: Option<Box<Observed>>,
 }
 

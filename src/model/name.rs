@@ -1,6 +1,6 @@
 //! The names of containers in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as in dockershim,
-//! because tools rely on such names. Labels identify a container, so its name only has to be unique and
-//! readable.
+//! because tools rely on such names. Labels identify a container. If dockbridge knows only the container's entry
+//! in the engine's list, the name must also agree with the labels.
 
 use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox::PodMetadata};
 
@@ -25,7 +25,7 @@ pub fn container_name(container: &ContainerMetadata, pod: &PodMetadata) -> Strin
     join(&container.name, pod, container.attempt)
 }
 
-/// The name to use instead if the engine reports that `name` is in use, but has no container with this name.
+/// The name to use instead if the engine reports that `name` is in use and dockbridge cannot free it.
 pub fn with_suffix(name: &str, random: u32) -> String {
     format!("{name}_{random:08x}")
 }
@@ -35,7 +35,7 @@ pub fn bare(name: &str) -> &str {
     name.strip_prefix('/').unwrap_or(name)
 }
 
-/// Reads the parts of the name of another program's container, which has no document of dockbridge.
+/// Reads the parts of the name of a container without a readable document, such as one of cri-dockerd.
 pub fn parse(name: &str) -> Option<ParsedName> {
     let fields: Vec<&str> = bare(name).split('_').collect();
     // If the name has a seventh field, that is the suffix of `with_suffix`.

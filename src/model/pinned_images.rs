@@ -41,7 +41,7 @@ impl PinnedImages {
 }
 
 impl NamePattern {
-    /// Parses a pattern. None if no image name can match it.
+    /// Parses a pattern. None if it is empty, too long, or has a character other than `*` that no image name has.
     pub fn parse(text: &str) -> Option<Self> {
         let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
         let valid = !text.is_empty() && text.len() <= MAX_PATTERN && text.bytes().all(known);

@@ -1,8 +1,8 @@
 //! Parses and normalises image references as the engine does, so that they can be compared.
 //!
-//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first component is a domain if it contains `.`, `:` or
-//! an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a path with a
-//! single component gets the prefix `library/`.
+//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first of several components is a domain if it contains
+//! `.`, `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a
+//! path with a single component gets the prefix `library/`.
 
 use std::{borrow::Cow, fmt};
 

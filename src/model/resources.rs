@@ -24,7 +24,7 @@ pub struct Resources {
     pub cpuset_cpus: String,
     pub cpuset_mems: String,
     pub hugepage_limits: Vec<HugepageLimit>,
-    /// cgroup v2 files and values, which the OCI runtime writes as the caller sent them.
+    /// cgroup v2 files and values, as the caller sent them.
     pub unified: BTreeMap<String, String>,
     /// Limit for processes and threads together; -1 is unlimited. Not in CRI.
     #[serde(skip_serializing_if = "is_unset")]
@@ -83,7 +83,8 @@ impl Resources {
         }
     }
 
-    /// The limits that the engine reports, and from `self` the limits that the engine does not store.
+    /// The limits that the engine reports, and from `self` the limits that the engine does not store or cannot
+    /// update.
     pub fn with_observed(&self, engine: &Self) -> Self {
         Self {
             oom_score_adj: self.oom_score_adj,

@@ -13,7 +13,7 @@ use super::{
 /// The checkpoint from which a container starts for the first time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restore {
-    /// An archive in the directory of the setting `restore-dir`.
+    /// An archive in the directory of the setting `restore-dir` or in a direct subdirectory.
     Archive {
         path: PathBuf,
         /// SHA-256 digest of those documents in the archive that dockbridge compared with the request.

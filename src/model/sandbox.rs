@@ -78,7 +78,7 @@ pub enum PidMode {
 #[serde(default)]
 pub struct SandboxSecurity {
     pub identity: Identity,
-    /// At least one container of the pod is privileged.
+    /// Whether a container of the pod may be privileged.
     pub privileged: bool,
     pub readonly_rootfs: bool,
     pub seccomp: Option<Profile>,

@@ -29,7 +29,7 @@ pub enum GroupsPolicy {
     /// The process has the requested groups, and the groups that the image lists for the user.
     #[default]
     Merge,
-    /// The process has only the requested groups.
+    /// The process has only its primary group and the requested groups.
     Strict,
 }
 

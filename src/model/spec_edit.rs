@@ -12,9 +12,9 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecEdit {
-    /// Sets the field to `value`. A list entry in `value` has no key, and an environment variable is only its
-    /// value. A device also has `access` (of `rwm`), and `hostPath` if the engine has to copy the host's
-    /// device.
+    /// Sets the field to `value`. If the field is a list entry, `value` does not contain the entry's key. For an
+    /// environment variable, `value` is only the variable's value. A device also has `access` (of `rwm`), and
+    /// `hostPath` if the engine has to copy the host's device.
     Set { at: Vec<String>, value: Value },
     /// Removes the field, if it is set.
     Remove { at: Vec<String> },

@@ -12,7 +12,7 @@ use super::{
 /// Which figures dockbridge reads from a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Only the figures in the CRI statistics.
+    /// The figures in the CRI statistics, and other figures in the same files.
     Usage,
     /// The figures in the CRI statistics, and all other figures that the metrics have.
     Everything,
@@ -218,7 +218,7 @@ pub struct Stall {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     pub at: Nanos,
-    /// The interface with the pod's address.
+    /// The pod's main interface, normally the one with the pod's address.
     pub default: InterfaceReading,
     pub others: Vec<InterfaceReading>,
 }
@@ -240,11 +240,11 @@ pub struct TrafficReading {
     pub dropped: u64,
 }
 
-/// Counts over all processes of a container.
+/// Counts over the processes in a container's cgroup, without the cgroups below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     pub processes: u64,
-    /// Number of threads of all processes, for a cgroup that does not count tasks.
+    /// Number of threads, for a cgroup that does not count tasks. Too low for a container with very many processes.
     pub threads: u64,
     /// Number of open file descriptors of all processes; `None` if there are too many to count.
     pub descriptors: Option<u64>,

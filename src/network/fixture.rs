@@ -40,7 +40,7 @@ impl TestNode {
         self.dir.path().join(name)
     }
 
-    /// Installs a plugin that records every call and then runs `body`.
+    /// Installs a plugin that records every call. For all commands except VERSION, the plugin then runs `body`.
     pub(super) fn plugin(&self, name: &str, body: &str) {
         let log = self.path("log");
         let versions = r#"{"supportedVersions":["0.2.0","0.3.1","0.4.0","1.0.0","1.1.0"]}"#;

@@ -22,7 +22,8 @@ use crate::{
 };
 
 impl Network {
-    /// Runs DEL for cached attachments whose namespace is gone, except those of other runtimes.
+    /// Runs DEL for cached attachments that dockbridge or cri-dockerd created and whose namespace is gone, except
+    /// those in `live`.
     ///
     /// # Errors
     /// The errors of plugins or of reading the cache, after all other plugins were called.

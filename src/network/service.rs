@@ -181,8 +181,8 @@ impl Network {
     /// Disconnects a pod: runs DEL and removes the cached result. A caller can repeat this call. The call
     /// also works if the namespace, the configuration file or the cached result is gone.
     ///
-    /// If a plugin fails after the namespace is gone, the pod can still be removed, because a repeated DEL
-    /// may be useless. [`Network::release_stale`] repeats the DEL.
+    /// If the namespace is gone and all failures are final, the pod can still be removed, because a repeated
+    /// DEL may be useless. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
     /// The errors of failed plugins. The caller must repeat until success.

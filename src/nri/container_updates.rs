@@ -16,9 +16,10 @@ use crate::{
 };
 
 impl Shared {
-    /// Executes the updates of a plugin's answer or request in a task, after those of earlier ones: two of them
-    /// may change the same container, and the plugins decided in this order. `plugin` is only for logs. The
-    /// receiver gets the result of [`Self::update_containers`], and nothing if dockbridge stops before.
+    /// Executes the updates of a plugin's answer or request in a task, after the updates of all earlier
+    /// answers and requests: several can change the same container, and the latest decision must win. `plugin`
+    /// is only for logs. The receiver gets the result of [`Self::update_containers`], and nothing if dockbridge
+    /// stops before.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         plugin: String,

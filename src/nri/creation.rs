@@ -46,7 +46,8 @@ impl Reveals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether dockbridge asks plugins about new pods and containers, and hides them until the answer.
+    /// Whether dockbridge asks plugins about new pods and containers, and hides each until the call that
+    /// creates it ends.
     asks: bool,
     pending: HashMap<Identity, Pending>,
 }

@@ -1,5 +1,6 @@
 //! Plugins that dockbridge starts: executables named `NN-name` in a directory. Each plugin inherits one end
-//! of a socket pair. If a plugin ends, dockbridge starts it again, after a pause of up to a minute.
+//! of a socket pair. If a plugin or its connection ends, dockbridge starts the plugin again, after a pause of up to
+//! a minute.
 
 use std::{
     ffi::OsStr,

@@ -90,6 +90,7 @@ impl RegisterMetrics for NriMetrics {
     }
 }
 
-/// Maximum number of metric rows, more than a node's plugins need: a plugin may keep changing its name.
+/// Number of metric rows, more than a node's plugins need, after which all new plugins are counted as `others`: a
+/// plugin may keep changing its name.
 const MOST_ROWS: usize = 512;
 const OTHERS: &str = "others";

@@ -58,7 +58,8 @@ impl Demux {
         Ok(())
     }
 
-    /// Reads a complete header. Returns connection and length, or `None` for a frame without payload.
+    /// Reads a complete header. Returns connection and length. Returns `None` for an incomplete header or a frame
+    /// without payload.
     fn begun(&mut self) -> Result<Option<(Channel, usize)>, ProtocolError> {
         let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
         self.header.clear();

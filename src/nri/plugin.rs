@@ -40,7 +40,7 @@ pub(super) struct EventSubject {
     pub(super) container: Option<nri::Container>,
 }
 
-/// The error with which a plugin answered a call.
+/// The error with which a plugin answered a call, or the reason why dockbridge treats a call as refused.
 #[derive(Clone, Debug, Error)]
 #[error("the NRI plugin {plugin} refused {call}: {message}")]
 pub(super) struct Refusal {
@@ -115,7 +115,7 @@ impl Plugin {
                 Err(Refusal { code, ..self.refusal(method, message) })
             }
             Err(CallError::Closed(reason)) => {
-                // The plugin's session logs every other reason, and the end of the connection.
+                // The plugin's session logs every other failure, and the end of the connection.
                 if reason == CloseReason::ByPlugin {
                     let plugin = self.full_name();
                     warn!(

@@ -282,7 +282,7 @@ async fn next_call(
     }
 }
 
-/// Waits for the plugin's first call, which has its index and name.
+/// Waits for the plugin's call of RegisterPlugin, which has its index and name. Refuses other calls before it.
 async fn registration(
     connection: &Connection,
     calls: &mut mpsc::Receiver<Incoming>,

@@ -1,8 +1,8 @@
 //! The command line of an OCI runtime, as in runc: global flags, a command, the command's flags, a container
 //! id.
 //!
-//! dockbridge-runtime reads only the flags that it needs. Usually, the lower runtime gets all other words
-//! unchanged. An unknown flag, for example of a newer runc, counts as a flag without a value.
+//! dockbridge-runtime reads only the flags that it needs. Usually, the lower runtime gets all words except
+//! `--dockbridge-runtime` unchanged. An unknown flag, for example of a newer runc, counts as a flag without a value.
 
 use std::{
     ffi::{OsStr, OsString},

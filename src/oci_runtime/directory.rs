@@ -73,7 +73,7 @@ impl EditsDirectory {
     /// Writes the edits of a container, before it is started.
     ///
     /// # Errors
-    /// Fails if dockbridge cannot write to the directory, or if users other than root can write to it.
+    /// Fails if dockbridge cannot write to the directory.
     pub fn write(&self, id: &str, edits: &OciEdits) -> Result<(), HostError> {
         file::ensure_passable(&self.root)?;
         let directory = self.of(id);

@@ -1,7 +1,8 @@
 //! Changes a container's `config.json`. Pure: the functions change a document in memory.
 //!
 //! dockbridge-runtime edits the document as JSON and does not parse it into types, so that fields of newer
-//! engines stay unchanged. `config-linux.md` of the OCI runtime specification defines the fields.
+//! engines stay unchanged. `config.md` and `config-linux.md` of the OCI runtime specification define the
+//! fields.
 
 use std::path::PathBuf;
 

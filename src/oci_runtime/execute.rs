@@ -112,8 +112,8 @@ pub(super) fn run(
     }
 }
 
-/// Restores a container instead of creating it. Removes the dump also after a failure: the next start then
-/// fails, unless the server writes the dump again.
+/// Restores a container instead of creating it. Removes the dump also after a failed restore: the next start
+/// then fails, unless the server writes the dump again.
 fn restore(
     line: &CommandLine,
     directory: &EditsDirectory,

@@ -54,7 +54,7 @@ pub(crate) fn edited(bytes: &[u8]) {
     }
 }
 
-/// Unpacks the archive of a checkpoint, whose contents must lie within the archive's bytes. Also applies the
+/// Unpacks the archive of a checkpoint, whose contents may have at most twice the archive's size. Also applies the
 /// archive as changed files, and then applies it again in compressed form, with the same result.
 pub(crate) fn archive(bytes: &[u8]) {
     let place = std::env::temp_dir().join(format!("dockbridge-fuzz-tar-{}", std::process::id()));

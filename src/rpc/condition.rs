@@ -12,8 +12,9 @@ use super::runtime::RuntimeRpc;
 use crate::{model::engine::EngineHealth, store::snapshot::Snapshot, translate::render, wire::cri};
 
 impl RuntimeRpc {
-    /// Waits until it is known whether the engine and the network are ready. If dockbridge called them not ready
-    /// before that, kubelet would report the node as not ready, and its pods would leave their services.
+    /// Waits, for at most [`FIRST_STATE_TIMEOUT`], until it is known whether the engine and the network are
+    /// ready. If dockbridge called them not ready before that, kubelet would report the node as not ready, and
+    /// its pods would leave their services.
     pub(super) async fn until_known(&self) {
         let is_known = |now: &Arc<Snapshot>| (now.health != EngineHealth::Starting).then_some(());
         let known = async { join!(self.store.when(is_known), self.network.first_read()) };

@@ -119,7 +119,8 @@ impl Adopter {
         }
     }
 
-    /// The attachment to DEL of a pod with unknown network state. `None` if CNI did not connect the pod.
+    /// The attachment that DEL must release, for a pod with unknown network state. `None` if CNI did not connect
+    /// the pod.
     ///
     /// # Errors
     /// Fails if there is no network configuration or the cache is unreadable, so that DEL cannot run yet.

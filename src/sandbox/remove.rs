@@ -12,7 +12,7 @@ impl Sandboxes {
     /// Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// The failures of all containers, or of the first later step. Another call continues the removal.
+    /// The failures of all containers, or of the first other step. Another call continues the removal.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();

@@ -38,8 +38,8 @@ pub struct SetupArgs {
     pub daemon_json: Option<PathBuf>,
 }
 
-/// Registers dockbridge-runtime with the engine behind `socket`, or removes the entry. Returns whether the
-/// engine has read the change. An engine that does not run reads the file when it starts.
+/// Registers dockbridge-runtime with the engine behind `socket`, or removes the entry. Returns false if a
+/// running engine has not read the change. An engine that does not run reads the file when it starts.
 ///
 /// # Errors
 /// Fails if it refuses the change, or cannot read or write a file or its output.

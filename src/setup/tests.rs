@@ -84,7 +84,6 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(again.ends_with("\nnothing was changed\n"), "{again}");
 }
 
-/// An undo also restores the administrator's layout of the file.
 /// A dockerd of a snap has its own mount namespace, and a rootless one another user. Both read other files.
 #[test]
 fn an_engine_without_a_dockerd_of_this_host_needs_the_path_of_its_file() {
@@ -97,6 +96,7 @@ fn an_engine_without_a_dockerd_of_this_host_needs_the_path_of_its_file() {
     assert!(refused.starts_with(&wanted) && refused.contains("--daemon-json"), "{refused}");
 }
 
+/// An undo also restores the administrator's layout of the file.
 #[test]
 fn an_undo_restores_the_file_from_before() {
     let folder = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ impl Layers {
 
 /// The pause after a measurement, as a multiple of its duration. The pause has the two limits below.
 const PAUSE_FACTOR: u32 = 20;
-/// The shortest time between two measurements. kubelet searches for pods to evict every ten seconds.
+/// The shortest pause after a measurement. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);
-/// The longest time between two measurements. Kubernetes' own tests refuse figures older than a minute.
+/// The longest pause after a measurement. Kubernetes' own tests refuse figures older than a minute.
 pub(super) const LONGEST_REST: Duration = Duration::from_secs(30);

@@ -88,7 +88,8 @@ impl Collector {
         Some(PodReading { group, network, containers, ..unknown })
     }
 
-    /// The pod's network counters. `None` if `pid` no longer belongs to the pod: the kernel may reuse it.
+    /// The pod's network counters. `None` if the pod has the host's network, or if `pid` no longer belongs to
+    /// the pod: the kernel may reuse it.
     fn network(
         &self,
         record: &SandboxRecord,

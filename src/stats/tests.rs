@@ -1,5 +1,5 @@
 //! Tests with cgroup trees of every layout, and of data that is kept between readings. The v1 and hybrid
-//! trees in `tests/fixtures/cgroup` are exact copies from a machine with both versions. The v2 tree follows
+//! trees in `tests/fixtures/cgroup` are exact copies from a machine with both versions. The v2 trees follow
 //! the kernel's documentation.
 
 mod holes;
@@ -329,7 +329,8 @@ fn told(tree: &str, file: &str) -> u64 {
     fs::read_to_string(path).unwrap().trim().parse().unwrap()
 }
 
-/// Another pod has the same cgroup parent, so the pod's usage is the sum over the cgroups of its containers.
+/// If another pod has the same cgroup parent, or the parent is `/` or missing, the pod's usage is the sum over
+/// the cgroups of its containers.
 #[test]
 fn a_pod_beside_foreign_containers() {
     let own = read(&collector("v2-cgroupfs"), &container(ID, 42), Detail::Usage).unwrap().group;

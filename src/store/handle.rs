@@ -147,7 +147,7 @@ impl Store {
     }
 
     /// As [`Self::refresh_container`], for a container that the engine has created or started in this call.
-    /// Does not inspect again if the call's event already caused an inspect.
+    /// Does not inspect again if an inspect that the call's event caused still runs.
     pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }

@@ -106,7 +106,8 @@ impl Inspector {
         found(Observed::Container(record))
     }
 
-    /// Waits until the engine reports the cause of an end, in an inspect or in an event.
+    /// Waits until the engine reports the cause of an end, in an inspect or in an event. Gives up after the
+    /// pauses of [`INSPECT_AGAIN_AFTER`].
     async fn wait_for_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         let mut cause = ExitCause::AsReported;
         for pause in INSPECT_AGAIN_AFTER {
@@ -188,7 +189,7 @@ pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
 /// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of
 /// this and of the end in separate ways. On an idle machine the first pause is long enough. The sum of the
-/// pauses is the longest delay for a caller.
+/// pauses and the time of the inspects is the longest delay for a caller.
 const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(100),

@@ -4,7 +4,7 @@
 //! Store (handle) ──commands──▶ writer task ──publishes──▶ Snapshot ──▶ reads of CRI
 //!                                ▲    ▲
 //!   event_stream: ping, info, ───┘    └── inspectors: one inspect per object at a time,
-//!   events, lists                         bounded, with a deadline each
+//!   events, lists                         limited unless a caller waits, with a deadline each
 //! ```
 //!
 //! Events and lists say what to inspect, and the latest inspect counts. So events may be lost, repeated, late

@@ -55,7 +55,7 @@ pub(super) struct ObjectCache {
     /// began, by id. If the inspect fails, the listed state replaces the state in the record.
     contradictions: HashMap<String, (ListedState, Generation)>,
     listed_at: Generation,
-    /// When the request for the current list began. Answers to earlier requests will be ignored.
+    /// When the request for the current list began.
     pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
@@ -273,7 +273,8 @@ impl ObjectCache {
             None => {
                 self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
                 self.changed.images = true;
-                // The latest list began later and might lack the image, so the image is inspected by its id.
+                // The latest list arrived after this inspect began and might lack the image, so the image is
+                // inspected by its id.
                 let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
                 further.extend(unproven);
             }
@@ -326,7 +327,7 @@ impl ObjectCache {
         }
     }
 
-    /// Removes the names of this image until its next inspect.
+    /// Removes the names of this image from `tags`.
     fn release_names(&mut self, id: &ImageId) {
         let Some(cached) = self.images.get(id) else { return };
         for key in cached.record.repo_tags.iter().filter_map(|tag| name_key(tag)) {

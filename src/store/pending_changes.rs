@@ -74,7 +74,7 @@ mod tests {
         Change { id: fixture::hex(pod + 10), step, sandbox }
     }
 
-    /// A snapshot with pods 1 and 2, each with a container.
+    /// A snapshot with a container of pod 1 and a container of pod 2.
     fn shown(first: Process, second: Process) -> Snapshot {
         let containers = [fixture::container(11, 1, first), fixture::container(12, 2, second)];
         let containers = Index::new(containers.into_iter().map(Arc::new).collect());

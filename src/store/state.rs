@@ -392,7 +392,7 @@ impl<W, E> StoreState<W, E> {
         self.head_changed = true;
     }
 
-    /// Records that a listed object was inspected, or that the connection stops waiting for its slow inspect.
+    /// Ends the connection's wait for a listed object: its inspect has ended or is slow, or the object is gone.
     fn mark_inspected(&mut self, target: &Target) {
         if let Connection::Inspecting(open) = &mut self.connection {
             open.remove(target);

@@ -1,9 +1,10 @@
 //! The only task that changes the store. The writer handles commands, signals and ended inspects, and
 //! publishes snapshots.
 //!
-//! The writer handles up to [`BATCH`] messages before it publishes a snapshot. The next snapshot is made at the
-//! earliest after four times the duration of this one, but not later than 100 ms; the writer continues to handle
-//! messages. So ten thousand events at once cause only a few snapshots.
+//! The writer handles up to [`BATCH`] messages before it publishes a snapshot. The writer publishes the next
+//! snapshot at the earliest after four times the duration of this one, or after 100 ms if that is shorter. Until
+//! then, the writer only handles messages and starts inspects. So ten thousand events at once cause only a
+//! few snapshots.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -46,8 +47,8 @@ use crate::{
 
 impl Store {
     /// Starts the store, which connects to the engine as soon as the engine is available. `checkpoints` are
-    /// those of the last run of dockbridge, `hooks` run before the store shows pods, containers or an engine, and `oom` determines why
-    /// containers ended. Must be called inside a Tokio runtime.
+    /// those of the last run of dockbridge, `hooks` run before the store shows pods, containers or an engine,
+    /// and `oom` determines why containers ended. Must be called inside a Tokio runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,

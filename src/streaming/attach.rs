@@ -1,4 +1,5 @@
-//! Attach: connects a client with a container's main process, which does not end when the client disconnects.
+//! Attach: connects a client with a container's main process. dockbridge does not end the process when the client
+//! disconnects.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -25,7 +26,8 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Connects the client until the container ends. Returns `None` if the client disconnected first.
+/// Connects the client until the container ends or the engine ends the session. Returns `None` if the client
+/// disconnected first.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &AttachSpec,
@@ -58,7 +60,7 @@ pub(super) async fn run(
 struct Main<'a> {
     streaming: &'a Streaming,
     id: &'a ContainerId,
-    /// Cancelled once the store has lost its connection to the engine, even for a moment.
+    /// Cancelled once the store has lost its connection to the engine. Stays cancelled after a reconnect.
     lost: CancellationToken,
 }
 

@@ -67,7 +67,7 @@ impl DisconnectWatch {
         drop(self.0.stream.ready(Interest::PRIORITY | Interest::ERROR).await);
     }
 
-    /// Resolves once neither side has sent a byte for `time_limit`.
+    /// Resolves once dockbridge has read no byte from the client, and delivered none, for `time_limit`.
     pub async fn idle(&self, time_limit: Duration) {
         unchanged(time_limit, || self.transferred()).await;
     }
@@ -163,7 +163,7 @@ impl AsyncWrite for ClientConnection {
 }
 
 impl SocketState {
-    /// Closes the socket for one or both directions, which each [`DisconnectWatch`] sees.
+    /// Closes the socket for one or both directions.
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
         socket.and_then(|socket| socket.shutdown(how))

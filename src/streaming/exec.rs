@@ -23,8 +23,8 @@ use crate::{
 
 /// Runs the command until it ends or the client disconnects. Returns `None` if the client disconnected.
 ///
-/// If the client or the engine disconnects, the process continues, and its input is closed. A process with a
-/// terminal gets SIGHUP, and SIGKILL if it does not end.
+/// If the client or the engine disconnects, or dockbridge stops, a process without a terminal continues, and its
+/// input is closed. A process with a terminal gets SIGHUP, and SIGKILL if it does not end.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &ExecSpec,

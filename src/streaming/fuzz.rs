@@ -19,8 +19,8 @@ use super::{
 use crate::fuzz_input::portions;
 
 /// Parses an HTTP request. The first line of the input has method and address, the other lines have headers.
-/// dockbridge must either negotiate a protocol or refuse the request. dockbridge must accept no token, and
-/// find only ports between 1 and 65535.
+/// dockbridge must either negotiate a protocol or refuse the request. dockbridge must accept only the
+/// issued token, only once, and find only ports between 1 and 65535.
 pub(crate) fn upgrade(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let first = str::from_utf8(lines.next().unwrap_or_default()).unwrap_or_default();

@@ -90,7 +90,8 @@ impl HttpHandler {
     }
 }
 
-/// Adds the ports in a WebSocket client's query to its port-forward. `None` if the ports are invalid.
+/// If the CRI request of a WebSocket client's port-forward has no ports, takes them from the query. `None` if the
+/// ports are missing, invalid or too many.
 fn complete(
     pending: PendingStream,
     protocol: Protocol,

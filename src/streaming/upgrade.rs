@@ -59,7 +59,7 @@ pub struct Upgrade {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The answer to a client if there is no common protocol, with the reason.
+/// The answer to a client whose request dockbridge refuses, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,

@@ -115,7 +115,8 @@ impl ExportState {
         Some(lost)
     }
 
-    /// Stores the result of an export. Logs only if the collector begins to fail or works again.
+    /// Stores the result of an export. Apart from debug messages, logs only if the collector begins to fail or
+    /// works again.
     fn update(&mut self, collector: &str, sent: Result<(), BoxError>, dropped: u64) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         match sent {

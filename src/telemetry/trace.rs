@@ -109,7 +109,7 @@ impl SpanRecorder {
     {
         let recorder = self.clone();
         let wanted = filter_fn(move |what| {
-            // This layer gives no level hint, because other layers can enable more.
+            // The level hint below does not replace the comparison of levels, because other layers can enable more.
             what.is_span()
                 && *what.level() <= LevelFilter::INFO
                 && (what.target() == TRACED || what.target().starts_with(OURS))
@@ -294,7 +294,7 @@ const NAME: &str = "name";
 /// The log targets of dockbridge begin with this.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// Most spans in the queue: those of a few seconds on a busy node. A full queue needs less than a megabyte.
+/// Most spans in the queue: those of a few seconds on a busy node. A full queue usually needs less than a megabyte.
 const QUEUE: usize = 2048;
 /// Longest recorded text in bytes.
 const LONGEST_TEXT: usize = 256;

@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Parses the bytes as CRI requests of several kinds. `parse` refuses a request with a short message, or
-/// `plan` makes a request to the engine. `observe` must then read the same document that `plan` has written.
+/// Parses the bytes as CRI requests of several kinds. `parse` or `plan` refuses a request with a short message.
+/// If `plan` makes a request to the engine, `observe` must read the same document that `plan` has written.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
         let spec = parse::sandbox::sandbox_spec(request.config.as_ref(), &request.runtime_handler);
@@ -342,5 +342,5 @@ static IMAGE: LazyLock<ImageRecord> = LazyLock::new(|| ImageRecord {
 });
 
 const PROFILE: &str = r#"{"defaultAction":"SCMP_ACT_ALLOW"}"#;
-/// The maximum length of a message in a gRPC status.
+/// An error of `parse` or `plan` must have fewer bytes.
 const LONGEST_REFUSAL: usize = 2_000;

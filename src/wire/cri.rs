@@ -1,7 +1,7 @@
 //! The CRI v1 messages and services, generated from `proto/api.proto`. In the generated messages, the items
 //! of some lists and the statuses in an event stay encoded (`build.rs` says which). [`items`] decodes them.
 //!
-//! Only `translate`, `rpc`, `app` and the client in `check` may name these types.
+//! Only `translate`, `rpc`, `app` and `check` may name these types.
 
 use prost::{DecodeError, Message, bytes::Bytes};
 

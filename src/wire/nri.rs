@@ -2,7 +2,7 @@
 
 pub use generated::*;
 
-/// Marks a removal, before the removed key, and before the plugin's name in the list of owners.
+/// The mark of a removal. It precedes the removed key, and the plugin's name in the list of owners.
 pub const REMOVED: char = '-';
 
 #[allow(

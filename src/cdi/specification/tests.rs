@@ -142,7 +142,7 @@ fn aliases_and_nesting_that_explode_are_refused_quickly() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(256))]
 
-    /// Any bytes give a result or an error, never a panic.
+    /// Any text gives a result or an error, never a panic.
     #[test]
     fn no_text_makes_it_panic(text in any::<String>()) {
         drop(yaml(&text));

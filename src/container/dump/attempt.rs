@@ -457,8 +457,8 @@ fn bind_mount((source, destination): (String, String)) -> BindMount {
 
 /// Only dockbridge's own user may read the saved memory of containers.
 const MODE: u32 = 0o700;
-/// How long a checkpoint waits for other calls, such as a stop of the container or the start of a command in
-/// it.
+/// How long a checkpoint waits, for each container, for other calls, such as a stop of the container or the
+/// start of a command in it.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

@@ -32,7 +32,7 @@ pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     order::write(directory, DELETED_FILES, &diff.deleted).map_err(|error| error.source)
 }
 
-/// How many bytes the archive of the changed files needs at most. Fails if a path cannot be read.
+/// About how many bytes the archive of the changed files needs. Fails if a path cannot be read.
 pub(super) fn size(layer: &Path) -> io::Result<u64> {
     let mut total = 0_u64;
     walk(layer, &mut |entry| {

@@ -36,7 +36,7 @@ struct Slot {
 }
 
 impl HostCheck {
-    /// Begins a check. None if too many checks hang.
+    /// Begins a check. None if too many checks run.
     fn begin() -> Option<Self> {
         let permit = SLOTS.try_acquire().ok()?;
         let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Drop for Slot {
 
 /// Runs a check, which calls [`HostCheck::at`] before it reads a path. The check continues after the caller
 /// has stopped waiting. Fails with the error of the check, or with `DeadlineExceeded` if a path does not
-/// answer or too many checks hang.
+/// answer or too many checks run.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, Failure>

@@ -24,8 +24,8 @@ impl Limits {
     ///
     /// # Errors
     /// The container is unknown, an NRI plugin refuses, the limits contradict each other, the memory limit is
-    /// below the memory in use, or a limit cannot be set or saved. Only this error names the limits that are
-    /// already set.
+    /// below the memory in use, or a limit cannot be set or saved. Only the last of these errors names the
+    /// limits that are already set.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {

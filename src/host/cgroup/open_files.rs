@@ -37,7 +37,7 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// Allows a part of the descriptors beyond [`descriptors::USUAL_LIMIT`], which logs and streams need.
+    /// Allows a part of the descriptors beyond [`descriptors::USUAL_LIMIT`]. Logs and streams need the others.
     pub(super) fn usual() -> Self {
         let spare = descriptors::limit().saturating_sub(descriptors::USUAL_LIMIT);
         Self::of((MOST_BYTES / page()).min(spare / DESCRIPTOR_SHARE))

@@ -116,7 +116,7 @@ async fn a_released_log_is_not_tailed_again() {
     assert_eq!(logs.known.lock().removed.len(), REMEMBERED_REMOVALS, "it is bounded");
 }
 
-/// Tests a removed container with and without a last poll before the process ends.
+/// Tests the end of the process with an existing container, and with a container that was just removed.
 #[tokio::test]
 async fn what_is_leaving_at_the_end_leaves_no_position() {
     for leaves in [false, true] {

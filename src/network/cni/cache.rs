@@ -113,7 +113,7 @@ impl ResultCache {
         (found, whole)
     }
 
-    /// Reads the wanted files. Returns the error of a damaged file ([`undamaged`]) only without another.
+    /// Reads the wanted files. Returns the error of a damaged file ([`undamaged`]) only if there is no other error.
     fn load_all(
         &self,
         is_wanted: impl Fn(&Path) -> bool,

@@ -1,6 +1,7 @@
 //! One network configuration: a list of plugins, or a single plugin that becomes a list.
 //!
-//! dockbridge passes the fields of each plugin to the plugin unchanged.
+//! dockbridge passes the fields of each plugin to the plugin, and changes only `name`, `cniVersion`,
+//! `runtimeConfig` and `prevResult`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +40,7 @@ impl NetworkConfigList {
     }
 
     /// Reads a `.conflist` file, and appends the plugins of the folder that has the network's name and is
-    /// next to this file (CNI 1.1). `in_folder` reads this folder.
+    /// next to this file (CNI 1.1), unless `loadOnlyInlinedPlugins` is set. `in_folder` reads this folder.
     ///
     /// # Errors
     /// The reason why dockbridge cannot use the configuration, or cannot read a plugin's file in the folder.
@@ -253,7 +254,7 @@ pub(super) fn negotiate_version(
     Err(list.versions.iter().rev().find_map(refused_by).unwrap_or_default())
 }
 
-/// Keys that dockbridge copies from a single plugin's configuration to the list that it makes from it.
+/// Keys that dockbridge copies from a single plugin's configuration to the list with this plugin.
 const SHARED: [&str; 5] = ["name", "cniVersion", "cniVersions", "disableCheck", "disableGC"];
 /// Longest network name in bytes: a cache file's name (at most 255) also has a 64-digit id and an interface.
 const NAME_LIMIT: usize = 160;

@@ -73,5 +73,5 @@ pub(crate) fn configuration(bytes: &[u8]) {
     }
 }
 
-/// Longest excerpt of a plugin's output, and the error code after it, in bytes.
+/// Longest excerpt of a plugin's output, and the error code after it, in characters.
 const LONGEST_REASON: usize = 1024 + 40;

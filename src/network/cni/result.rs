@@ -1,7 +1,8 @@
 //! Parses the result of ADD in every format of the specification.
 //!
 //! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, it has a list `ips` whose entries may refer to a
-//! list `interfaces`. dockbridge parses only the addresses, and stores the whole printed result.
+//! list `interfaces`. dockbridge parses only the addresses and the path of the namespace, and stores
+//! the whole printed result.
 
 use std::net::IpAddr;
 

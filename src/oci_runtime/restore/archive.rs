@@ -92,8 +92,8 @@ impl Contents {
         Ok(bytes)
     }
 
-    /// Writes the images and the changed files into a directory that has only the directory of the images.
-    /// Decompresses the changed files. All files together may take `space` bytes.
+    /// Writes these files into a directory that has only the directory of the images. Decompresses the archive
+    /// of changed files. All files together may take `space` bytes.
     ///
     /// # Errors
     /// Fails if a write fails, if there is not enough space, if the archive has become shorter, or if
@@ -194,7 +194,7 @@ pub(in crate::oci_runtime) fn decompressed<'a>(
 }
 
 /// Refuses an archive of changed files that needs more than `space` bytes, or has more files, names and
-/// attributes than a container can have.
+/// attributes than this module allows.
 pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io::Result<()> {
     let mut left = space;
     visit(Archive::new(archive).entries()?, &mut |entry| {

@@ -313,8 +313,8 @@ const SECCOMP_MAGIC: u32 = 0x6441_3049;
 const CGROUP_MAGIC: u32 = 0x5938_3330;
 /// CRIU's number for a process that has ended, whose parent has not waited for it.
 const ENDED: u32 = 2;
-/// CRIU's numbers for types of open files that every process may have: files, pipes, sockets, events,
-/// watches, signals, terminals, timers and memory.
+/// CRIU's numbers for types of open files that the processes may have: files, pipes, sockets, events,
+/// watches, signals, terminals, timers, memory and processes (pidfd).
 const OPEN_FILES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 17, 18, 20];
 /// For each type of open file with an owner: the message's field in `files.img`, and the owner's field in it.
 const OWNERS: [(u32, u32); 13] = [

@@ -178,7 +178,7 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     {
         return Err(format!("the mount at {} propagates to or from the node", mount.path));
     }
-    // All cgroup mounts are the same file system, and these options change it for the whole machine.
+    // All cgroup mounts are the same file system, and their options change it for the whole machine.
     let options = mount.options.iter().flat_map(|it| it.split(','));
     let is_known = |it: &str| it.is_empty() || CGROUP_OPTIONS.contains(&it);
     if mount.kind == CGROUPS && !is_external && !options.into_iter().all(is_known) {

@@ -95,8 +95,8 @@ impl Images {
         Ok(located)
     }
 
-    /// The numbers of open files that CRIU recreates because they were deleted, and of open files to which
-    /// CRIU links them and whose link it removes afterwards.
+    /// Two sets of numbers of open files. The first has the deleted files, and the files that CRIU links in
+    /// their place. The second has only the linked files, which CRIU removes afterwards.
     fn made(&self) -> Result<(BTreeSet<u32>, BTreeSet<u32>), String> {
         let (mut made, mut linked) = (BTreeSet::new(), BTreeSet::new());
         if self.contents.contains_key(REMADE) {
@@ -125,7 +125,8 @@ impl Images {
         Ok((made, linked))
     }
 
-    /// Refuses a mapping of the first pages of memory. Only root may have one, because attacks can use it.
+    /// Refuses a mapping of the first pages of memory, which attacks can use. Only a container with
+    /// `CAP_SYS_RAWIO` may have one.
     pub(super) fn check_memory(&self, config: &Config) -> Result<(), String> {
         for name in self.names("mm-") {
             for Area { start, flags } in

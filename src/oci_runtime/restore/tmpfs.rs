@@ -51,7 +51,8 @@ fn intact<T>(read: io::Result<T>) -> Result<T, String> {
     read.map_err(|error| format!("is damaged: {error}"))
 }
 
-/// Refuses a header that GNU tar may read differently, in sizes of other entry types, numbers or prefixes.
+/// Refuses a header that GNU tar may read differently: an unknown format or type, a size that is not octal, a
+/// size of an entry without content, or a file whose name ends in a slash.
 fn check_header(header: &Header) -> Result<(), String> {
     let is_known_format = [&b"ustar  \0"[..], b"ustar\x0000"].contains(&field(header, MAGIC));
     let kind = header.entry_type();

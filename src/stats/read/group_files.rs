@@ -16,7 +16,7 @@ use crate::{
 pub(in crate::stats) struct ReadOptions {
     pub(in crate::stats) detail: Detail,
     pub(in crate::stats) page_sizes: Vec<String>,
-    /// Memory of the machine in bytes. A cgroup's limit above this value counts as no limit.
+    /// Memory of the machine in bytes. Only a limit below this value determines a cgroup's available memory.
     pub(in crate::stats) machine_memory: u64,
     pub(in crate::stats) now: fn() -> Nanos,
 }

@@ -71,7 +71,8 @@ impl ObjectCache {
         }
     }
 
-    /// Whether the list contradicts the record of a container. A record from an inspect stays until the next
+    /// Whether the entry of the list replaces the record of a container now: there is no record, or the record
+    /// is from an earlier list and the new list contradicts it. A record from an inspect stays until the next
     /// inspect, which may have to wait until the container's log is complete.
     fn must_replace(
         &mut self,

@@ -26,7 +26,8 @@ pub struct Client {
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// The sending halves of streams on which only the client sends. Dropping them would reset the streams.
+    /// The sending halves of streams on which only the client sends. Without them, dropping the reader of such a
+    /// stream could reset the stream.
     pub idle: Vec<Writer>,
     pub transport: Transport,
     /// Notices whether the client still receives data.
@@ -50,7 +51,8 @@ impl Transport {
         }
     }
 
-    /// Waits until the client closes the connection, because it may still be reading. Ends a WebSocket first.
+    /// Waits until the client closes the connection, because the client may still be reading. Before that, sends
+    /// the close frame of a WebSocket.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.closed().await,
@@ -66,8 +68,8 @@ impl Client {
         timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
     }
 
-    /// Ends the output streams, sends the outcome, and closes the connection after the client has read all
-    /// data. Stops waiting if the client receives nothing for [`READ_PAUSE`].
+    /// Ends the output streams, sends the outcome, and waits until the client closes the connection. Stops waiting
+    /// if the client receives nothing for [`READ_PAUSE`].
     pub async fn finish(mut self, outcome: &Outcome) {
         self.stdin = None;
         let watch = self.watch.clone();

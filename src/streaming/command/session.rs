@@ -38,7 +38,7 @@ pub enum InputEnd {
 /// How a session between a client and a process ended.
 #[derive(Debug)]
 pub enum SessionEnd<Outcome> {
-    /// The process has ended, and all its output was sent.
+    /// The process has ended, or the engine has ended an attach. All output was sent.
     Ended(Outcome),
     /// The client disconnected.
     ClientGone,
@@ -47,7 +47,7 @@ pub enum SessionEnd<Outcome> {
     Broken(String),
 }
 
-/// Copies until the process ends, the client disconnects, or dockbridge stops ([`STOP_TIMEOUT`]).
+/// Copies until the process ends, the client or the engine disconnects, or dockbridge stops ([`STOP_TIMEOUT`]).
 pub async fn copy<P: Terminal>(
     client: &mut Client,
     (output, mut input): (Output, Input),
@@ -114,7 +114,8 @@ async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
 }
 
 /// Sets the terminal sizes that the client sends. The client sends each size only once, so dockbridge retries
-/// until a newer size arrives. Never returns, because the end of the sizes does not end a session.
+/// until the engine has set the size or a newer size arrives. Never returns, because the end of the sizes does
+/// not end a session.
 async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
     if let Some(mut sizes) = sizes {
         let mut wanted = sizes.next().await;

@@ -70,8 +70,9 @@ pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, D
     second.map_err(|second| DialError::Refused { port, first, second })
 }
 
-/// Opens a socket for IPv4 and one for IPv6, if the kernel supports both, in the pod's network namespace, on a
-/// thread that ends with this call. A socket stays in its first namespace. The connect follows outside of this
+/// Opens a socket for IPv4 and one for IPv6 in the pod's network namespace. Each fails alone, for example if the
+/// kernel does not support IPv6. If the pod does not use the host's network, a thread that ends with this call
+/// opens the sockets. A socket stays in its first namespace. The connect follows outside of this
 /// thread, so that a port that drops packets does not keep the thread.
 fn open_in(place: &PodNetwork) -> Result<[io::Result<TcpSocket>; 2], DialError> {
     let open = || [TcpSocket::new_v4(), TcpSocket::new_v6()];
@@ -99,6 +100,6 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
     Ok(stream)
 }
 
-/// Limit for a connect. The kernel answers on loopback at once, unless a packet filter drops the request.
+/// Limit for a connect. The kernel answers on loopback at once, unless for example a packet filter drops the request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";

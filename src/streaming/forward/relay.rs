@@ -32,10 +32,11 @@ enum Down {
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or the client or the pod has disconnected. Delivers all data that
-/// the client has sent until then. Ends the error stream as soon as the pod has sent all data, because older
-/// clients wait for this before they end their own direction. After that, a client that sends nothing on this
-/// stream for [`IDLE_TIMEOUT`] counts as ended, even if other streams or pings keep its connection busy.
+/// Copies until both directions have ended, or the client or the pod has disconnected. After a disconnect,
+/// delivers the data that the client has sent, for at most [`LAST_INPUT`]. Ends the error stream as soon as
+/// the pod has sent all data, because older clients wait for this before they end their own direction. After
+/// that, a client that sends nothing on this stream for [`IDLE_TIMEOUT`] counts as ended, even if other
+/// streams or pings keep its connection busy.
 ///
 /// If the connection to the pod breaks, for example by a TCP reset, it ends as if the pod had closed it. A
 /// text on the error stream would make kubectl end the whole port-forward.

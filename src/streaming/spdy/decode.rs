@@ -1,6 +1,7 @@
 //! Decodes bytes to frames. The bytes may arrive in any pieces. No I/O.
 //!
-//! The decoder buffers only control frames with headers, passes on data in pieces, and skips unused frames.
+//! The decoder buffers only control frames, passes on data in pieces, and skips SETTINGS and frames of unknown
+//! types.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -47,7 +48,7 @@ enum DecodeState {
     Head,
     /// In a control frame, which is decoded once it is complete.
     Control { kind: Kind, flags: u8, length: usize },
-    /// In a data frame, of which `left` bytes have not arrived yet.
+    /// In a data frame, of which `left` bytes were not passed on yet.
     Data { id: u32, left: usize, last: bool },
 }
 
@@ -149,7 +150,7 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
 
 const VERSION_UNKNOWN: Malformed = Malformed("a control frame of another SPDY version");
 const WRONG_LENGTH: Malformed = Malformed("a frame whose length does not match its type");
-/// The decoder skips unused frames as if they were data for this stream id, which no stream has.
+/// The decoder skips SETTINGS and frames of unknown types as if they were data for this stream id, which no stream has.
 const NO_STREAM: u32 = 0;
 /// Maximum size of a compressed header block in bytes. Compression makes incompressible data slightly longer.
 const LONGEST_BLOCK: usize = HEADER_BYTES + HEADER_BYTES / 8 + HEAD;

@@ -77,7 +77,7 @@ impl Receiver {
 
 /// Sends data to the peer. If both sender and receiver are dropped without [`Sender::finish`], dockbridge
 /// resets the stream, which tells the peer that the stream broke. If dockbridge has sent nothing on the
-/// stream, the peer only learns that the stream ended.
+/// stream and the peer has ended its own direction, the peer only learns that the stream ended.
 #[derive(Debug)]
 pub struct Sender {
     handle: Arc<SharedStream>,
@@ -131,7 +131,7 @@ impl Sender {
     }
 }
 
-/// The stream was reset, or the connection is closed.
+/// The stream was finished or reset, or the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client has disconnected")]
 pub struct Gone;
@@ -177,7 +177,7 @@ impl StreamState {
     }
 }
 
-/// The part of a stream that its sender and receiver share. When both are dropped, the stream is reset.
+/// The part of a stream that its sender and receiver share. When both are dropped, the stream ends.
 #[derive(Debug)]
 pub(super) struct SharedStream {
     id: u32,

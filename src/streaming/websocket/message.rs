@@ -76,7 +76,8 @@ impl MessageReader {
         Self { format, target: None, rest: BytesMut::new() }
     }
 
-    /// Decodes a piece of a message. `last` means that this piece is the last. Fails if base64 is invalid.
+    /// Decodes a piece of a message. `last` means that this piece is the last. In the
+    /// base64 format, fails if the channel or the base64 is invalid.
     pub fn read(&mut self, mut bytes: Bytes, last: bool) -> Result<ClientMessage, Malformed> {
         let target = match self.target {
             Some(target) => target,

@@ -1,5 +1,5 @@
 //! Limits of the CRI, where zero and empty mean "not set". This module refuses malformed values and values
-//! outside of the kernel's range. Contradictions are found when new limits are merged with current limits.
+//! outside of the kernel's range. The module `docker` refuses contradictions between limits.
 
 use std::collections::BTreeMap;
 

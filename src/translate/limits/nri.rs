@@ -34,7 +34,7 @@ pub trait Claim {
 }
 
 /// Reads limits for an update of a container. An absent limit does not change. The error names a field whose
-/// value is out of range, or that no container can have.
+/// value is malformed or out of range.
 pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     let (memory, cpu) = (given.memory.unwrap_or_default(), given.cpu.clone().unwrap_or_default());
     let signed = |value: Option<nri::OptionalInt64>| value.map_or(0, |value| value.value);

@@ -66,7 +66,7 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// An adjustment for each field, which sets only this field, and the field's name.
+/// Adjustments that each set only one field, with the field's name.
 fn fields() -> Vec<(&'static str, Adjust)> {
     [plain_fields(), keyed_linux_fields(), whole_linux_fields(), limit_fields()].concat()
 }

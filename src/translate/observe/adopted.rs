@@ -142,7 +142,8 @@ fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<S
     fitting.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
-/// The requested host name, empty if it is the engine's default, the container's short id.
+/// The requested host name. Empty if it is the engine's default (the container's short id), or with the host's
+/// network.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
     // The whole short id is compared, because a pod's name may be the first letter of its id.

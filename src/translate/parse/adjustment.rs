@@ -292,5 +292,5 @@ fn set<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 
-/// Maximum number of changes of one container, more than any plugin needs.
+/// Maximum number of changes that one plugin may request for a container, more than any plugin needs.
 const MOST_CHANGES: usize = 4096;

@@ -65,7 +65,7 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;
-    // A timeout of 0 means no limit in the CRI. kubelet sometimes sends a negative number, read as 0.
+    // A timeout of 0 means no limit in the CRI. kubelet sometimes sends a negative number, which counts as 0.
     let seconds = u64::try_from(request.timeout).unwrap_or(0);
     let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
     Ok(ExecSyncSpec { container, command, timeout })

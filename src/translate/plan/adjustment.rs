@@ -6,7 +6,8 @@ use crate::{
 };
 
 /// Refuses changes that plugins must not request, or that need dockbridge-runtime if the container was
-/// created without it (`has_oci_runtime` is false). The error names the field, and usually the plugin.
+/// created without it (`has_oci_runtime` is false) or the engine cannot use it. The error names a field and its
+/// plugin if they are known.
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,
@@ -25,7 +26,7 @@ pub fn check(
     if has_oci_runtime { Ok(()) } else { Err(refused(WITHOUT_OCI_RUNTIME)) }
 }
 
-/// The first field that no update can change, with its plugin. For a removal, the plugin may be unknown.
+/// The first field that no update can change, with its plugin. For a removal, both can be unknown.
 fn fixed_field(wanted: &Wanted) -> String {
     let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
         Some(limit) => !FIXED_LIMITS.split(' ').any(|fixed| fixed == limit),

@@ -2,13 +2,13 @@
 
 use crate::model::security::Capabilities;
 
-/// The capabilities to add, without those that the request also drops. In the engine an addition has priority
-/// over a drop. In other CRI servers the drop has priority, which is also safer.
+/// The capabilities to add, without those that the request also drops by name. In the engine an addition by name
+/// has priority over a drop. In other CRI servers the drop has priority, which is also safer.
 pub(super) fn added(requested: &Capabilities) -> Vec<String> {
     without_dropped(&requested.add, requested)
 }
 
-/// The ambient capabilities to add, without those that the request also drops.
+/// The ambient capabilities to add, without those that the request also drops by name.
 pub(super) fn ambient(requested: &Capabilities) -> Vec<String> {
     without_dropped(&requested.ambient, requested)
 }
@@ -17,7 +17,7 @@ fn without_dropped(names: &[String], requested: &Capabilities) -> Vec<String> {
     names.iter().filter(|name| !requested.drop.contains(name)).cloned().collect()
 }
 
-/// The capabilities to drop. If `ALL` is among them, only `ALL`, because the engine then accepts no others.
+/// The capabilities to drop. If `ALL` is among them, only `ALL`, because `ALL` includes the others.
 pub(super) fn dropped(requested: &Capabilities) -> Vec<String> {
     let all = requested.drop.iter().find(|name| *name == ALL);
     all.map_or_else(|| requested.drop.clone(), |all| vec![all.clone()])

@@ -30,7 +30,8 @@ use crate::{
 pub struct ContainerPlan {
     pub name: String,
     pub document: ContainerDocument,
-    /// Missing host paths that dockbridge must create as directories (0755), if the engine does not.
+    /// Host paths that dockbridge must create as directories (0755) if they are missing. Empty if the engine
+    /// creates them.
     pub directories: Vec<PathBuf>,
     pub body: ContainerCreateBody,
 }
@@ -87,7 +88,8 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
         }
     };
     body.labels = Some(labels::container(&document, pod, input.image)?);
-    // The document gets the environment that `observe` will read, with the variables of CDI devices.
+    // The document gets the environment that `observe` will read: the requested variables, with the values of
+    // CDI devices that set the same variables.
     let variables = body.env.iter().flatten().map_while(|it| variable(it));
     document.spec.envs = variables.take(document.spec.envs.len()).collect();
     let limits = &document.spec.resources;
@@ -122,7 +124,7 @@ fn name_cdi_devices(
     Ok(())
 }
 
-/// Refuses the host's pid namespace if the pod does not use it. containerd never grants it to a container.
+/// Refuses the host's pid namespace if the pod does not use it. containerd does not grant it in such a pod.
 fn check_pid(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
     if spec.pid != PidMode::Node || pod.namespaces.pid == PidMode::Node {
         return Ok(());
@@ -192,10 +194,11 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
     })
 }
 
-/// The configuration of the container's log in the engine. The request sets every option that affects log
+/// The configuration of the container's log in the engine. The request sets the options that affect log
 /// lines, because Docker otherwise adds its configured options of the same driver. With another driver
 /// dockbridge could not read the log. `non-blocking` mode drops lines, and `compress` replaces files that
-/// dockbridge might not have read yet. The CRI log format has no field for attributes.
+/// dockbridge might not have read yet. The CRI log format has no field for attributes, so with this format their
+/// options are empty.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,

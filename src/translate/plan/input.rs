@@ -43,7 +43,8 @@ pub struct ContainerInput<'a> {
     pub seccomp: Option<&'a str>,
     /// Users and groups of the image; `None` if dockbridge cannot read them.
     pub accounts: Option<&'a Accounts>,
-    /// The edits for the container's CDI devices; `None` if the engine reads CDI specifications itself.
+    /// The edits for the container's CDI devices; `None` without devices, or if the engine reads CDI
+    /// specifications itself.
     pub cdi: Option<&'a [SpecEdit]>,
     /// Whether NRI plugins may change the container before its start.
     pub is_adjustable: bool,

@@ -16,7 +16,8 @@ pub enum NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// With dockbridge-runtime, dockbridge creates the namespace: then CNI and engine work in parallel.
+    /// With CNI and dockbridge-runtime, dockbridge creates the namespace. Without network sysctls, CNI plugins and
+    /// engine then work in parallel.
     pub(super) fn of(document: &SandboxDocument, engine: &EngineInfo) -> Self {
         let spec = &document.spec;
         if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {

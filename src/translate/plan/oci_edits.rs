@@ -27,9 +27,9 @@ use crate::{
     translate::limits::cgroup_files,
 };
 
-/// The edits for a pause container. `has_own_image` says whether its image is dockbridge's. Keeps a seccomp
-/// profile that the request names. `network_pin` (unused with the host's network) and `user_pin` are the
-/// paths of the pod's pinned namespaces.
+/// The edits for a pause container. `has_own_image` says whether its image is dockbridge's. Keeps a requested
+/// localhost seccomp profile. `network_pin` (unused with the host's network) and `user_pin` are the paths of the
+/// pod's pinned namespaces.
 pub fn sandbox(
     spec: &SandboxSpec,
     network_pin: &Path,
@@ -96,7 +96,8 @@ fn namespace(kind: &str, pin: Option<&Path>) -> SpecEdit {
     SpecEdit::set(&["linux", "namespaces", kind], without_empty(json!({"path": path})))
 }
 
-/// In a pod with a user namespace: the paths of volumes that the image declares. Otherwise empty.
+/// In a pod with a user namespace: the paths of volumes that the image declares, except paths of requested
+/// mounts. Otherwise empty.
 pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> {
     let is_free = |path: &&String| {
         spec.users.is_some()

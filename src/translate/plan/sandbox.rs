@@ -134,7 +134,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
 }
 
 /// Sets the DNS settings for the `resolv.conf` that the engine creates. For an empty list of DNS servers the
-/// engine copies the host's values, so for a pod without servers dockbridge also mounts its own file.
+/// engine copies the host's values, so dockbridge also mounts its own file into the pod's containers.
 fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     let Some(dns) = dns else { return };
     host.dns = none_if_empty(&dns.servers);

@@ -34,9 +34,9 @@ pub(super) fn container(
     }
 }
 
-/// The security option of a pause container. Without a requested profile, this is the default profile,
-/// because the pause program needs no special system calls. An engine without seccomp support gets no
-/// profile.
+/// The security option of a pause container. Without a requested profile, a pause container that is not
+/// privileged gets the default profile, because the pause program needs no special system calls. If the engine
+/// cannot apply the default profile, the pause container gets no profile.
 pub(super) fn sandbox(
     security: &SandboxSecurity,
     engine: &EngineInfo,
@@ -51,8 +51,8 @@ pub(super) fn sandbox(
 }
 
 /// The option for the engine's built-in profile, whatever profile Docker is configured with. An engine that
-/// does not know `builtin` uses the built-in profile without an option. Fails if such an engine is configured
-/// as unconfined.
+/// does not know `builtin` gets no option, and uses the profile that Docker is configured with, usually the
+/// built-in profile. Fails if such an engine is configured as unconfined, or if an engine lacks seccomp.
 fn default(engine: &EngineInfo) -> Result<Option<String>, Failure> {
     match default_profile(engine) {
         None => Err(without_seccomp("RuntimeDefault")),

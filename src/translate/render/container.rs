@@ -24,7 +24,7 @@ pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
     /// The image from which the container was created. `None` if the image was removed.
     pub image: Option<&'a ImageRecord>,
-    /// The current limits of the container; `None` if the request had no limits.
+    /// The current limits of the container; `None` if no limit was ever requested.
     pub limits: Option<Resources>,
 }
 

@@ -70,7 +70,7 @@ fn spec(dumped: &DumpedContainer, image: &str) -> Value {
     spec
 }
 
-/// `ContainerStatus` as JSON, with the fields that Go's encoder writes.
+/// A part of `ContainerStatus` as JSON, with the field names of Go's encoder.
 fn container_status(status: &cri::ContainerStatus) -> Value {
     let metadata = status.metadata.clone().unwrap_or_default();
     let image = status.image.clone().unwrap_or_default();

@@ -25,7 +25,7 @@ pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
     }
 }
 
-/// The additional content of a verbose status, which has the fields of an OCI image configuration.
+/// The additional content of a verbose status, which has some fields of an OCI image configuration.
 pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     verbose::info(&json!({
         "labels": record.labels,

@@ -144,7 +144,8 @@ fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     }
 }
 
-/// The namespaces that a pod does not share with the host, with paths in `/proc` of the pause process.
+/// The namespaces that a pod does not share with the host, with paths in `/proc` of the pause process. A pinned
+/// network namespace has the path of its pin.
 fn pod_namespaces(view: &PodView<'_>) -> Vec<nri::LinuxNamespace> {
     let spec = &view.record.document.spec.namespaces;
     let own = |kind| held_by(view.record, kind);
@@ -193,7 +194,7 @@ fn namespace(kind: &str, path: String) -> nri::LinuxNamespace {
     nri::LinuxNamespace { r#type: kind.to_owned(), path }
 }
 
-/// The mounts that Docker makes in each container, unless the pod replaces them, and those of the pod.
+/// The mounts that Docker makes in each container, unless the request replaces them, and those of the request.
 fn mounts(spec: &ContainerSpec) -> Vec<nri::Mount> {
     let has = |path: &str| spec.mounts.iter().any(|it| parts(&it.container_path) == parts(path));
     let engine = ENGINE_MOUNTS.into_iter().filter(|(path, ..)| !has(path));
@@ -241,8 +242,8 @@ fn seccomp(profile: &Profile) -> nri::SecurityProfile {
     nri::SecurityProfile { profile_type: kind.into(), localhost_ref: path.to_owned() }
 }
 
-/// Renders the image with its requested name. The image's id in Docker is the digest of its configuration.
-/// With containerd's store, the id is the digest of the image's index or manifest.
+/// Renders the image with its requested name. With Docker's own store, the image's id is the digest of its
+/// configuration. With containerd's store, the id is the digest of the image's index or manifest.
 fn image(view: &ContainerView<'_>) -> nri::Image {
     let document = &view.record.document;
     let name = first_set(&document.spec.user_image, &document.spec.image);

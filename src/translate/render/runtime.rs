@@ -1,4 +1,4 @@
-//! Renders the answers to Version and Status: versions, conditions, handlers, features.
+//! Renders the answers to Version, Status and RuntimeConfig: versions, conditions, handlers, features, driver.
 
 use std::collections::BTreeSet;
 

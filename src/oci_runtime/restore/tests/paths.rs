@@ -90,7 +90,7 @@ fn paths_that_lead_elsewhere_are_refused() {
         ("/data/count\0", DATA, "not a normalized absolute path"),
         ("/data/count", ROOT, "another mount hides"),
         ("/proc/self/exe", ROOT, "another mount hides"),
-        // These paths are links that Docker makes in `/dev`.
+        // These paths are links that the OCI runtime makes in `/dev`.
         ("/dev/fd/5", DEV, "a link in its path"),
         ("/dev/stdin", DEV, "a link in its path"),
     ] {
@@ -202,7 +202,7 @@ fn flags_and_permissions_are_not_those_of_an_open() {
         let file = OpenFile { kind: 1, id: COUNT, regular: Some(file), ..OpenFile::default() };
         assert_eq!(with(COUNT, &file, &[]).is_err(), is_refused, "{flags:o}");
     }
-    // CRIU changes the permissions of a terminal's file, so this must be a terminal.
+    // CRIU changes the permissions of a terminal's file, so the file must be a terminal.
     let terminal = |id, file, flags| {
         let terminal = Some(Terminal { id, flags, file });
         with(3, &OpenFile { kind: 11, id: 3, terminal, ..OpenFile::default() }, &[])

@@ -450,7 +450,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // All events arrive, in any order and some twice. Answers may arrive in another order than inspects.
+        // All events arrive, in any order. Answers may arrive in another order than inspects.
         while !world.events.is_empty() || !world.inspects.is_empty() {
             world.deliver(order, 1);
             world.begin();

@@ -1,4 +1,4 @@
-//! A valid pod and a valid container in which every known field is set.
+//! A valid pod and a valid container in which most fields are set.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tests of every combination of user, group, groups and policy. A model in this file interprets `User` and
+//! Tests of combinations of user, group, groups and policy. A model in this file interprets `User` and
 //! `GroupAdd` as Docker 20.10, 26.1 and 28.5 do, as measured.
 
 use std::collections::BTreeSet;

@@ -175,7 +175,7 @@ rows! {
         |of| since_1970(of.started?);
 }
 
-/// The CPU reading of a container that has or had a quota. Other containers have no samples of quota periods.
+/// The CPU reading of a container or pod that has or had a quota. Others have no samples of quota periods.
 fn limited<'a>(of: &Subject<'a>) -> Option<&'a CpuReading> {
     let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
     let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));

@@ -1,4 +1,4 @@
-//! Records of a pod and its container, in which all fields are set.
+//! Records of a pod, its container, an image and an engine, in which most fields are set.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -56,7 +56,8 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
     assert!(!engine().recursive_read_only("nobody"));
 }
 
-/// Tests the requirements of each pod feature. In each case, one of them is missing.
+/// Tests the requirements of each pod feature. The first cases meet all requirements. In each other case, one is
+/// missing.
 #[test]
 fn our_runtime_is_announced_where_it_can_be_used() {
     let with = |change: fn(&mut EngineInfo)| {
