@@ -59,7 +59,7 @@ pub(super) fn judge(
     if stopped && has_plugin(selected, "bridge") && !has_plugin(selected, "firewall") {
         let seen = format!(
             "pods of the network {} cannot reach each other: bridged packets go through iptables \
-             (net.bridge.bridge-nf-call-iptables is 1), and Docker sets the policy of FORWARD to DROP",
+             (net.bridge.bridge-nf-call-iptables is 1), and the policy of FORWARD is not ACCEPT",
             selected.list.name
         );
         findings.push(Finding::warn(Subject::Network, seen, FIREWALL));

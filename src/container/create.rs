@@ -99,7 +99,7 @@ impl Containers {
             let error = chain(&error);
             warn!(
                 name = plan.name,
-                error, "the disk is full, so the container has no log file yet"
+                error, "the disk is full, so the directory of the container's log is missing"
             );
         }
         let resolve = |observed: &Observed| match observed {

@@ -64,7 +64,7 @@ where
                 return Err(Failure::new(Kind::AlreadyExists, text));
             }
         }
-        warn!(name, next = candidate, "container name in use; retrying with another name");
+        warn!(name, next = candidate, "container name in use; retrying");
     }
 }
 

@@ -232,7 +232,7 @@ pub fn mount_pin(source: &Path, at: &Path) -> Result<(), HostError> {
         .or_cannot("create", at)?;
     mount(Some(source), at, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .inspect_err(|_| drop(fs::remove_file(at)))
-        .or_cannot("bind a network namespace to", at)
+        .or_cannot("bind a namespace to", at)
 }
 
 /// The device and the inode of a namespace, which identify the namespace as long as it exists.

@@ -39,7 +39,9 @@ pub enum LogError {
     #[error("no log is written for container {id}")]
     Unknown { id: String },
     /// dockbridge is stopping, or the task that writes logs has ended.
-    #[error("dockbridge is stopping: logs are no longer written")]
+    #[error(
+        "the container log is no longer written: dockbridge is stopping, or the container was removed"
+    )]
     Closed,
 }
 

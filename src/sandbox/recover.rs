@@ -179,7 +179,7 @@ impl Sandboxes {
             && let Some(found) = self.adopter.find(sandbox).await
         {
             self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
-            info!(sandbox = %sandbox.id, "recovered the network state of a pod without a checkpoint from the CNI cache");
+            info!(sandbox = %sandbox.id, "recovered the network state of a pod without a checkpoint");
             attachment = Some(found);
         }
         match (sandbox.pid(), &attachment) {

@@ -56,7 +56,7 @@ impl HttpHandler {
             }
         };
         let Some(pending) = complete(pending, upgrade.protocol, request.uri().query()) else {
-            return plain(StatusCode::BAD_REQUEST, "a port is missing or invalid\n");
+            return plain(StatusCode::BAD_REQUEST, "the ports are missing, invalid or too many\n");
         };
         let connection = hyper::upgrade::on(&mut request);
         self.tracker.spawn(self.stream(connection, pending, upgrade.protocol, place));

@@ -91,7 +91,7 @@ impl Dumps {
             gone,
         };
         let in_progress = attempt.in_use().into_iter().map(|id| {
-            let text = format!("a checkpoint of container {id} is already being made");
+            let text = format!("a checkpoint of {id} is already being made");
             self.running.try_write(&id).ok_or_else(|| Failure::unmet(text))
         });
         let in_progress = in_progress.collect::<Result<Vec<_>, _>>()?;

@@ -180,7 +180,7 @@ pub(in crate::network) fn undamaged<T>(read: Result<T, HostError>) -> Result<Opt
     match read {
         Err(error) if is_damage(&error) => {
             let (file, error) = (error.path.display(), &error.source);
-            warn!(%file, %error, "a cached CNI result is damaged; releasing the network without the result");
+            warn!(%file, %error, "a cached CNI result is damaged; continuing without the result");
             Ok(None)
         }
         read => read.map(Some),

@@ -266,6 +266,6 @@ const LARGEST_EXTENSION: u64 = 1 << 20;
 const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
 const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;
-const NO_SPACE: &str = "the file system has too little space for the changed files";
+const NO_SPACE: &str = "the file system has too little space for the files of the checkpoint";
 /// The first bytes of a compressed file.
 pub(in crate::oci_runtime) const GZIP: [u8; 2] = [0x1f, 0x8b];
