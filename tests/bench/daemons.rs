@@ -20,8 +20,9 @@ use crate::{
     wanted,
 };
 
-/// Measures a minute with polling and a minute without, while the pods run. The peer (another CRI endpoint),
-/// if there is one, has the same number of pods.
+/// Measures a minute each while the pods run: with a frozen dockbridge, without polling, with polling, and with
+/// polling for metrics as well. If there is a peer (another CRI endpoint), it has the same number of pods, and
+/// a kubelet polls it for one more minute.
 pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     let length = Duration::from_secs(amount("POLLING", 60));
     let watch = Watch::of(stage).await?;

@@ -42,7 +42,7 @@ const FEATURES: [(Question, u64); 2] = [(Question::PodStatistics, 10), (Question
 
 #[derive(Clone, Copy, Debug)]
 enum Question {
-    /// Lists all pods, containers and images.
+    /// Lists all pods and containers.
     Lists,
     /// Lists the running pods and containers.
     Housekeeping,

@@ -1,4 +1,4 @@
-//! Direct calls to the engine, without dockbridge: one pooled connection, and request bodies from the caller.
+//! Direct calls to the engine, without dockbridge.
 
 use std::path::Path;
 

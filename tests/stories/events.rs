@@ -61,7 +61,7 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A hundred containers that end at the same time cause a hundred events.
+/// If twenty containers end at the same time, each of two clients gets twenty events of ends.
 pub(crate) async fn of_many_ends(world: World) -> Outcome {
     let stage = Stage::cni(&world, "many_ends").await?;
     let pod = stage.recipes.pod("many");

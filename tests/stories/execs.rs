@@ -115,8 +115,8 @@ impl Set {
     }
 }
 
-/// Tests ExecSync's output on both streams, exit codes, programs that cannot start, and child processes that
-/// a command leaves on purpose.
+/// Tests ExecSync's output on both streams and its size limit, exit codes, empty input, and programs that
+/// cannot start.
 pub(crate) async fn exact(world: World) -> Outcome {
     let set = Set::up(&world, "exact").await?;
     let answer = set.run("printf 'a\\000b\\n'; printf 'no newline' >&2; exit 42", 10).await?;

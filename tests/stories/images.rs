@@ -308,7 +308,7 @@ pub(crate) async fn on_their_disk(world: World) -> Outcome {
         stage.recipes.container("main", "dd if=/dev/zero of=/big bs=1M count=4; sleep 600");
     let ids = stage.up(&sandbox, &pod, &[writer]).await?;
     stage.engine.inside(&ids[0], "until [ $(wc -c < /big) = 4194304 ]; do sleep 0.1; done").await?;
-    // dockbridge measures images at its start, and later only rarely, so it is restarted here.
+    // dockbridge measures images at its start, and later at most twice a minute, so it is restarted here.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(100));
     let (before, written) = (bytes(&images), bytes(&containers) + (4 << 20));

@@ -1,5 +1,5 @@
-//! Tests the measured size of writable layers, with containers that make measuring hard. Each size must be
-//! equal to the size that `du` on the host shows for the layer.
+//! Tests the measured size of writable layers, with containers that make measuring hard. Each size may differ
+//! from the size that `du` on the host shows for the layer by at most one percent.
 
 use std::{
     fs,
@@ -72,7 +72,7 @@ async fn are_measured(
         ensure!(layer.join("done").exists(), "{name} did not do its work");
         layers.push((*name, id, layer));
     }
-    // dockbridge measures layers at its start, and later only rarely, so it is restarted here.
+    // dockbridge measures a layer again only after ten seconds or more, but at its start it measures all layers.
     stage.cri = stage.bridge.restart().await?;
     for (name, id, layer) in &layers {
         agrees(&stage, name, id, layer).await?;

@@ -215,8 +215,8 @@ pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The lists of all six streaming calls equal the lists of the ordinary calls, with and without filters. For
-/// an empty list, a streaming call sends no message.
+/// All six streaming calls list the same items as the ordinary calls, and filters also work in streams. For an
+/// empty list, a streaming call sends no message.
 pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     let stage = Stage::docker(&world, "portions").await?;
     ensure!(stage.cri.streamed_sandboxes(None).await?.is_empty(), "a portion of nothing");
@@ -275,7 +275,7 @@ pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Calls for metrics cause no request to the engine, however many clients call.
+/// Repeated calls for metrics, and repeated streaming calls, cause no request to the engine.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/metrics.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "metric_reads", proxy.socket()).await?;

@@ -51,7 +51,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// One edit of each kind that the runtimes of all engines support.
+/// One edit of each kind that the runtimes of all engines accept.
 fn edits(stage: &Stage) -> Outcome<Vec<SpecEdit>> {
     let shared = &stage.folders.shared;
     let hosts = shared.join("hosts");

@@ -128,7 +128,7 @@ fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// Impossible adjustments of the container's process and of its environment.
+/// Odd and impossible adjustments. A [`Case`] says whether a container starts in spite of its adjustment.
 fn impossible() -> Vec<Case> {
     let mount = |destination: &str, kind: &str, source: &str| nri::ContainerAdjustment {
         mounts: vec![nri::Mount {

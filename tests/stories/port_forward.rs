@@ -318,7 +318,7 @@ pub(crate) async fn partings(world: World) -> Outcome {
             line.writer.send(b"there").await?;
             line.reader.until("there").await?;
             if round == 1 && forward.spdy().is_some() {
-                // The server resets one connection, and the session stays open.
+                // The client resets one connection, and the session stays open.
                 line.writer.reset().await?;
                 until_left(&echo).await?;
                 echoes(&mut forward, echo.port).await?;

@@ -129,7 +129,7 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         cri.remove_container(&id).await?;
     }
     ensure_eq!(fs::read_to_string(&data)?, "", "a refused checkpoint has run");
-    // Also in a container with more rights, no process gets more rights than it has in the checkpoint.
+    // In a container with the rights of the checkpointed container, the restore works.
     let id = cri.create(&sandbox, &again(&stage, &archive), &pod).await?;
     cri.start(&id).await?;
     numbers(&data).await?;
@@ -338,7 +338,7 @@ pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A process of a user without capabilities has no capabilities before the checkpoint and after the restore.
+/// A restored process of a user without capabilities has no capabilities.
 pub(crate) async fn of_another_user(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "restore_user").await? else { return Ok(()) };
     let cri = &stage.cri;
@@ -447,8 +447,8 @@ pub(crate) async fn that_hangs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed after each step of a restore. When the pod is removed, no file of the checkpoint is
-/// left.
+/// dockbridge is killed after the create, and at several moments of the start from the checkpoint. When the pod
+/// is removed, no file of the checkpoint is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(Counter { mut stage, archive, .. }) =
         Counter::checkpointed(&world, "crashed_restore").await?
@@ -481,7 +481,7 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
 }
 
 /// A dockbridge with restores enabled, and the path for an archive, or `None` if this machine has no CRIU
-/// that works, or the engine does not have `dockbridge-runtime`.
+/// that works, the engine does not have `dockbridge-runtime`, or runc is too old for restores on cgroup v2.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);

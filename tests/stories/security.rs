@@ -359,8 +359,7 @@ async fn under_our_names(
     stage.cri.clear().await?;
     let words = ["run", "-d", "--name", names[0], "--network", "none", paused];
     let pause = stage.engine.docker(&words).await?;
-    // After this restart without its state directory, dockbridge adopts every container that it takes for a
-    // pod.
+    // After this restart, dockbridge adopts every container without a checkpoint that it takes for a pod.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(50));
     while !(stage.cri.sandboxes().await?.is_empty() && stage.cri.containers().await?.is_empty()) {

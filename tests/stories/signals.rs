@@ -35,7 +35,7 @@ pub(crate) async fn to_stop(world: World) -> Outcome {
         container.stop_signal = asked.into();
         let ids = stage.up(&sandbox, &pod, &[container]).await?;
         ensure_eq!(stage.cri.container(&ids[0]).await?.stop_signal(), told, "{name}");
-        // The test waits for this line, because the signal would kill a shell that has not set its traps yet.
+        // The test waits for the shell's traps, because the kernel ignores signals for which process 1 has no trap.
         stage
             .engine
             .inside(&ids[0], "until grep -q 'SigCgt:.*4a02' /proc/1/status; do :; done")

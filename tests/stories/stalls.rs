@@ -128,8 +128,8 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 
 impl Set {
     /// Runs an ExecSync, a stream of each kind and an attached container. The processes of these commands and
-    /// of the container end while the engine is frozen, after dockbridge has found them. Returns the first
-    /// output that the attached client received.
+    /// of the container end while the engine is frozen, after dockbridge has found them. Returns the answer
+    /// of the ExecSync, and the ends of the attached client and of the two streams.
     async fn ends_in_a_stall(
         &self,
         who: Pid,

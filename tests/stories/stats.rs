@@ -112,7 +112,7 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
                 ln -s / /a/everything; sync; touch /done; sleep 600";
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.container("main", line)]).await?;
     stage.engine.inside(&ids[0], "until [ -e /done ]; do sleep 0.1; done").await?;
-    // dockbridge measures layers at its start, and later only rarely, so it is restarted here.
+    // dockbridge measures a layer again only after ten seconds or more, but at its start it measures all layers.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(200));
     let mut layer = None;
@@ -306,7 +306,7 @@ pub(crate) async fn while_they_end(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats all statistics calls until one fails.
+/// Repeats three of the statistics calls until one fails.
 async fn read_on(cri: Cri, sandbox: String) -> Outcome {
     loop {
         cri.all_stats(None).await?;
@@ -316,7 +316,7 @@ async fn read_on(cri: Cri, sandbox: String) -> Outcome {
     }
 }
 
-/// Statistics calls cause no request to the engine, however many clients call.
+/// Repeated statistics calls cause no request to the engine.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/stats.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "stats_reads", proxy.socket()).await?;

@@ -118,7 +118,8 @@ async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     fail!("the layer was never measured")
 }
 
-/// Checks that dockbridge refuses a container with other id mappings than its pod.
+/// Checks that dockbridge refuses a container with other id mappings than its pod, and a pod that has a user
+/// namespace and the host's IPC namespace.
 async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) -> Outcome {
     let host = stage.recipes.sleeper("host");
     let answer = stage.cri.create(sandbox, &host, pod).await;

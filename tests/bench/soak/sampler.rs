@@ -1,4 +1,5 @@
-//! Samples the memory, descriptors and threads of dockbridge while pods are created and removed.
+//! Samples the memory, descriptors, threads, inotify watches and tasks of dockbridge while pods are created and
+//! removed.
 
 use std::{
     fs::File,
