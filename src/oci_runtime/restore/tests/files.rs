@@ -18,13 +18,7 @@ use super::{
 #[test]
 fn namespaces_and_files_of_the_node_are_refused() {
     let all = |images: &mut Images, of: Namespaces| {
-        for name in images
-            .contents
-            .keys()
-            .filter(|name| name.starts_with("ids-"))
-            .cloned()
-            .collect::<Vec<_>>()
-        {
+        for name in images.names("ids-") {
             change(images, &name, &|entry| merged(entry, &of).unwrap());
         }
     };

@@ -89,13 +89,7 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
         if !bounding.is_null() {
             config["process"]["capabilities"]["bounding"] = bounding;
             if reason != "CAP_CHOWN" {
-                for name in images
-                    .contents
-                    .keys()
-                    .filter(|name| name.starts_with("core-"))
-                    .cloned()
-                    .collect::<Vec<_>>()
-                {
+                for name in images.names("core-") {
                     change(&mut images, &name, &|entry| {
                         let mut core: Core = decoded(entry).unwrap();
                         let credentials = Some(Credentials {
