@@ -193,7 +193,7 @@ impl Paths {
         let mut loaded = Loaded::default();
         let listed = fs::read_dir(&self.sandboxes).and_then(Iterator::collect);
         let entries: Vec<DirEntry> = listed.unwrap_or_else(|error: io::Error| {
-            let reason = format!("the directory of checkpoints cannot be read: {error}");
+            let reason = format!("the directory of network checkpoints cannot be read: {error}");
             loaded.quarantined.push(Quarantined { path: self.sandboxes.clone(), reason });
             Vec::new()
         });

@@ -242,8 +242,8 @@ impl Network {
         Ok(true)
     }
 
-    /// Reads the attachment of a pod without a checkpoint from libcni's cache, also that of an earlier
-    /// runtime. `None` if the entry is missing or damaged. Fails if the cache is unreadable.
+    /// Reads the attachment of a pod without a network checkpoint from libcni's cache. An earlier runtime, such as
+    /// cri-dockerd, may have written the entry. `None` if the entry is missing or damaged. Fails if the cache is unreadable.
     pub async fn attachment_from_cache(
         &self,
         pod: PodNetwork,

@@ -104,7 +104,8 @@ impl Decoder {
     }
 }
 
-/// Decodes a message. An entry of two bytes can need hundreds of bytes in memory, so entries are limited.
+/// Decodes a message. A field of two bytes can need hundreds of bytes in memory, so the number of top-level fields is
+/// limited. Fields in nested messages are not counted.
 pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolError> {
     let (mut rest, mut entries) = (bytes, 0);
     while !rest.is_empty() {

@@ -85,7 +85,7 @@ impl Knowledge {
     /// Applies the next call that dockbridge made to the plugin.
     ///
     /// # Errors
-    /// The reason why the event is not allowed now.
+    /// The reason why the call is not allowed now, or why its message cannot be decoded.
     pub(crate) fn take(&mut self, method: &str, payload: &[u8]) -> Result<(), String> {
         let failed = |error: prost::DecodeError| format!("{method}: {error}");
         match method {
