@@ -27,7 +27,7 @@ pub(super) struct ControlQueue {
     answers: Arc<Semaphore>,
 }
 
-/// A control frame in the queue. An answer to the peer holds a permit, because answers are limited. A frame
+/// A control frame in the queue. Answers to the peer and probes hold a permit, because they are limited. A frame
 /// of a stream holds the stream's place, because otherwise a peer that opens streams and never reads could
 /// fill the queue.
 #[derive(Debug)]
@@ -43,17 +43,40 @@ impl ControlQueue {
         (Self { frames, answers: Arc::new(Semaphore::new(MAX_ANSWERS)) }, waiting)
     }
 
-    pub(super) fn put(&self, frame: ControlFrame, stream: Option<&Arc<StreamPlace>>) {
+    pub(super) fn put(&self, frame: ControlFrame, stream: &Arc<StreamPlace>) {
         // `send` fails if the connection has ended, and then the frame is not needed.
-        let _ = self.frames.send(Queued { frame, _answer: None, _stream: stream.cloned() });
+        let _ = self.frames.send(Queued { frame, _answer: None, _stream: Some(Arc::clone(stream)) });
     }
 
-    /// Queues an answer to the peer. Waits while [`MAX_ANSWERS`] answers are in the queue.
+    /// Queues a frame that shows whether the peer is still connected, unless as many frames as answers are allowed
+    /// wait already: a peer that reads nothing gets no more.
+    pub(super) fn probe(&self, frame: ControlFrame) {
+        if let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() {
+            let _ = self.frames.send(Queued { frame, _answer: Some(permit), _stream: None });
+        }
+    }
+
+    /// Queues an answer to the peer. Waits while [`MAX_ANSWERS`] answers and probes are in the queue.
     pub(super) async fn answer(&self, frame: ControlFrame) {
         let permit = Arc::clone(&self.answers).acquire_owned().await;
         let _ = self.frames.send(Queued { frame, _answer: permit.ok(), _stream: None });
     }
 }
 
-/// Most queued answers, more than a correct peer causes. With this many, the reading side waits.
+/// Most queued answers and probes, more than a correct peer causes. With this many, the reading side waits before it
+/// answers again.
 const MAX_ANSWERS: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_of_a_peer_that_does_not_read_are_limited() {
+        let (queue, waiting) = ControlQueue::new();
+        for _ in 0..=MAX_ANSWERS {
+            queue.probe(ControlFrame::Probe(1));
+        }
+        assert_eq!(waiting.len(), MAX_ANSWERS);
+    }
+}

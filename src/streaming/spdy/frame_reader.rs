@@ -143,7 +143,7 @@ impl FrameReader {
             tokio::select! {
                 biased;
                 () = &mut work => return,
-                () = sleep(PROBE_AFTER) => self.control.put(self.probe(), None),
+                () = sleep(PROBE_AFTER) => self.control.probe(self.probe()),
             }
         }
     }

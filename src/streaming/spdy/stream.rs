@@ -198,7 +198,7 @@ impl SharedStream {
     }
 
     fn put(&self, frame: ControlFrame) {
-        self.control.put(frame, Some(&self.place));
+        self.control.put(frame, &self.place);
     }
 
     fn reset(&self, status: ResetReason) {
