@@ -105,7 +105,7 @@ fn main() {
     println!("without, with the filter:  {}", filtered.shown());
     println!("without, without as well:  {}", control.shown());
     let (more, error) = filtered.more();
-    wanted::at_most("more with the filter, %, at most", more + 2.0 * error, 2.0);
+    wanted::at_most("more with the filter, %", more + 2.0 * error, 2.0);
 }
 
 /// Microseconds per call in each group of four blocks: in the two without the filter, and in the two that are
