@@ -13,7 +13,7 @@ use tokio_util::io::{poll_read_buf, poll_write_buf};
 use super::frame::{Decoder, Frame, Opcode, put_head};
 use crate::streaming::{client_connection::ClientConnection, inbox::LARGEST_PIECE};
 
-/// The stream of bytes inside the messages. The boundaries of messages have no meaning.
+/// The stream of bytes inside the binary messages of a WebSocket. Where a message ends has no meaning.
 #[derive(Debug)]
 pub struct Tunnel {
     io: ClientConnection,
@@ -37,7 +37,7 @@ impl Tunnel {
         self.unsent.extend_from_slice(payload);
     }
 
-    /// Queues a close frame. dockbridge sends nothing after it.
+    /// Queues a close frame, unless one was queued before. A close frame is the last frame that dockbridge sends.
     fn close(&mut self, payload: &[u8]) {
         if !std::mem::replace(&mut self.is_closed, true) {
             self.put(Opcode::Close, payload);
@@ -62,7 +62,9 @@ impl AsyncRead for Tunnel {
         while !this.buffered.has_remaining() {
             match this.decoder.next(&mut this.input) {
                 Ok(Some(Frame::Data { is_text: false, bytes, .. })) => this.buffered = bytes,
-                Ok(Some(Frame::Ping(bytes))) if this.unsent.len() < LARGEST_PIECE => {
+                Ok(Some(Frame::Ping(bytes)))
+                    if !this.is_closed && this.unsent.len() < LARGEST_PIECE =>
+                {
                     this.put(Opcode::Pong, &bytes);
                 }
                 Ok(Some(Frame::Ping(_))) => {}
