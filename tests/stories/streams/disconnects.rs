@@ -1,4 +1,4 @@
-//! Tests streams whose client, container, dockbridge or engine disconnects.
+//! Tests streams whose client disconnects, or whose container, dockbridge or engine ends.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
 use crate::{execs::until, restarts::until_ready};
 
 /// If the client disconnects, a command with a terminal ends and a command without a terminal continues.
-/// dockbridge keeps no descriptors of either command.
+/// dockbridge keeps no descriptors of a command whose client has disconnected.
 pub(crate) async fn of_the_client(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "client_leaves").await?;
     let (cri, id, bridge) = (&scene.stage.cri, scene.container.as_str(), scene.bridge()?);
@@ -40,7 +40,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
                 held = Some(bridge.descriptors()?);
             }
             None => {}
-            // Two concurrent calls leave one more idle connection to the engine open for a minute.
+            // Two concurrent calls leave one more idle connection to the engine open for up to a minute.
             Some(held) => bridge.lets_go(held + 3).await?,
         }
         ensure!(scene.runs(&format!("sleep {plain}")).await?, "{way:?}: not a terminal, yet gone");
@@ -48,11 +48,11 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If the container is stopped, or the engine removes it, exec and attach end with an error.
+/// If the container is stopped, or the engine removes it, exec ends with an error, and attach ends.
 pub(crate) async fn of_the_container(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "container_leaves").await?;
     let (cri, bridge) = (&scene.stage.cri, scene.bridge()?);
-    let held = bridge.descriptors()?;
+    let held = scene.descriptors().await?;
     for (number, way) in USUAL.into_iter().enumerate() {
         for how in ["stop", "rm"] {
             let name = format!("leaving{number}-{how}");
@@ -136,9 +136,9 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
             ensure!(error.contains("Failure") && error.contains("docker"), "{way:?}: {error:?}");
         }
         drop(sessions);
-        // dockbridge's descriptors are counted while the engine is down, so that idle connections to the
-        // engine are closed. The first round has opened all descriptors that are opened only once. A leak
-        // would add a descriptor in each round.
+        // dockbridge's descriptors are counted while the engine is down, because idle connections to the engine
+        // are then closed. The first round has opened all descriptors that are opened only once. A leak would
+        // add a descriptor in each round.
         match held {
             None => held = Some(bridge.fewest_descriptors().await?),
             Some(held) => bridge.lets_go(held).await?,

@@ -5,12 +5,16 @@ use std::time::Duration;
 use dockbridge::wire::cri;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{
-    failure::{Failure, Outcome, fail},
-    patience::patient,
-    process::Process,
-    stage::Stage,
-    world::World,
+use crate::{
+    execs::until,
+    support::{
+        failure::{Failure, Outcome, ensure_eq, fail},
+        patience::patient,
+        process::Process,
+        remote::{SPDY, Session, Wish},
+        stage::Stage,
+        world::World,
+    },
 };
 
 pub(crate) mod attach;
@@ -57,6 +61,17 @@ impl Scene {
         self.stage.bridge.pid().map(Process).ok_or_else(|| Failure("no dockbridge".to_owned()))
     }
 
+    /// The number of dockbridge's file descriptors before the story opens a stream. First runs an exec to its end, and
+    /// waits until dockbridge reads the container's log, so that all descriptors that stay open are counted.
+    pub(crate) async fn descriptors(&self) -> Outcome<usize> {
+        let mut first =
+            Session::exec(&self.stage.cri, SPDY, &self.container, &["true"], Wish::Output).await?;
+        ensure_eq!(first.collect().await?.code()?, 0);
+        let bridge = self.bridge()?;
+        until(|| Ok(bridge.holds()?.iter().any(|held| held.ends_with("-json.log")))).await?;
+        bridge.descriptors()
+    }
+
     /// Whether a process with `words` in its command line runs in the container.
     pub(crate) async fn runs(&self, words: &str) -> Outcome<bool> {
         let table =
@@ -64,8 +79,7 @@ impl Scene {
         Ok(table.lines().any(|line| line.contains(words)))
     }
 
-    /// Waits until a process with `words` in its command line runs, or until no such process runs if `wanted`
-    /// is false.
+    /// Waits until a process with `words` in its command line runs, or until no such process runs if `wanted` is false.
     pub(crate) async fn until_runs(&self, words: &str, wanted: bool) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(20));
         while self.runs(words).await? != wanted {
