@@ -1,4 +1,4 @@
-//! NRI plugins that misbehave. dockbridge keeps working with limited time and memory.
+//! NRI plugins that misbehave. dockbridge keeps working, and limits the time and memory that the plugins cost.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -134,7 +134,7 @@ async fn connections_that_never_register_hold_up_nobody() {
     bridge.clear(&docker).await;
 }
 
-/// If several NRI plugins hang, a CRI call waits for at most one of them.
+/// If ten NRI plugins hang at Synchronize, RunPodSandbox waits for the timeouts of fewer than five of them.
 #[tokio::test]
 async fn plugins_that_hang_at_first_hold_up_a_pod_once() {
     let docker = docker().await;
@@ -232,7 +232,7 @@ async fn a_file_in_the_place_of_the_socket_stays() {
     bridge.clear(&docker).await;
 }
 
-/// Other files in the plugins' directory delay neither pods nor the end of dockbridge.
+/// Files in the plugins' directory that are not plugins delay neither pods nor the end of dockbridge.
 #[tokio::test]
 async fn programs_that_are_no_plugins_are_of_no_harm() {
     let docker = docker().await;
@@ -275,12 +275,14 @@ async fn programs_that_are_no_plugins_are_of_no_harm() {
     }
 }
 
-/// Whether no process of the plugin's process group is left, except perhaps a zombie.
-fn has_ended(pid: &str) -> bool {
-    let group = nix::unistd::Pid::from_raw(pid.parse().unwrap());
-    let state = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    nix::sys::signal::killpg(group, None).is_err()
-        || matches!(state(), it if it.is_empty() || it.contains(") Z "))
+/// Whether the plugin's process group has no processes except zombies.
+fn has_ended(group: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut states = processes.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    !states.any(|stat| {
+        let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        fields.next() != Some("Z") && fields.nth(1) == Some(group)
+    })
 }
 
 #[tokio::test]
@@ -324,7 +326,7 @@ async fn nothing_is_created_if_a_required_plugin_disconnects_meanwhile() {
             eventually(|| docker.count(create) == 1).await;
             plugin.ended.abort();
             let _ = plugin.ended.await;
-            // This call notices that the plugin is not connected.
+            // dockbridge refuses this pod, because the required plugin is not connected.
             let refused = bridge.run(&pod("other")).await.unwrap_err();
             assert_eq!(refused.code(), Code::Unavailable, "{refused}");
             held.cancel();

@@ -14,7 +14,7 @@ use crate::support::{
     bridge::{LONG, TIMEOUT},
     fake_dockerd::{
         fault::{Fault, Rule},
-        server::FakeDockerd,
+        server::{FakeDockerd, eventually},
     },
 };
 
@@ -100,11 +100,12 @@ async fn a_refresh_shows_what_happened_before_the_call() {
         id
     });
     let store = synced(&docker).await;
-    // The engine answers this inspect late: it has read the state before the change.
-    let late = Fault::Late(Duration::from_millis(150));
+    // The engine reads the container's state before the container ends, and sends the answer later.
+    docker.forget_requests();
+    let late = Fault::LateAnswer(Duration::from_millis(150));
     docker.inject(Rule::new("GET /containers/*/json", late).times(1));
     docker.world(|world| world.emit("container", "update", &id, &json!({})));
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    eventually(|| docker.count("GET /containers/*/json") == 1).await;
     docker.world(|world| end_silently(world, &id));
     store.refresh_container(&id).await.unwrap();
     assert!(ended(&store.snapshot(), &id));
@@ -156,7 +157,7 @@ async fn ten_thousand_events_cost_few_inspects() {
             })
             .collect()
     });
-    // With so many events, the store may read answers late, so its timeout is long.
+    // With so many events, the store may read answers late, so its deadlines are long.
     let patient = StoreSettings {
         inspect_deadline: LONG,
         connect_deadline: LONG,

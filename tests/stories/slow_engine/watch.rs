@@ -1,5 +1,5 @@
-//! Runs a client that lists pods and containers twenty times a second from the start of dockbridge, and
-//! compares every answer with the recorded answers.
+//! Runs a client that lists pods and containers up to twenty times a second from the start of dockbridge, and
+//! compares every list with the recorded lists.
 
 use std::{path::Path, time::Duration};
 
@@ -23,7 +23,7 @@ pub(crate) struct Watch<'a> {
     socket: &'a Path,
     noted: &'a Expected,
     began: Instant,
-    /// The time at which the first list arrived.
+    /// The time at which the first list arrived, or `None` before that.
     first: watch::Sender<Option<Instant>>,
     end: CancellationToken,
 }
@@ -35,9 +35,9 @@ pub(crate) struct Heard {
     pub(crate) answers: usize,
     /// The number of lists that differ from the recorded answers.
     pub(crate) wrong: usize,
-    /// The number of list calls that were refused before the first list arrived.
+    /// The number of list calls that failed with an error that [`Watch::may_be_refused`] allows.
     pub(crate) refusals: usize,
-    /// The first differences, without repetitions.
+    /// The first differences. If the same difference comes several times in a row, it is recorded once.
     pub(crate) faults: Vec<String>,
     last: String,
 }
@@ -92,7 +92,11 @@ impl<'a> Watch<'a> {
             match self.ask(&mut cri, list).await {
                 Ok(wrong) => {
                     heard.answers += 1;
-                    self.first.send_if_modified(|first| first.replace(Instant::now()).is_none());
+                    self.first.send_if_modified(|first| {
+                        let is_first = first.is_none();
+                        first.get_or_insert_with(Instant::now);
+                        is_first
+                    });
                     if !wrong.is_empty() {
                         heard.wrong += 1;
                         self.blame(&mut heard, list, shortened(&wrong));
@@ -121,13 +125,14 @@ impl<'a> Watch<'a> {
         wrong.map_err(|refused| Refusal::Refused(refused.code, refused.message))
     }
 
-    /// Whether a list call may have failed with this error: only before the first list has arrived.
+    /// Whether the list call made at the time `asked` may have failed with this error: only without a connection
+    /// or with `Unavailable`, and only if no list had arrived before `asked`.
     fn may_be_refused(&self, asked: Instant, why: &Refusal) -> bool {
         let is_honest = !matches!(why, Refusal::Refused(code, _) if *code != Code::Unavailable);
         is_honest && self.first.borrow().is_none_or(|first| asked < first)
     }
 
-    /// Records a difference, unless it was recorded before.
+    /// Records a difference, unless it is the same as the last recorded one, or [`TOLD`] were recorded.
     fn blame(&self, heard: &mut Heard, list: List, why: String) {
         if heard.last != why && heard.faults.len() < TOLD {
             let after = self.began.elapsed().as_secs_f32();
@@ -149,5 +154,5 @@ enum Refusal {
 const EVERY: Duration = Duration::from_millis(50);
 /// A time limit that is longer than dockbridge waits for an inspect that hangs.
 const FIRST_WITHIN: Duration = Duration::from_secs(30);
-/// How many differences a failure shows.
+/// How many differences of each kind of list are recorded.
 const TOLD: usize = 3;

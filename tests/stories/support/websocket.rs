@@ -1,5 +1,5 @@
-//! A client of Kubernetes' streaming protocols over WebSocket: channels in the versions `v5` to `v1` and
-//! their base64 forms, port-forward, and SPDY in a tunnel.
+//! A client of Kubernetes' streaming protocols over WebSocket: channels in the versions `v5`, `v4` and `v1`,
+//! base64 forms of `v4` and `v1`, port-forward, and SPDY in a tunnel.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -104,11 +104,13 @@ impl Socket {
         Ok(self.messages.send(message).await?)
     }
 
-    /// Sends a ping and waits for its answer.
+    /// Sends a ping and waits until the connection has received a pong for it.
     pub(crate) async fn ping(&self) -> Outcome {
+        let pongs = || self.seen().pongs.iter().filter(|pong| *pong == "still there?").count();
+        let before = pongs();
         self.send(Message::Ping(Bytes::from_static(b"still there?"))).await?;
         timeout(patience(), async {
-            while !self.seen().pongs.iter().any(|pong| pong == "still there?") {
+            while pongs() == before {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         })
@@ -124,7 +126,7 @@ impl Drop for Socket {
 }
 
 impl SocketWriter {
-    /// Sends bytes in messages of at most 32 KiB.
+    /// Sends bytes in pieces of at most 32 KiB, each in its own message.
     pub(crate) async fn send(&self, bytes: &[u8]) -> Outcome {
         for piece in bytes.chunks(32 << 10) {
             let message = match self.form {
