@@ -1,5 +1,5 @@
 //! Tests with a killed containerd or shim, or with a containerd that keeps the task of an interrupted start.
-//! Callers get an error with a remedy, and kubelet's next attempt replaces the container or the pod.
+//! Afterwards the container or the pod can be replaced, as kubelet does.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tonic::Code;
 
 use crate::support::{
+    cri::Refused,
     failure::{Outcome, ensure, ensure_eq, fail},
     leftovers,
     patience::Looks,
@@ -19,8 +20,8 @@ use crate::support::{
     world::World,
 };
 
-/// containerd still has the task directory of a container. The container cannot start, but its replacement
-/// can.
+/// containerd still has the task directory of a container. The container cannot start, and the error names the
+/// remedy. The container's replacement can start.
 pub(crate) async fn has_a_task_left(world: World) -> Outcome {
     let stage = Stage::docker(&world, "task_left").await?;
     let (cri, pod) = (&stage.cri, stage.recipes.pod("left"));
@@ -42,7 +43,8 @@ pub(crate) async fn has_a_task_left(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// containerd is killed while it starts a container and a pod.
+/// containerd is killed while it starts a container and a pod. Each of the two calls succeeds or fails with
+/// `UNAVAILABLE`. Afterwards the container can be replaced and the pod can be started.
 pub(crate) async fn is_killed(world: World) -> Outcome {
     let stage = Stage::cni(&world, "containerd_killed").await?;
     let (cri, pod, other) = (&stage.cri, stage.recipes.pod("one"), stage.recipes.pod("other"));
@@ -87,25 +89,17 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     };
     cri.end(&sandbox).await?;
     cri.end(&other).await?;
-    // Docker no longer knows the shim of this container. containerd removes the shim's files after the shim
-    // has ended.
+    // If a shim of this container is left, Docker no longer knows the shim. containerd removes the shim's files
+    // after the shim has ended.
     if let Some(shim) = shims_of(&id).pop() {
         kill(shim, Signal::SIGKILL)?;
     }
-    // A shim that loses containerd kills its `runc create`, which leaves the container's cgroups. kubelet
-    // removes these cgroups with the pod's cgroup. A cgroup that still has a process cannot be removed, so
-    // the search for leftovers below finds it.
-    for cgroup in leftovers::container_cgroups(&world.cgroup) {
-        let id = cgroup.rsplit('/').next().unwrap_or_default();
-        let is_cut_off = refused.iter().any(|refused| refused.message.contains(id));
-        if is_cut_off && fs::remove_dir(&cgroup).is_ok() {
-            println!("  left by runc create: {cgroup}");
-        }
-    }
+    remove_cgroups(&world, &refused.iter().collect::<Vec<_>>());
     stage.leaves_nothing().await
 }
 
-/// The test kills the shim of a running container, and the shim of a pod that is being started.
+/// The test kills the shim of a running container, and the shim of a pod that is being started. dockbridge shows
+/// the container as exited and the pod as NOTREADY, and both can be replaced.
 pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shim_killed").await?;
     let (cri, pod) = (&stage.cri, stage.recipes.pod("one"));
@@ -119,12 +113,12 @@ pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     }
     let run = running.await?;
     println!("  RunPodSandbox: {run:?}");
-    if let Ok(sandbox) = run {
+    if let Ok(sandbox) = &run {
         // The pod may have become ready before the test found its shim.
-        if let Ok(shim) = shim_of(&stage, &sandbox).await {
+        if let Ok(shim) = shim_of(&stage, sandbox).await {
             kill(shim, Signal::SIGKILL).unwrap_or(());
         }
-        until_not_ready(&stage, &sandbox).await?;
+        until_not_ready(&stage, sandbox).await?;
     }
     let sandbox = cri.run(&pod).await?;
     let mut main = stage.recipes.sleeper("main");
@@ -146,11 +140,24 @@ pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let sandbox = cri.run(&pod).await?;
     stage.up(&sandbox, &pod, &[main]).await?;
     cri.end(&sandbox).await?;
+    remove_cgroups(&world, run.as_ref().err().as_slice());
     stage.leaves_nothing().await
 }
 
-/// Replaces a container in kubelet's order: creates and starts the next attempt, then removes the old
-/// container.
+/// Removes the cgroups of containers that were not started because their `runc create` was killed: by a shim that lost
+/// containerd, or with the shim. kubelet removes these cgroups with the pod's cgroup. A cgroup that still has a process
+/// cannot be removed, so the search for leftovers finds it.
+fn remove_cgroups(world: &World, refused: &[&Refused]) {
+    for cgroup in leftovers::container_cgroups(&world.cgroup) {
+        let id = cgroup.rsplit('/').next().unwrap_or_default();
+        let is_cut_off = refused.iter().any(|refused| refused.message.contains(id));
+        if is_cut_off && fs::remove_dir(&cgroup).is_ok() {
+            println!("  left by runc create: {cgroup}");
+        }
+    }
+}
+
+/// Replaces a container in kubelet's order: creates and starts the next attempt, then removes the old container.
 async fn replace(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
