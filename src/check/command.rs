@@ -26,15 +26,14 @@ use crate::{
 /// What to check.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckArgs {
-    /// Also run a pod from the built-in image through the CRI socket, and time each step
+    /// Also run a pod with the pause image through the CRI socket, and time each step
     #[arg(long)]
     pub pod: bool,
     /// Also report what would happen to the existing pods if dockbridge took over this node, above all
     /// to those of cri-dockerd and dockershim; changes nothing; exits with 1 if a pod would be recreated
     #[arg(long)]
     pub takeover: bool,
-    /// Also report what an upgrade of Docker would do to the pods; changes nothing; exits with 1 if a
-    /// pod would end
+    /// Also report what an upgrade of Docker would do to the pods; changes nothing; exits with 1 if a pod would end
     #[arg(long, conflicts_with = "takeover")]
     pub upgrade: bool,
     /// Print one JSON document: whether the host is ready, and each finding
@@ -46,23 +45,24 @@ pub struct CheckArgs {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     pub files: String,
-    /// Warnings about flags and variables that have no effect.
+    /// Warnings about flags and variables, for example those that have no effect.
     pub warnings: Vec<String>,
 }
 
 impl Sources {
     fn findings(&self) -> Vec<Finding> {
-        let ignored = "correct the name of the variable or flag, or remove it";
+        let ignored = "correct or remove the variable or flag";
         let warnings =
             self.warnings.iter().map(|text| Finding::warn(Subject::Settings, text, ignored));
         std::iter::once(Finding::ok(Subject::Settings, &self.files)).chain(warnings).collect()
     }
 }
 
-/// Checks the host, and prints the findings to `out`. Returns whether no check failed and no pod would end.
+/// Checks the host, and prints the findings to `out`. Returns whether no check failed and, with `--takeover` or
+/// `--upgrade`, no pod would be recreated.
 ///
 /// # Errors
-/// `out` cannot be written to, or no tokio runtime can be started.
+/// `out` cannot be written to, no tokio runtime can be started, or signals cannot be handled.
 pub fn run(
     settings: &Settings,
     sources: &Sources,
@@ -84,7 +84,8 @@ pub fn run(
     Ok(findings.worst() < Severity::Fail && pods.is_none_or(|(_, recreated)| recreated == 0))
 }
 
-/// What a takeover or an upgrade would do to the existing pods. None without these flags or the engine.
+/// What a takeover or an upgrade would do to the existing pods. None without `--takeover` and `--upgrade`, or if the
+/// engine has not answered.
 async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) -> Option<Findings> {
     match args {
         CheckArgs { takeover: true, .. } if answered => Some(takeover::examine(settings).await),
@@ -93,8 +94,8 @@ async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) ->
     }
 }
 
-/// Prints findings while it checks. Returns all findings, and with `--takeover` or `--upgrade` the numbers of
-/// existing pods that would be kept and recreated.
+/// Prints findings while it checks. Returns all findings, and with `--takeover` or `--upgrade`, if the engine has
+/// answered, the numbers of existing pods that would be kept and recreated.
 async fn report(
     settings: &Settings,
     sources: &Sources,
@@ -172,13 +173,14 @@ async fn run_pod(
 }
 
 /// Subjects of findings that may differ for root, who can read more and has more capabilities.
-const DIFFERS_FOR_ROOT: [Subject; 13] = [
+const DIFFERS_FOR_ROOT: [Subject; 14] = [
     Subject::Engine,
     Subject::Nri,
     Subject::Server,
     Subject::Network,
     Subject::Kubelet,
     Subject::Runtimes,
+    Subject::Registries,
     Subject::Capabilities,
     Subject::OomScore,
     Subject::Checkpoints,
