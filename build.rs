@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn cri(out: &Path) -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).open_file("api.proto")?;
-    // `tests/interface.rs` reads this file to compare the interface with the published facts of the CRI.
-    // protox's compiler writes the file, because prost's structs would drop the option `debug_redact`.
+    // `tests/interface.rs` reads `cri.descriptors` to compare the interface with the published facts of the
+    // CRI. protox's compiler encodes this file, because prost's structs would drop the option `debug_redact`.
     fs::write(out.join("cri.descriptors"), compiler.encode_file_descriptor_set())?;
     let mut files = compiler.file_descriptor_set();
     for message in files.file.iter_mut().flat_map(|file| &mut file.message_type) {

@@ -51,7 +51,7 @@ use crate::{
     streaming::server::Endpoint,
 };
 
-/// Serves the CRI with `settings` until `stop` resolves, then waits for running operations.
+/// Serves the CRI with `settings` until `stop` resolves or an error occurs, then waits up to 8 s for operations.
 ///
 /// Docker need not run yet: the socket answers while dockbridge waits for Docker.
 pub async fn run(
@@ -138,7 +138,7 @@ pub async fn run_within(
     drop(own);
     drain(&tracker, overdue).await;
     let checkpoints = timeout(CHECKPOINTS_TIMEOUT, sandboxes.restore_checkpoints());
-    // If a checkpoint is not written in time, the next start of dockbridge repairs it.
+    // If a deleted checkpoint file is not written again in time, the next start of dockbridge writes a new one.
     let _ = tokio::join!(checkpoints, node.logs.close(), span_export.stop());
     admin.abort();
     // When the admin server ends, it removes its socket file.
@@ -152,7 +152,7 @@ async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), 
     tokio::select! {
         listed = store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
             warn!(
-                "Docker has not listed its containers yet; answering UNAVAILABLE until it has"
+                "Docker has not listed its containers yet; calls that need the list fail with UNAVAILABLE until it has"
             );
         },
         error = engines.failed() => return Err(error),
@@ -176,7 +176,7 @@ async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     }
 }
 
-/// Fails if capabilities for networks are `missing`. With `--network docker`, only logs what will fail.
+/// With CNI, fails if capabilities are `missing`. With `--network docker`, only logs what can fail without them.
 fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
         return Ok(());
@@ -187,8 +187,8 @@ fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     }
     warn!(
         missing,
-        "missing capabilities to mount or to enter namespaces: port-forward and image volumes can \
-         fail, and pods with CNI cannot be taken over"
+        "missing capabilities to mount, to enter namespaces or to change networks: port-forward and image \
+         volumes can fail, and pods with CNI cannot be taken over"
     );
     Ok(())
 }
@@ -205,9 +205,9 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
 /// All users may enter the run directory. The mode of each socket in it says who may connect.
 const RUN_MODE: u32 = 0o755;
-/// How long operations may take after the stop signal. The next start cleans up after interrupted ones.
+/// How long operations may take after the stop signal. The next start cleans up after interrupted operations.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
-/// How long the last writes to the state directory may take.
+/// How long it may take at the end to write deleted checkpoint files again.
 const CHECKPOINTS_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]

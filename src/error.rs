@@ -1,7 +1,7 @@
 //! The kinds of errors, and [`Failure`], the error of calls, which has a kind.
 //!
-//! A module may have an enum for its errors. Most of these enums implement [`WithKind`] and so convert
-//! into a [`Failure`]. Only `rpc::status` turns a [`Kind`] into a gRPC code.
+//! A module may have an enum for its errors. An enum that implements [`WithKind`] converts into a [`Failure`].
+//! Only `rpc::status` turns a [`Kind`] into a gRPC code.
 
 use std::error::Error;
 
@@ -10,12 +10,12 @@ use std::error::Error;
 /// The variants have the names of gRPC's codes, because kubelet checks these codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The request itself is wrong, and repeating it cannot help.
+    /// The request is wrong, or names something that this node lacks or that is damaged.
     InvalidArgument,
     NotFound,
-    /// Another object already has the name or identity.
+    /// Another object already has the name or identity, or the output file already exists.
     AlreadyExists,
-    /// The object exists, but its state does not allow the call.
+    /// The state of an object, the engine or the host, or an answer of an NRI plugin, does not allow the call.
     FailedPrecondition,
     /// A limit is reached, for example of a message's size, or a disk is full.
     ResourceExhausted,
@@ -23,13 +23,13 @@ pub enum Kind {
     Unavailable,
     DeadlineExceeded,
     Cancelled,
-    /// The registry or the engine refuses the caller's identity.
+    /// The engine, or an authorization plugin of the engine, does not allow the call.
     PermissionDenied,
-    /// The call is not implemented, or not possible with this engine.
+    /// The call, or a field of its request, is not implemented, or not possible on this node.
     Unimplemented,
     /// An error of another program without a better kind. kubelet strips only this code from a pull's error.
     Unknown,
-    /// A bug in dockbridge, or an unexpected answer of another program.
+    /// A bug in dockbridge, an unexpected answer of another program, or a failed system call.
     Internal,
 }
 
@@ -73,17 +73,17 @@ impl Failure {
         Self { kind, text: text.into() }
     }
 
-    /// The failure of a request that no engine can fulfil.
+    /// A failure of the kind [`Kind::InvalidArgument`].
     pub fn invalid(text: impl Into<String>) -> Self {
         Self::new(Kind::InvalidArgument, text)
     }
 
-    /// The failure of a request that an object's state, this engine or the host's configuration forbids.
+    /// A failure of the kind [`Kind::FailedPrecondition`].
     pub fn unmet(text: impl Into<String>) -> Self {
         Self::new(Kind::FailedPrecondition, text)
     }
 
-    /// The failure because of a field that dockbridge cannot provide on this node.
+    /// The failure because of a field that dockbridge does not support, or does not support on this node.
     pub fn unsupported(field: &str, reason: &str) -> Self {
         Self::new(Kind::Unimplemented, format!("{field}: {reason}"))
     }
@@ -111,7 +111,7 @@ impl<E: WithKind> From<E> for Failure {
     }
 }
 
-/// Shortens a text from outside to [`LONGEST_TEXT`], so that it fits into a log line or an answer.
+/// Shortens a text to [`LONGEST_TEXT`], so that it fits into a log line or an answer.
 pub fn shortened(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
         let end = (0..=LONGEST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
@@ -147,8 +147,8 @@ pub fn without_numbers(text: &str) -> String {
     words
 }
 
-/// The size limit of [`shortened`] in bytes. gRPC sends an error's text in a header. Clients and servers
-/// often refuse headers larger than 8 to 16 KiB, and percent-encoding can triple the size.
+/// The size limit of [`shortened`] in bytes, without the ellipsis. gRPC sends an error's text in a header. Clients
+/// and servers often refuse headers larger than 8 to 16 KiB, and percent-encoding can triple the size.
 const LONGEST_TEXT: usize = 2048;
 
 #[cfg(test)]

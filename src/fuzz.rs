@@ -1,8 +1,9 @@
 //! The targets of `make fuzz`: decoders of bytes from outside. A test runs each target with the committed
 //! inputs (`tests/fuzz/corpus`).
 //!
-//! The function of a target is in the `fuzz.rs` of its module. The function calls a decoder, checks what must
-//! be true for any bytes, and fails by panicking. Only tests and the feature `fuzz` compile these functions.
+//! The function of a target is in the `fuzz.rs` of its module. A target's function calls a decoder or several
+//! decoders, checks what must be true for any bytes, and fails by panicking. Only tests and the feature `fuzz` compile
+//! the functions of targets.
 
 use crate::{
     cdi, checkpoint, config, container, engine, host, image, logs, model, network, nri,

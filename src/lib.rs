@@ -9,7 +9,7 @@
 //! 3. [`sandbox::run`] creates the pod. Identical requests share one run ([`concurrency`]), and a request
 //!    that kubelet repeats finds the pod of the first request. Each step that acquires a resource records how
 //!    to release it ([`sandbox::undo`]).
-//! 4. [`image`] ensures that the pause image exists. [`pause`] can build that image without a registry.
+//! 4. [`image`] ensures that the pause image exists. [`pause`] can build the default one without a registry.
 //! 5. [`translate::plan`] makes the body of the Engine's `create container` from the spec and from facts
 //!    about the engine and the host. `plan` is also pure: the fixtures in `tests/fixtures/plan` have its
 //!    inputs, and the expected output or error.
@@ -43,7 +43,7 @@
 //! | files and calls of the kernel | [`host`] |
 //!
 //! `docs/architecture.md` has the levels of the modules and the rules that always hold. `docs/decisions`
-//! has the reasons for these rules.
+//! has decisions that others may question, and their reasons.
 
 pub mod admin;
 pub mod app;

@@ -1,5 +1,5 @@
 //! Compares the compiled interfaces with the published facts of CRI v1 and NRI v1alpha1, row by row and in
-//! both directions. We wrote `proto/*.proto` ourselves, so only this test proves that they match.
+//! both directions. We wrote `proto/*.proto` ourselves, so only this test proves that they match the published facts.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

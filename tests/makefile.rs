@@ -1,4 +1,5 @@
-//! Tests which programs `make` calls, and with which arguments. Fake programs record their arguments.
+//! Tests which programs `make` calls, and with which arguments. Fake programs record their arguments. Also
+//! tests the check of commit messages.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -173,7 +174,7 @@ fn packages_are_built_for_the_named_architecture() {
     assert!(!made.0 && made.1.contains("no packages for riscv64"), "{}", made.1);
 }
 
-/// Runs `make` without the environment variables that cargo sets for its tests.
+/// A `make` command without the variables of cargo, rustup and an outer `make` that would change what `make` does.
 fn make(words: &[&str]) -> Command {
     let mut command = Command::new("make");
     command.args(words);
@@ -184,8 +185,8 @@ fn make(words: &[&str]) -> Command {
 }
 
 fn program(path: &Path, script: &str) {
-    // The program `install` writes the file. If this test had the file open for writing, a child that another
-    // test forks at this moment would keep it open, and the file could not be executed.
+    // `install` writes the fake program. If this test had that file open for writing, a child that another test
+    // forks at that moment would keep the file open, and the file could not be executed.
     let text = path.with_extension("text");
     fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
     assert!(Command::new("install").arg("-m755").args([&text, path]).status().unwrap().success());

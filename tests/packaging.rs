@@ -116,8 +116,8 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
     }
 }
 
-/// Every command has a manual page with the usual sections, and no manual page names a command that does not
-/// exist.
+/// Every command has a manual page with the usual sections. No manual page refers to a page of dockbridge
+/// that does not exist, and the examples are valid commands.
 #[test]
 fn manual_pages_have_all_sections_and_lead_to_each_other() {
     let directory = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ struct Rule {
     annotations: BTreeMap<String, String>,
 }
 
-/// The names of all Prometheus series in docs/metrics.md. A histogram has three series.
+/// The names of all Prometheus series in docs/metrics.md, three for each histogram.
 fn metrics() -> BTreeSet<String> {
     let text = fs::read_to_string("docs/metrics.md").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -349,8 +349,8 @@ fn read(words: &[String]) -> Resolved {
     resolve(invocation.values, None, &|_| None).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
-/// systemd does not interpret the package's settings file as shell code. If a package script did, the value
-/// `a, b` could run `b` as root.
+/// systemd does not interpret the package's settings file as shell code. A package script that interpreted the
+/// settings file as shell code could run `b` of the value `a, b` as root.
 #[test]
 fn the_package_does_not_run_the_settings() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests the scripts below `tests/env`: the results that `suite.sh` counts for `make test`, the wait for apt
-//! in `install.sh`, and how `engine_folder.sh` splits the name of an engine.
+//! Tests scripts below `tests/env`: how `suite.sh` runs the parts of `make test` and counts results, the wait for apt
+//! in `install.sh`, and the functions of `engine_folder.sh`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -167,6 +167,6 @@ fn run_in(folder: &Path, parts: &[&str]) -> Output {
     for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
         command.env(name, folder.join(file));
     }
-    // Removes the variables of the `make` that runs this test.
+    // Removes variables that the `make` that runs this test has set.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()
 }

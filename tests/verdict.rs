@@ -14,7 +14,8 @@ use verdict::{Judgement, Slack, Verdict};
 
 const SLACK: Slack = Slack { amount: 4.0, share: 0.02 };
 
-/// Judges an hour of samples, one every five seconds. `more` adds to the value at a time in hours.
+/// Judges an hour of samples, one every five seconds. `more` is the amount that is added to the value at a
+/// time in hours.
 fn judge(more: impl Fn(f64) -> f64) -> Judgement {
     let samples: Vec<_> = (0..720)
         .map(|place| (f64::from(place) * 5.0, f64::from(place % 7) * 5.0))

@@ -1,5 +1,5 @@
-//! `dockbridge debug`, `reload` and `config --diff`: send requests to the socket of a running dockbridge, and print
-//! the answers.
+//! Sends the requests of commands such as `dockbridge debug` and `dockbridge reload` to the socket of a running
+//! dockbridge, and writes the answers.
 
 use std::{
     io::{self, Write},
@@ -21,13 +21,17 @@ use super::endpoints::{HEALTH, READY, SOCKET};
 #[derive(Debug, Error)]
 pub enum ClientError {
     #[error(
-        "no dockbridge answers at {}: it does not run, it runs with another --run-dir, or it could not open this socket",
+        "no dockbridge answers at {}: it does not run, is still starting, runs with another --run-dir, or could not open this socket",
         socket.display()
     )]
     NotRunning { socket: PathBuf, source: io::Error },
-    #[error("only root may connect to {}", socket.display())]
+    #[error("no permission to connect to {}: run the command as root", socket.display())]
     Forbidden { socket: PathBuf },
-    #[error("the dockbridge at {} does not answer within {:?}", socket.display(), TIMEOUT)]
+    #[error(
+        "the dockbridge at {} accepts no connection, or has not answered within {:?}",
+        socket.display(),
+        TIMEOUT
+    )]
     Silent { socket: PathBuf },
     #[error("the connection to the dockbridge at {} broke", socket.display())]
     Broken { socket: PathBuf, source: hyper::Error },
@@ -59,7 +63,7 @@ pub fn run(
     Ok(good)
 }
 
-/// Prints whether dockbridge works and whether pods can run, with the reasons. Returns true if both are true.
+/// Prints whether dockbridge works and whether pods can run, and if not, why. Returns true if both answers are yes.
 pub fn health(run_dir: &Path, out: &mut impl Write) -> Result<bool, ClientError> {
     let mut good = true;
     for (question, path) in [("alive", HEALTH), ("pods can run", READY)] {
@@ -91,5 +95,5 @@ async fn ask(socket: &Path, request: Request<Full<Bytes>>) -> Result<(bool, Byte
     Ok((good, body))
 }
 
-/// How long the running dockbridge may take to answer. A healthy one needs much less.
+/// How long the running dockbridge may take to answer. A healthy dockbridge needs much less.
 const TIMEOUT: Duration = Duration::from_secs(20);

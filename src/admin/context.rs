@@ -1,4 +1,4 @@
-//! What the admin server reads: the state of the services, and their metrics.
+//! What the admin server uses: the state of the services, their metrics, and requests to reload the settings.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::{
     telemetry::registry::{Registry, Sample},
 };
 
-/// The services that the admin server reads, shared by all clones of this value.
+/// The services that the admin server uses, shared by all clones of this value.
 #[derive(Clone, Debug)]
 pub struct AdminContext {
-    /// The state of pods, containers and the engine.
+    /// The state of pods, containers, images and the engine.
     pub store: Store,
     pub network: Network,
     /// Sends requests to the task that reads the settings again.
@@ -27,13 +27,13 @@ pub struct AdminContext {
 pub struct ReloadRequest {
     /// Whether to apply the new settings. If false, the answer only says what a reload would change.
     pub apply: bool,
-    /// Environment variables to use instead of those with which the process was started.
+    /// Environment variables to use instead of those that dockbridge has.
     pub variables: Option<Variables>,
-    /// Receives the text for the admin client: which settings were changed, or why none was.
+    /// Receives the text for the admin client: which settings were or would be changed, or the error.
     pub answer: oneshot::Sender<Result<String, String>>,
 }
 
-/// Registers the versions of dockbridge and the engine, and the API version that they use.
+/// Registers the metric with the versions of dockbridge and the engine, and the API version that they use.
 pub fn register_build(store: &Store, registry: &mut Registry) {
     let store = store.clone();
     registry.register_fn(

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Root,
-    /// For everyone who can reach the address: only metrics and health.
+    /// For everyone who can reach the address: only `/metrics`, `/healthz` and `/readyz`.
     Public,
 }
 
@@ -123,7 +123,7 @@ async fn reload(
         Err(_) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
     };
     let (answer, answered) = oneshot::channel();
-    // Sending fails while dockbridge stops, because no task receives requests any more.
+    // Sending fails while dockbridge stops, because no task receives reload requests any more.
     let _ = context.reloads.send(ReloadRequest { apply, variables, answer }).await;
     match answered.await {
         Ok(Ok(done)) => text(StatusCode::OK, done),
@@ -147,7 +147,7 @@ fn typed(status: StatusCode, media_type: &'static str, body: String) -> Response
     answer
 }
 
-/// Why pods cannot run, for operators. The list is empty if pods can run.
+/// Why Docker or the network keeps pods from running, for operators; empty if neither does.
 fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     let mut obstacles = Vec::new();
     match &now.health {
@@ -168,8 +168,10 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     obstacles
 }
 
-const NO_VARIABLES: &str = "the body of the request must be a JSON object of strings\n";
-/// The size limit of a reload's environment variables, in bytes. Those for all settings are much shorter.
+const NO_VARIABLES: &str =
+    "the body of the request must be empty, or a JSON object of strings with at most 256 KiB\n";
+/// The size limit of a reload's environment variables, in bytes. With usual values, the variables of all settings
+/// together are much shorter.
 const LONGEST_VARIABLES: usize = 256 << 10;
 /// How long the store may take to answer. Even a busy store needs only milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,8 +1,8 @@
 //! The endpoints for operators: metrics, health, and the state for debugging.
 //!
-//! A small HTTP server on a unix socket for root. If a TCP address is set, the server offers only metrics and
-//! health at that address. A reload is the only request that changes anything: the settings that need no
-//! restart. The server shows no secrets: no environment, command lines, annotations or tokens.
+//! A small HTTP server on a unix socket for root. If a TCP address is set, the server offers only `/metrics`,
+//! `/healthz` and `/readyz` at that address. A reload is the only request that changes anything: the settings that
+//! need no restart. The server shows no secrets: no environment, command lines, annotations or tokens.
 
 pub mod client;
 pub mod context;

@@ -1,4 +1,5 @@
-//! Metrics of this process, read from the kernel and the runtime at each scrape.
+//! Metrics of this process. Except for the start time, dockbridge reads these metrics from the kernel and the tokio
+//! runtime at each scrape.
 
 use std::{
     fs,
@@ -9,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::telemetry::registry::{Registry, Sample, counted};
 
-/// Registers metrics of memory, processor time, descriptors, threads and tasks of the current tokio runtime.
+/// Registers metrics of this process, and the number of tasks of the current tokio runtime.
 pub fn register(registry: &mut Registry) {
     let mut figure = |name, help, read: fn() -> Option<f64>| {
         registry
@@ -61,5 +62,5 @@ fn cpu_seconds() -> Option<f64> {
 }
 
 const DESCRIPTORS: &str = "/proc/self/fd";
-/// The kernel reports times to programs in hundredths of a second, whatever its own clock is.
+/// The kernel reports `utime` and `stime` in hundredths of a second, whatever the frequency of its timer is.
 const TICKS: f64 = 100.0;

@@ -31,7 +31,7 @@ use crate::{
 
 /// The address of `--metrics-addr` cannot be used.
 #[derive(Debug, Error)]
-#[error("cannot serve metrics on {address} (choose another --metrics-addr, or none)")]
+#[error("cannot serve metrics on {address} (choose another --metrics-addr, or an empty one)")]
 pub struct MetricsAddressError {
     address: SocketAddr,
     source: io::Error,
@@ -49,7 +49,7 @@ impl Listeners {
     /// dockbridge logs the reason and works without an admin socket.
     ///
     /// # Errors
-    /// `address` is in use, or does not belong to this host.
+    /// `address` cannot be bound, for example because it is in use or does not belong to this host.
     pub async fn bind(
         run_dir: &Path,
         address: Option<SocketAddr>,
@@ -130,12 +130,14 @@ where
         .serve_connection(TokioIo::new(stream), service);
     match timeout(REQUEST_TIMEOUT, serving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "the HTTP connection of an admin client failed"),
-        Err(_) => debug!("closed the HTTP connection of a slow admin client"),
+        Ok(Err(error)) => {
+            debug!(%error, "an HTTP connection to the metrics endpoint or the admin socket failed");
+        }
+        Err(_) => debug!("closed a slow HTTP connection to the metrics endpoint or admin socket"),
     }
 }
 
-/// The mode of the admin socket: only root may connect.
+/// The mode of the admin socket: only root and dockbridge's own user may connect.
 const MODE: u32 = 0o600;
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! What the admin server shows: the state of the services, and the metrics of all of them.
+//! What the admin server shows: the state of the store and of the network, and the metrics.
 
 use std::sync::Arc;
 

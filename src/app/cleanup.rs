@@ -1,7 +1,8 @@
 //! Recovery and cleanup while the server runs. At the start, dockbridge repairs what a crash or the loss of a
 //! directory has damaged. Later dockbridge repairs from time to time what other programs have changed.
 //!
-//! Except for commands of ExecSync, cleanup waits until the objects of Docker's first lists were inspected.
+//! Except for commands of ExecSync and unfinished container checkpoints, cleanup waits until the store is complete
+//! ([`Store::complete`]).
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -17,7 +18,8 @@ use crate::{
     store::handle::Store,
 };
 
-/// When Docker has answered, recovers from a crash or a lost directory. Then retries failed CNI DELs.
+/// When Docker has sent its first list, recovers from a crash or a lost directory. After this recovery, retries failed
+/// CNI DELs.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
     node: Arc<Node>,
@@ -27,7 +29,8 @@ pub(super) async fn recover(
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
-    // Does not wait for all inspects like the tasks below: each command needs only its own container's.
+    // Unlike the cleanup below, the kill of a left command waits only for the inspect of the command's container,
+    // and not for all inspects.
     tracker.spawn(async move { commands.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
@@ -37,13 +40,13 @@ pub(super) async fn recover(
             sweep_inspections(image_files).await;
             image_files.restore_directories().await;
         };
-        // Both run at the same time, because the CNI plugins in `clean_up` may hang.
+        // `clean_up` and `images` run at the same time, because the CNI plugins in `clean_up` may hang.
         tracker.track_future(async { tokio::join!(sandboxes.clean_up(), images) }).await;
         match sandboxes.repeat_releases(&tracker, interval).await {}
     }
 }
 
-/// From time to time, removes leftover files, and restores resource limits and checkpoints.
+/// From time to time, removes leftover files, and restores resource limits and checkpoint files.
 pub(super) async fn sweep(
     Node { store, logs, image_files, saved_changes, .. }: &Node,
     limits: &Limits,
@@ -63,7 +66,7 @@ pub(super) async fn sweep(
     }
 }
 
-/// Waits until the objects of Docker's first lists were inspected. Warns about inspects that take long.
+/// Waits until the store is complete, and warns about inspects that take long. Returns false if the store has ended.
 async fn wait_until_inspected(store: &Store) -> bool {
     loop {
         match tokio::time::timeout(WARN_AFTER, store.complete()).await {
@@ -74,15 +77,15 @@ async fn wait_until_inspected(store: &Store) -> bool {
                 let objects: Vec<String> = store.snapshot().uninspected().take(10).collect();
                 warn!(
                     ?objects,
-                    "docker inspect of some objects has not succeeded; nothing is cleaned up until it does"
+                    "docker inspect of some objects has not succeeded; the periodic cleanup has not started yet"
                 );
             }
         }
     }
 }
 
-/// Inspects containers that have a log but are not in the engine's lists, because they were removed or
-/// renamed. If a container was removed, a hook of the store then ends its log.
+/// Inspects containers that have a log but that the store does not show, for example because they were removed.
+/// If a container was removed, a hook of the store then ends its log.
 async fn refresh_unlisted(store: &Store, logs: &Logs) {
     let now = store.snapshot();
     for id in logs.known() {
@@ -108,7 +111,7 @@ async fn sweep_inspections(image_files: &ImageFiles) {
     }
 }
 
-/// How long dockbridge waits for inspects at its start before each warning.
+/// How long the periodic cleanup waits for inspects before each warning.
 const WARN_AFTER: Duration = Duration::from_secs(60);
 /// How long the engine may continue to process calls of a previous dockbridge process that was killed.
 const SWEEP_INSPECTIONS_AFTER: Duration = Duration::from_secs(10);

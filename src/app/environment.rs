@@ -18,8 +18,8 @@ use crate::{
 pub struct Environment {
     pub log: LogControl,
     pub source: ConfigSource,
-    /// The settings as texts, before parsing. A reload parses them again and compares the result with the new
-    /// settings.
+    /// The settings as texts, before parsing. A reload parses these texts again and compares the result with
+    /// the new settings.
     pub values: Vec<RawValue>,
     pub hangups: Option<Signal>,
     /// Sends systemd the notifications READY, STATUS, WATCHDOG and STOPPING.
@@ -35,13 +35,13 @@ pub struct Environment {
 /// Deadlines and intervals that are not settings.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// Deadlines of calls to the engine. A setting replaces the deadline of short calls.
+    /// Deadlines of calls to the engine. The setting `runtime-request-timeout` replaces that of short calls.
     pub engine: Timeouts,
-    /// Deadlines of the store's own calls to the engine.
+    /// Deadlines, intervals and maximum numbers of the store's own calls to the engine.
     pub store: StoreSettings,
-    /// The deadline of all CNI plugins of one ADD or DEL together. Plugins that do not hang take less time.
+    /// The deadline of all CNI plugins of one ADD or DEL together.
     pub plugins: Duration,
-    /// How often to clean up after other programs, for example to remove the files of removed containers.
+    /// How often to clean up after other programs, for example to remove dockbridge's files of removed containers.
     pub sweep_interval: Duration,
     pub client_timeouts: ClientTimeouts,
 }

@@ -17,7 +17,7 @@ use crate::{
 /// Why dockbridge cannot start, or cannot continue to serve.
 #[derive(Debug, Error)]
 pub enum AppError {
-    /// To connect a pod to a network, dockbridge needs capabilities for mounts and for network changes.
+    /// To connect a pod to a CNI network, dockbridge needs capabilities for mounts and for network changes.
     #[error(
         "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and image \
          volumes could fail. Run dockbridge as root in the host's namespaces, and look for \
@@ -26,7 +26,7 @@ pub enum AppError {
     MissingCapabilities { missing: String },
     #[error(transparent)]
     State(#[from] HostError),
-    /// Another dockbridge uses the state directory, or this one cannot write to it.
+    /// Another dockbridge uses the state directory, or this one cannot create the directory or its lock.
     #[error("cannot use the state directory {}: {}", state_dir.display(), state_dir_remedy(source))]
     StateDir { state_dir: PathBuf, source: LockError },
     #[error(
@@ -41,7 +41,7 @@ pub enum AppError {
         docker.display()
     )]
     EngineLock { id: String, docker: PathBuf, source: HostError },
-    /// The run directory cannot be used, so no pod could start.
+    /// dockbridge cannot create or use the run directory.
     #[error(
         "cannot use the run directory {} (run dockbridge as root, or choose another --run-dir)",
         run_dir.display()

@@ -63,7 +63,8 @@ impl EngineOwnership {
 pub(super) struct EngineLocker(Weak<Locks>);
 
 impl EngineLocker {
-    /// Returns when the engine is locked. If locking fails, never returns, because the process ends.
+    /// Returns when the engine is locked, or at once if the engine has no id. If locking fails, never returns,
+    /// because the process ends.
     pub(super) async fn lock(self, engine: EngineInfo) {
         let Some(owner) = self.0.upgrade() else { return pending().await };
         if let Err(error) = owner.take(&engine).await {

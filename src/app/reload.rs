@@ -1,6 +1,6 @@
-//! Reads the settings again while dockbridge runs. Applies either all changed live settings or none.
+//! Reads the settings again while dockbridge runs. Applies either all changed settings that need no restart, or none.
 //!
-//! One task handles SIGHUP and requests of the admin server, so reloads never overlap.
+//! One task handles SIGHUP and the admin server's requests to reload or compare settings, so reloads never overlap.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -120,7 +120,7 @@ impl Reloader {
         Ok(text)
     }
 
-    /// Returns the names of the settings that it has changed, and of settings that need a restart.
+    /// Returns the names of the settings that this call has changed, and of those whose new values need a restart.
     async fn apply(&mut self, variables: Option<Variables>) -> Result<(String, String), String> {
         let (source, new) = self.read(variables).await?;
         let (waiting, changed): (Vec<Difference>, Vec<Difference>) =

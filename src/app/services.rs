@@ -45,7 +45,7 @@ use crate::{
     streaming::service::Streaming,
 };
 
-/// What the CRI server and the admin server call.
+/// What the CRI server, the admin server and the cleanup call.
 pub(super) struct Services {
     pub(super) sandboxes: Sandboxes,
     pub(super) runtime: RuntimeRpc,
@@ -167,8 +167,8 @@ fn plugins(settings: &Settings, store: &Store, work: (&TaskTracker, &Cancellatio
     Nri::new(settings.nri.clone(), store.clone(), pins, work)
 }
 
-/// Hooks of the store: the store shows the end of a container once its log is complete, shows the first
-/// list's pods once they are adopted, and uses an engine once it is locked.
+/// Hooks of the store: the store shows the end of a container once its log is complete or late, shows the
+/// first list's pods once dockbridge has tried to adopt them, and uses an engine once it is locked.
 #[derive(Debug)]
 struct Hooks {
     logs: Logs,
@@ -201,7 +201,7 @@ async fn start_network(
     checkpoints: &Checkpoints,
 ) -> Network {
     let network = Network::start(live.clone(), plugin_timeout);
-    // kubelet's last pod CIDRs survive a restart. Until kubelet sends any, the setting `--pod-cidr` applies.
+    // kubelet's last pod CIDRs survive a restart. Until kubelet has sent pod CIDRs, the setting `--pod-cidr` applies.
     let PodCidrs { pod_cidrs } = checkpoints.load_file().await;
     if !pod_cidrs.is_empty() {
         network.set_pod_cidrs(pod_cidrs);
@@ -209,7 +209,7 @@ async fn start_network(
     network
 }
 
-/// The fixed settings as verbose Status shows them; kubeadm reads `sandboxImage`.
+/// Some settings that no reload changes, as verbose Status shows them; kubeadm reads `sandboxImage`.
 fn verbose_config(settings: &Settings) -> serde_json::Value {
     serde_json::json!({
         "sandboxImage": sandbox_image(settings),

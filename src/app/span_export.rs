@@ -31,7 +31,8 @@ impl SpanExport {
         export
     }
 
-    /// Sends new spans to the collector in `settings`, if any. Earlier spans go to the previous collector.
+    /// Sends spans that end from now on to the collector in `settings`, if any. Spans that have already ended go to
+    /// the previous collector.
     pub(super) fn switch(&self, settings: &TracingSettings) {
         let delivery = settings.endpoint.clone().map(|endpoint| {
             let collector = Collector::new(endpoint, self.spans.start(settings.per_million));
@@ -47,7 +48,7 @@ impl SpanExport {
         }
     }
 
-    /// From now on, records `per_million` of a million traces that begin in dockbridge.
+    /// If there is a collector, records from now on `per_million` of a million traces that begin in dockbridge.
     pub(super) fn sample(&self, per_million: u32) {
         self.spans.sample(per_million);
     }
@@ -57,7 +58,7 @@ impl SpanExport {
         let Some(Delivery { task, stop }) = self.delivery.lock().take() else { return };
         stop.cancel();
         if tokio::time::timeout(LAST_SPANS, task).await.is_err() {
-            debug!("the trace collector did not accept the last spans");
+            debug!("the trace collector did not accept the last spans in time");
         }
     }
 }

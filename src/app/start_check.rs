@@ -19,7 +19,7 @@ use crate::{
     engine::lock::EngineLocks,
 };
 
-/// Waits for Docker, then logs the findings of `dockbridge check` that are failures.
+/// Waits for Docker, then logs the failures that `dockbridge check` finds, except those of [`Subject::Server`].
 pub(super) async fn log_failures(settings: Settings, locks: EngineLocks) {
     for finding in failures(&settings, &locks).await {
         let (seen, advice) = (&finding.seen, &finding.advice);
@@ -42,15 +42,15 @@ async fn failures(settings: &Settings, locks: &EngineLocks) -> impl Iterator<Ite
     examined.findings.0.into_iter().filter(is_logged)
 }
 
-/// Leaves out the finding about other dockbridge processes that serve the engine: it could be about this
-/// process, whose name might not be in the lock file yet. A second dockbridge exits with an error.
+/// Leaves out the finding about other dockbridge processes that serve the engine: it could be about this process,
+/// whose pid and socket might not be in the lock file yet. A second dockbridge for an engine exits with an error.
 fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }
 
-/// How often dockbridge looks for the engine: its socket appears within a few seconds of its start.
+/// How often dockbridge looks for the engine, whose socket appears within a few seconds of the engine's start.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How long an engine may take to answer a connection. The engine starts its containers before it answers.
+/// How long an engine may take to answer a connection. The engine first starts containers with a restart policy.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ async fn shown(directory: &Path) -> Vec<Description> {
     admin::context(&services, reloads).registry.descriptions.clone()
 }
 
-/// The deadline begins with the stop signal, although calls with a caller are still served then.
+/// The deadline of a shutdown begins with the stop signal, although calls with a caller are still served then.
 #[tokio::test]
 async fn work_that_never_ends_does_not_hold_up_the_shutdown() {
     let tracker = TaskTracker::new();
@@ -102,7 +102,7 @@ fn lint(one: &Description) {
     assert!(!one.help.is_empty() && !one.help.ends_with('.') && !one.help.contains('\n'), "{name}");
 }
 
-/// The names that Prometheus' client libraries give to these metrics.
+/// Metrics of the process, with the names that Prometheus' client libraries give to them.
 const PROCESS: [&str; 5] = [
     "process_cpu_seconds_total",
     "process_open_fds",
@@ -111,8 +111,8 @@ const PROCESS: [&str; 5] = [
     "process_threads",
 ];
 
-/// Words that names must not contain: units other than base units, types, endings of histogram series, and
-/// labels that Prometheus sets.
+/// Words that names of metrics and labels must not contain: units other than seconds and bytes, types, endings of
+/// histogram series, and labels that Prometheus sets.
 const RESERVED: [&str; 22] = [
     "ms",
     "milliseconds",
@@ -138,7 +138,7 @@ const RESERVED: [&str; 22] = [
     "bits",
 ];
 
-/// The dashboard uses only metrics that exist, in the format that Grafana imports.
+/// The dashboard has the format that Grafana imports, and uses only metrics that exist.
 #[tokio::test]
 async fn the_dashboard_works_with_these_names() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
 //! The systemd watchdog: calls dockbridge's own socket as kubelet does, and the store, and notifies systemd
-//! once both have answered.
+//! that dockbridge is ready and alive once both have answered.
 //!
 //! The watchdog runs in a thread with a separate tokio runtime. If the server's runtime is blocked, if its
-//! socket does not accept connections, or if calls hang, the watchdog's thread sends no notification, and
-//! systemd restarts the service. The thread also calls the store, because the CRI call Status would still
-//! answer from the last snapshot. An error that says that Docker is down also counts as an answer.
+//! socket does not accept connections, or if the watchdog's calls hang, the watchdog's thread sends no keep-alive,
+//! and systemd restarts the service if the unit sets `WatchdogSec=` and `Restart=always`. The thread also calls the
+//! store, because the CRI call Status answers from the last snapshot even if the store hangs. An error that says
+//! that Docker is down also counts as an answer.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::{check::alive, error::chain, store::handle::Store, telemetry::systemd::Systemd};
 
-/// Checks dockbridge's own socket and store until this value is dropped.
+/// Checks dockbridge's own socket and store until this value is dropped, if systemd receives notifications.
 pub(super) struct Watchdog {
     systemd: Systemd,
     running: Option<DropGuard>,
@@ -108,9 +109,9 @@ impl SelfChecks {
 
     fn passed(&mut self, words: &str) {
         if std::mem::take(&mut self.has_failed) {
-            info!("self check passed: the CRI socket and the store answer again");
+            info!("self check passed: the CRI socket and the store answer");
         }
-        // If sending READY failed, repeats it after the next check: otherwise systemd would end dockbridge.
+        // If sending READY failed, repeats it after the next passed check: otherwise systemd would end dockbridge.
         self.ready = self.ready || self.systemd.ready();
         self.tell(words);
         if self.systemd.watchdog.is_some() {
@@ -125,7 +126,7 @@ impl SelfChecks {
     }
 }
 
-/// How often dockbridge checks itself and updates the status in systemd.
+/// The time between two checks of dockbridge, unless half of systemd's watchdog limit is shorter.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// How long the socket and the store may take to answer when systemd sets no watchdog limit.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -60,7 +60,7 @@ fn versions() -> String {
     format!("dockbridge {own}\n{}{}", read("/proc/version"), read("/etc/os-release"))
 }
 
-/// The answer of the running dockbridge's admin server, without environment, commands or labels.
+/// The answer of the running dockbridge's admin server, without environment, commands or labels of containers.
 fn ask(run_dir: &Path, path: &'static str) -> Result<String, ClientError> {
     let mut answer = Vec::new();
     client::run(run_dir, (Method::GET, path, String::new()), &mut answer)?;
@@ -108,7 +108,7 @@ fn log(runtime: &Runtime) -> String {
     match asked {
         Ok(ended) if !ended.stdout.is_empty() => ended.text(),
         Ok(ended) => {
-            format!("{BY_HAND}: journalctl has no log lines of dockbridge. {}", ended.stderr)
+            format!("{BY_HAND}: journalctl printed no log lines of dockbridge. {}", ended.stderr)
         }
         Err(error) => format!("{BY_HAND}: {}", chain(&error)),
     }

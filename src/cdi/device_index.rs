@@ -1,4 +1,4 @@
-//! Finds a device by name in the specification files of some directories.
+//! Finds a CDI device by name in the specification files of some directories.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,
     pub(super) specification: Arc<Specification>,
     pub(super) position_in_file: usize,
-    /// The position of the file's directory in the list. The device of the last directory is used.
+    /// The position of the file's directory in the list. A later directory's device replaces an earlier one's.
     priority: usize,
     /// Another file in the same directory that also defines the device.
     duplicate: Option<PathBuf>,
@@ -47,7 +47,8 @@ impl DeviceIndex {
         index
     }
 
-    /// Whether every specification file was read. If true, a device that is not in the index does not exist.
+    /// Whether there is a directory and every specification file was read. If true, a device that is not in the
+    /// index does not exist.
     pub(super) const fn is_complete(&self) -> bool {
         self.has_directory && self.errors.is_empty()
     }
@@ -75,7 +76,7 @@ impl DeviceIndex {
         ))
     }
 
-    /// Adds the devices of `file`. Skips a file that is not a specification.
+    /// Adds the devices of `file`, if its name ends in `.json`, `.yaml` or `.yml` and it is not a directory.
     fn add(&mut self, priority: usize, file: &Path) {
         let Some(format) = format(file).filter(|_| !file.is_dir()) else { return };
         let specification = match load(file, format) {

@@ -1,5 +1,5 @@
-//! A device node. Without dockbridge's OCI runtime, the engine copies the host's node, and every value that a
-//! CDI specification states must match that node.
+//! A device node. Without dockbridge's OCI runtime, the engine copies the host's node. The type, numbers, owner
+//! and mode that a CDI specification states must then match that node.
 
 use std::path::Path;
 
@@ -12,9 +12,10 @@ use crate::{
     model::spec_edit::{OF_PROCESS, SpecEdit, without_empty},
 };
 
-/// The edit for a device node. Values that the specification does not state are taken from the host's node,
-/// but an owner that it does not state is the container's user. `without_oci_runtime` means that the engine
-/// copies the host's node, with its owner.
+/// The edit for a device node. If the specification does not state the type, the numbers or the mode, they are taken
+/// from the host's node, but not for a pipe that dockbridge's OCI runtime makes. `without_oci_runtime` means that the
+/// engine copies the host's node, with its owner. With dockbridge's OCI runtime, an owner that the specification does
+/// not state is the container's user.
 pub(super) fn edit(requested: &Node, without_oci_runtime: bool) -> Result<SpecEdit, String> {
     let host_path = host_path(requested)?;
     let path = Path::new(host_path);

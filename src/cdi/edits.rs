@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
-/// The edits of all devices together. `engine_check` is set if the engine, not the OCI runtime, has to make them.
+/// The edits of all `devices`. `engine_check` is set if the engine, not dockbridge's OCI runtime, has to make them.
 pub(super) fn collect(
     index: &DeviceIndex,
     devices: &[String],
@@ -46,7 +46,7 @@ pub(super) fn collect(
             let made = spec_edits(requested, engine_check).map_err(|problem| {
                 Failure::unmet(format!("CDI device {device:?} in {}: {problem}", file.display()))
             })?;
-            // If several devices state cache and memory bandwidth, only the last device's values are applied.
+            // The Intel RDT settings of a later device or file replace all earlier Intel RDT settings.
             if requested.intel_rdt.is_some() {
                 edits.retain(|edit: &SpecEdit| edit.keys().get(1) != Some(&"intelRdt"));
             }
@@ -87,8 +87,8 @@ pub(super) fn spec_edits(
         edits.iter().try_for_each(check).map_err(|what| {
             format!(
                 "the Engine API has no field for the {what} of the device: register dockbridge-runtime, \
-                 which can apply them (`dockbridge setup`, Docker 24 or newer), or let Docker read CDI \
-                 itself (Docker 25 or newer with \"features\": {{\"cdi\": true}})"
+                 which can set it if the runtime of the pod runs runc (`dockbridge setup`, Docker 24 or \
+                 newer), or let Docker read CDI itself (Docker 25 or newer with \"features\": {{\"cdi\": true}})"
             )
         })?;
     }

@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: specification files of devices.
+//! A target of `make fuzz`: CDI specification files.
 
 use super::{
     edits,

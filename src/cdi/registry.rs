@@ -11,7 +11,8 @@ use crate::{concurrency::blocking::blocking, error::Failure, model::spec_edit::S
 /// The CDI specification files of this host. Each call reads the files again, because vendors rewrite them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// Directories of specifications. Devices in a later directory replace those of an earlier one.
+    /// Directories of specifications. A device in a later directory replaces the device with the same name in an
+    /// earlier one.
     directories: Vec<PathBuf>,
 }
 
@@ -22,7 +23,7 @@ impl Registry {
     }
 
     /// The edits of the devices. `engine` is set if the engine, not the OCI runtime, has to make them. Fails
-    /// if a device is unknown or specified wrongly, or if the engine cannot make one of its edits.
+    /// if a device is unknown or specified wrongly, or if the engine has to make an edit that it cannot make.
     pub async fn edits(
         &self,
         devices: &[String],
@@ -33,8 +34,9 @@ impl Registry {
     }
 
     /// Refuses devices that an engine with its own CDI support does not know. The engine itself would refuse
-    /// an unknown device only when the container starts. If dockbridge cannot read a specification file, it
-    /// leaves the check to the engine. Also refuses devices that are defined twice.
+    /// an unknown device only when the container starts. If no directory exists, or dockbridge cannot read a directory
+    /// or a specification file, dockbridge leaves the check to the engine. Also refuses devices that are defined twice
+    /// in the same directory.
     pub async fn ensure_known(&self, devices: &[String]) -> Result<(), Failure> {
         let devices = devices.to_vec();
         self.read(move |index| {

@@ -1,11 +1,11 @@
-//! Parses a specification file. An unknown field, which may be important, is an error.
+//! Parses a CDI specification file. An unknown field, which may be important, is an error.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_saphyr::Options;
 
 use crate::wire::nullable::nullable;
 
-/// One file: devices of one kind.
+/// The content of a specification file: devices of one kind.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Specification {
@@ -14,7 +14,7 @@ pub(super) struct Specification {
     pub(super) kind: String,
     #[serde(default, rename = "annotations")]
     _annotations: Option<IgnoredAny>,
-    /// Edits for every device of this file, applied once.
+    /// Edits that the devices of this file share, applied once to a container.
     #[serde(default, deserialize_with = "nullable")]
     pub(super) container_edits: Edits,
     #[serde(default, deserialize_with = "nullable")]
@@ -51,8 +51,8 @@ pub(super) struct Edits {
     pub(super) additional_gids: Vec<u32>,
 }
 
-/// A device node. Values that are not stated are taken from the host's node. The owner may also be that of the
-/// container's process: see `device_node.rs`.
+/// A device node. `device_node.rs` says what applies if the file does not state the type, the numbers, the mode or the
+/// owner.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Node {
@@ -173,7 +173,7 @@ impl Specification {
     }
 }
 
-/// Limits what a small file's YAML references expand to. `0666` is octal, as in the engine's CDI parser.
+/// Limits how much the YAML references of a file can expand. `0666` is octal, as in the engine's CDI parser.
 fn bounded() -> Options {
     serde_saphyr::options! {
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },

@@ -20,7 +20,7 @@ pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallErro
     }
 }
 
-/// Names the conditions (runtime, network) that are not ready, or says that dockbridge is serving.
+/// Returns the messages of the conditions (runtime, network) that are not ready, or says that dockbridge is serving.
 fn words(status: &cri::RuntimeStatus) -> String {
     let missing = status.conditions.iter().filter(|condition| !condition.status);
     let missing: Vec<&str> = missing.map(|condition| condition.message.as_str()).collect();

@@ -13,9 +13,14 @@ pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
 /// Judges the capabilities that our own process lacks.
 pub(super) fn own(missing: &[&str]) -> Finding {
     if missing.is_empty() {
-        Finding::ok(Subject::Capabilities, "dockbridge can enter and connect network namespaces")
+        let seen = "the check has the capabilities for connecting pods to networks";
+        Finding::ok(Subject::Capabilities, seen)
     } else {
-        let seen = format!("dockbridge lacks {}", missing.join(" and "));
+        let missing = missing.join(" and ");
+        let seen = format!(
+            "the check runs without {missing}, which dockbridge needs to enter and to connect network \
+             namespaces"
+        );
         Finding::fail(Subject::Capabilities, seen, "run dockbridge as root in the host namespaces")
     }
 }
@@ -29,8 +34,8 @@ pub(super) fn protection(floor: i64) -> Finding {
         );
     }
     let seen = format!(
-        "the engine lacks CAP_SYS_RESOURCE: OOM scores below {floor} are raised to {floor} \
-         (guaranteed pods and pause containers are less protected)"
+        "without the host's CAP_SYS_RESOURCE, the engine cannot lower OOM scores: dockbridge raises scores below \
+         {floor} to {floor} (guaranteed pods and pause containers are less protected)"
     );
     Finding::warn(
         Subject::OomScore,

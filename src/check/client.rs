@@ -39,7 +39,8 @@ impl CallError {
 
 pub(super) async fn connect(socket: &Path) -> Result<RuntimeServiceClient<Channel>, CallError> {
     let socket = socket.display();
-    let unreachable = |reason| CallError::new(format!("no CRI server on {socket}: {reason}"));
+    let unreachable =
+        |reason| CallError::new(format!("cannot reach a CRI server on {socket}: {reason}"));
     let endpoint = Endpoint::from_shared(format!("unix://{socket}"))
         .map_err(|error| unreachable(error.to_string()))?;
     match timeout(CONNECT, endpoint.connect()).await {

@@ -47,7 +47,7 @@ pub(super) fn judge(
         Finding::warn(
             Subject::Network,
             format!("not used: {refused}"),
-            "correct the file or remove it",
+            "correct the file, install its missing plugins, or remove the file",
         )
     });
     findings.extend(passed_over);
@@ -58,8 +58,9 @@ pub(super) fn judge(
     let stopped = packets.bridged_filtered && packets.dropped;
     if stopped && has_plugin(selected, "bridge") && !has_plugin(selected, "firewall") {
         let seen = format!(
-            "pods of the network {} cannot reach each other: bridged packets go through iptables \
-             (net.bridge.bridge-nf-call-iptables is 1), and the policy of FORWARD is not ACCEPT",
+            "pods of the network {} can reach each other only if a rule of iptables accepts their packets: \
+             bridged packets go through iptables (net.bridge.bridge-nf-call-iptables is 1), and the \
+             policy of FORWARD is not ACCEPT, or cannot be read",
             selected.list.name
         );
         findings.push(Finding::warn(Subject::Network, seen, FIREWALL));

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Asks the engine on the socket for its properties, or returns the finding that it does not answer.
+/// Asks the engine on the socket for its properties. If a call fails, returns a finding with the error.
 pub async fn ask(socket: &Path) -> Result<EngineInfo, Finding> {
     let time_limit = Timeouts { ping: TIMEOUT, short: TIMEOUT, ..Timeouts::default() };
     let engine = Engine::new(socket.to_owned(), time_limit);
@@ -107,17 +107,28 @@ fn oci_runtimes(info: &EngineInfo) -> Vec<Finding> {
     findings
 }
 
-/// Judges dockbridge's OCI runtime. Never a failure: pods that were not created with it run without it.
+/// Judges `dockbridge-runtime`; [`oci_runtimes`] reports a missing program. Never a failure: pods that were created
+/// without `dockbridge-runtime` run without it.
 fn edits_runtime(info: &EngineInfo) -> Finding {
     let subject = Subject::OciRuntime;
     match (info.runtimes.get(RUNTIME), info.below(DEFAULT_HANDLER)) {
         (None, _) if info.api >= ApiVersion::ANNOTATIONS => Finding::ok(subject, NO_RUNTIME),
         (None, _) => Finding::ok(subject, OLD_API),
-        (Some(_), Err(reason)) => Finding::warn(subject, format!("not used: {reason}"), UNUSED),
+        (Some(_), Err(reason)) => {
+            let seen = format!(
+                "dockbridge-runtime adds no feature to pods without a runtime handler: {reason}"
+            );
+            Finding::warn(subject, seen, UNUSED)
+        }
         (Some(ours), Ok(below)) => {
             let users = match info.maps_users(DEFAULT_HANDLER) {
-                Ok(()) => "pods can have user namespaces".to_owned(),
-                Err(reason) => format!("pods cannot have user namespaces: {reason}"),
+                Ok(()) => {
+                    "pods without a runtime handler can have user namespaces with --network cni"
+                        .to_owned()
+                }
+                Err(reason) => {
+                    format!("pods without a runtime handler cannot have user namespaces: {reason}")
+                }
             };
             let runs = below.first().map(|program| format!(" runs {program}")).unwrap_or_default();
             Finding::ok(subject, format!("{}{runs}; {users}", ours.path))
@@ -125,7 +136,7 @@ fn edits_runtime(info: &EngineInfo) -> Finding {
     }
 }
 
-/// How long the engine may take to answer. A working engine needs much less.
+/// How long the engine may take to answer each call. A working engine needs much less.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \
@@ -139,10 +150,10 @@ const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.jso
 const HOST_WARNING: &str = "docker info has this warning about Docker's host or settings; a warning \"No … \
                             support\" means that such limits have no effect";
 const NO_RUNTIME: &str = "Docker has no dockbridge-runtime (see `dockbridge setup`): pods with user namespaces, \
-                          id-mapped volumes, mount options or ambient capabilities are refused";
+                          id-mapped volumes, CRI mount options or ambient capabilities are refused";
 const OLD_API: &str = "dockbridge-runtime needs Docker 24.0 or newer";
-const SETUP_AGAIN: &str =
-    "pods on CNI cannot start: run `dockbridge setup` again, or `dockbridge setup --undo`";
+const SETUP_AGAIN: &str = "pods on CNI whose runtime is runc or runs runc cannot start: run `dockbridge setup` \
+                           again, or `dockbridge setup --undo`";
 const WRONG_PATH: &str =
     "pods with this runtime cannot start: correct its path in /etc/docker/daemon.json";
 const UNUSED: &str = "`dockbridge setup --undo` removes dockbridge-runtime";

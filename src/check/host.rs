@@ -104,7 +104,7 @@ pub async fn examine(
     Examined { findings: Findings(findings), server, engine_answered }
 }
 
-/// The findings that do not need the engine's answer, by subject.
+/// Findings that do not need the engine's answer, sorted by subject.
 async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) -> Vec<Finding> {
     let (mut findings, bridged) = match settings.network {
         NetworkMode::Cni => cni::examine(settings, packets).await,
@@ -130,7 +130,7 @@ async fn without_engine(settings: &Settings, packets: Packets, kubelet: bool) ->
     findings
 }
 
-/// Findings from this host's files, and the path of dockerd's settings. `inherited` is the limit of open
+/// Findings from this host's files, and the path in dockerd's flag `--config-file`. `inherited` is the limit of open
 /// files that containers inherit. `server` is the pid of the running dockbridge.
 fn local(
     settings: &Settings,
@@ -156,5 +156,5 @@ fn local(
     (findings, file)
 }
 
-/// A working engine answers in less time. Otherwise `examine` reports that it is waiting.
+/// How long `examine` waits for the engine's answer before it reports that it is waiting.
 const USUAL_ANSWER_TIME: Duration = Duration::from_secs(1);

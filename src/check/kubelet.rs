@@ -26,15 +26,15 @@ use crate::{
 pub(super) struct Kubelet {
     pub(super) pid: Option<u32>,
     pub(super) version: Option<(u32, u32)>,
-    /// kubelet's settings, or why kubelet's configuration file cannot be read.
+    /// kubelet's settings, or why one of kubelet's configuration files cannot be read.
     pub(super) config: Result<Config, String>,
 }
 
-/// The fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that concern the runtime.
+/// The fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that dockbridge reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Config {
-    /// `cgroupfs` or `systemd`. If the field is missing, kubelet uses `cgroupfs`.
+    /// `cgroupfs` or `systemd`. Without this field, kubelet uses `cgroupfs` if it does not ask the runtime.
     pub(super) cgroup_driver: Option<String>,
     pub(super) container_runtime_endpoint: Option<String>,
     /// Whether kubelet refuses cgroup v1. kubelet 1.35 and newer refuse it by default.
@@ -55,7 +55,7 @@ impl Config {
         }
     }
 
-    /// The cgroup driver that kubelet uses. kubelet treats an empty value as not set.
+    /// The cgroup driver that kubelet uses if it does not ask the runtime. kubelet treats an empty value as not set.
     fn driver(&self) -> &str {
         self.cgroup_driver.as_deref().filter(|driver| !driver.is_empty()).unwrap_or("cgroupfs")
     }
@@ -129,7 +129,7 @@ fn with_flags(config: Config, words: &[String]) -> Config {
         cgroup_driver: value("--cgroup-driver"),
         container_runtime_endpoint: value("--container-runtime-endpoint"),
         max_pods: option(words, "--max-pods").and_then(|text| text.parse().ok()),
-        // A flag without a value is true, and a value is only in the same word.
+        // Without a value, this flag means true. A value must follow the flag and `=` in the same word.
         fail_cgroup_v1: words.iter().rev().find_map(|word| {
             match word.strip_prefix(FAIL_CGROUP_1)? {
                 "" => Some(true),
@@ -163,13 +163,15 @@ pub(super) fn judge(
     socket: Option<&Path>,
 ) -> Vec<Finding> {
     let Some(kubelet) = kubelet else {
-        return vec![Finding::ok(Subject::Kubelet, "no kubelet is configured on this host")];
+        let seen = format!("kubelet does not run, and {CONFIG} does not exist");
+        return vec![Finding::ok(Subject::Kubelet, seen)];
     };
     let config = match &kubelet.config {
         Ok(config) => config,
         Err(error) => {
             let seen = format!("cannot read the configuration of kubelet: {error}");
-            return vec![Finding::warn(Subject::Kubelet, seen, "correct the file")];
+            let advice = "correct the file, or run the check as root";
+            return vec![Finding::warn(Subject::Kubelet, seen, advice)];
         }
     };
     let mut findings = Vec::new();
@@ -202,7 +204,7 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
     Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
 }
 
-/// Judges whether kubelet refuses cgroup v1. If kubelet does not run, an unknown `--config-dir` may allow it.
+/// Judges whether kubelet refuses cgroup v1. If kubelet does not run, an unknown `--config-dir` may allow v1.
 fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
     let seen = "this release of kubelet refuses to start on cgroup v1, which this host has";
@@ -214,8 +216,8 @@ fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Op
     })
 }
 
-/// Without an endpoint in its settings, kubelet uses containerd's socket. kubeadm leaves the setting empty
-/// and passes the endpoint as a flag, which dockbridge can read only while kubelet runs.
+/// Without an endpoint in its settings, kubelet uses containerd's socket. Some versions of kubeadm leave the setting
+/// empty and pass the endpoint as a flag, which dockbridge can read only while kubelet runs.
 fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option<Finding> {
     let stated = config.container_runtime_endpoint.as_deref().filter(|stated| !stated.is_empty());
     let endpoint = stated.or(kubelet.pid.map(|_| CONTAINERD))?;
@@ -235,7 +237,10 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
         .map_or("of unknown version".to_owned(), |(major, minor)| format!("{major}.{minor}"));
     let runs = kubelet.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let driver = config.driver();
-    format!("kubelet {release} ({runs}), cgroup driver {driver}")
+    format!(
+        "kubelet {release} ({runs}), own cgroup driver {driver} (kubelet 1.31 and later ask the \
+         runtime)"
+    )
 }
 
 /// From this release of kubelet on, `KubeletCgroupDriverFromCRI` is on by default.
@@ -324,8 +329,7 @@ mod tests {
         assert!(elsewhere[0].advice.contains("unix:///run/d.sock"), "{elsewhere:?}");
     }
 
-    /// kubelet treats an empty or null setting like a missing one, because Go decodes all three to the same
-    /// value.
+    /// kubelet treats an empty or null setting like a missing one, because Go decodes all three to the same value.
     #[test]
     fn an_empty_setting_is_no_setting() {
         let socket = Path::new("/run/d.sock");
@@ -339,7 +343,11 @@ mod tests {
         };
         for empty in ["''", "null"] {
             let file = format!("containerRuntimeEndpoint: {empty}\ncgroupDriver: {empty}\n");
-            assert_eq!(seen(None, &file, &[]).0, Severity::Ok, "the flags of kubelet are unknown");
+            assert_eq!(
+                seen(None, &file, &[]).0,
+                Severity::Ok,
+                "without a running kubelet, its flags are unknown"
+            );
             let (severity, text) = seen(Some(7), &file, &[]);
             assert_eq!(severity, Severity::Warn);
             assert!(text.contains("containerd.sock"), "{text}");

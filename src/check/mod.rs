@@ -1,6 +1,6 @@
 //! `dockbridge check`: checks whether this host is ready for pods, and can run a pod as a test.
 //!
-//! [`command`] runs the command. [`host`] checks everything and returns [`finding::Findings`]. Most other
+//! [`command`] runs the command. [`host`] examines the host and returns [`finding::Findings`]. Most other
 //! files check one or a few [`subject`]s, if possible from facts that they get as values. [`pod`] is a CRI
 //! client that starts and removes one pod and times each step. [`takeover`] and `upgrade` report what would
 //! happen to the existing pods. [`alive`] checks whether a server answers on the CRI socket.

@@ -29,8 +29,8 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Reads the kernel's settings. `nftables` says whether Docker uses nftables; it is None if Docker does
-    /// not answer. `nftables` is used only if `iptables` cannot be run.
+    /// Reads the kernel's settings. `nftables` says whether Docker uses nftables; it is None if Docker has
+    /// not answered. `nftables` is used only if `iptables` fails or cannot be run.
     pub(super) async fn read(nftables: Option<bool>) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
@@ -44,17 +44,17 @@ impl Packets {
     }
 }
 
-/// Whether the chain FORWARD drops packets. `rules` is the output of `iptables -S FORWARD`.
+/// Whether the policy of the chain FORWARD drops packets. `rules` is the output of `iptables -S FORWARD`.
 fn drops(rules: Option<&str>, nftables: Option<bool>) -> bool {
     rules.map_or(nftables == Some(false), |rules| !rules.starts_with("-P FORWARD ACCEPT"))
 }
 
-/// Whether pods can reach other hosts and this host's Services. `bridged` means that pods are behind a
+/// Whether pods can reach other hosts, and Services of pods on this host. `bridged` means that pods are behind a
 /// bridge, `kubelet` that this host has a kubelet.
 pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Finding {
     let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
     if !packets.forwarded {
-        let seen = "net.ipv4.ip_forward is 0: pods cannot reach other hosts";
+        let seen = "net.ipv4.ip_forward is 0: the kernel forwards no IPv4 packets of pods";
         return warn(seen, "run sysctl -w net.ipv4.ip_forward=1, and set it in /etc/sysctl.d");
     }
     if bridged && kubelet && !packets.bridged_filtered {
@@ -63,7 +63,7 @@ pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Fin
         let advice = "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1";
         return warn(seen, advice);
     }
-    Finding::ok(Subject::Forwarding, "the kernel forwards packets of pods")
+    Finding::ok(Subject::Forwarding, "the kernel forwards IPv4 packets (net.ipv4.ip_forward)")
 }
 
 /// The part of `daemon.json` with defaults of containers.
@@ -94,9 +94,8 @@ pub(super) fn container_defaults(
     logs.into_iter().chain(judge_files(inherited, flags, &file)).collect()
 }
 
-/// The limit of open files that containers inherit: the soft limit of containerd's unit. `/proc` of
-/// containerd does not show this limit, because Go programs raise their own limit. None without systemd or
-/// without a limit.
+/// The limit of open files that containers inherit: the soft limit of containerd's unit. `/proc` of containerd does not
+/// show this limit, because Go programs raise their own limit. None if the limit is unknown or infinite.
 pub(super) async fn inherited_files(engine: &EngineInfo) -> Option<u64> {
     let containerd = capability::listening_pid(engine.containerd_socket.as_deref()?)?;
     let cgroups = fs::read_to_string(format!("/proc/{containerd}/cgroup")).ok()?;
@@ -117,7 +116,9 @@ fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -
     if names.chain(file.default_ulimits.keys().map(String::as_str)).any(|name| name == "nofile") {
         return None;
     }
-    let seen = format!("a container can open {soft} files, unless its program raises the limit");
+    let seen = format!(
+        "a process of a container can open {soft} files, unless the process raises the limit"
+    );
     Some(Finding::warn(Subject::Descriptors, seen, format!("{MORE_FILES}, {RESTART}")))
 }
 
@@ -131,7 +132,9 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
     }
     let seen = "Docker's log-opts have max-buffer-size, so Docker refuses the log mode \"blocking\", and \
                 drops lines if a container writes faster than the disk";
-    let advice = format!("remove mode and max-buffer-size from log-opts in daemon.json, {RESTART}");
+    let advice = format!(
+        "remove mode and max-buffer-size from log-opts (daemon.json, or --log-opt), {RESTART}"
+    );
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
@@ -150,7 +153,7 @@ fn judge_disk(place: &Path, size: Space) -> Finding {
         return Finding::ok(Subject::Disk, seen);
     }
     let seen = format!(
-        "{seen}, and {inodes} % of the inodes; kubelet evicts pods below 15 % of the space or 5 % of the inodes"
+        "{seen}, and {inodes} % of the inodes; by default, kubelet evicts pods below 15 % of the space or 5 % of the inodes"
     );
     let advice = "run docker image prune --all, or give Docker a larger disk (data-root)";
     Finding::warn(Subject::Disk, seen, advice)
@@ -162,7 +165,8 @@ pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     let limit = open_files(limits).unwrap_or(u64::MAX);
     let allowed = (limit / 4 * 3).saturating_sub(OTHER_FILES) / PER_POD;
     if allowed >= u64::from(pods) {
-        let seen = format!("dockbridge can open enough files for the {pods} pods of this node");
+        let seen =
+            format!("dockbridge can open enough files for {pods} pods with two containers each");
         return Finding::ok(Subject::Descriptors, seen);
     }
     let seen = format!(

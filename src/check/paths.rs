@@ -35,18 +35,18 @@ pub(super) fn listen(listen: &Listen) -> Finding {
     }
 }
 
-/// Judges an existing socket: a server listens, or a killed server has left the socket.
+/// Judges an existing socket: a server listens, a killed server has left the socket, or connecting is not permitted.
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
-        Ok(_) => Finding::ok(Subject::Listen, format!("a server answers on {shown} already")),
+        Ok(_) => Finding::ok(Subject::Listen, format!("a server listens on {shown} already")),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let seen = format!("no permission to connect to {shown}: {error}");
             Finding::fail(Subject::Listen, seen, OTHER_SOCKET)
         }
         Err(_) => Finding::ok(
             Subject::Listen,
-            format!("no server answers on {shown}; dockbridge will replace the socket"),
+            format!("no server listens on {shown}; dockbridge will replace the socket"),
         ),
     }
 }

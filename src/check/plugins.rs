@@ -15,7 +15,7 @@ use crate::{
     nri::launcher::{installed, is_executable},
 };
 
-/// The findings about NRI plugins; none if NRI is off. `server` is the dockbridge process of the engine.
+/// The findings about NRI plugins; none if NRI is off. `server` is the pid of the dockbridge that serves the engine.
 pub(super) fn examine(
     settings: &NriSettings,
     engine: Option<&EngineInfo>,
@@ -45,7 +45,9 @@ pub(super) fn examine(
     }
     findings.extend(missing(settings, &started));
     if let Some(Err(reason)) = engine.map(|engine| engine.edits_runtime(DEFAULT_HANDLER)) {
-        let seen = format!("NRI plugins can change limits only: {reason}");
+        let seen = format!(
+            "in pods without a runtime handler, NRI plugins can change only limits: {reason}"
+        );
         findings.push(Finding::warn(Subject::Nri, seen, SETUP));
     }
     let started = if started.is_empty() { "none".to_owned() } else { started.join(", ") };
@@ -103,18 +105,20 @@ fn missing(settings: &NriSettings, started: &[String]) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let seen = format!("required NRI plugins that are not installed: {}", missing.join(", "));
+    let seen =
+        format!("required NRI plugins that dockbridge does not start: {}", missing.join(", "));
     Some(Finding::warn(Subject::Nri, seen, CONNECT))
 }
 
-const MEND_PLUGIN: &str = "check --nri-plugin-dir and --nri-config-dir, then restart dockbridge";
+const MEND_PLUGIN: &str =
+    "correct the plugin's file, or its configuration in --nri-config-dir, then restart dockbridge";
 const PROTECT: &str =
     "run chown root and chmod go-w on that path: plugins run as root and can change every pod";
-const OTHER_SOCKET: &str = "NRI plugins cannot connect to dockbridge: run dockbridge as root, or choose another path with --nri-socket";
+const OTHER_SOCKET: &str = "NRI plugins cannot connect to dockbridge: choose another path with --nri-socket, or if permission is denied, run dockbridge as root";
 const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin connected to Docker and \
                             dockbridge changes containers twice, and Docker reports no pods to plugins";
 const ONE_OF_BOTH: &str =
     "remove nri-opts from /etc/docker/daemon.json, then run: systemctl reload docker";
 const CONNECT: &str =
     "install each required plugin, or start it yourself; no pod starts until all are connected";
-const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime, which lets NRI plugins change more than limits";
+const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime (Docker 24.0 or newer), which lets NRI plugins change more than limits";

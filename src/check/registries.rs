@@ -1,5 +1,5 @@
-//! Reports the mirrors through which Docker pulls images. Docker's settings name mirrors of Docker Hub. With
-//! containerd's image store, a `hosts.toml` file can name mirrors of any registry.
+//! Reports the mirrors through which Docker pulls images. Docker's settings can name mirrors of Docker Hub. With
+//! Docker 28.0 or newer and containerd's image store, a `hosts.toml` file can name mirrors of any registry.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     model::engine::{ApiVersion, EngineInfo},
 };
 
-/// Reads the settings that determine pulls: the engine's own, and the `hosts.toml` files in `directory`.
+/// Reads the settings of mirrors: the engine's own, and the `hosts.toml` files in directories of `directory`.
 pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
     let (mut findings, mut mirrors) = (Vec::new(), Vec::new());
     let mut hub = engine.hub_mirrors.clone();
@@ -28,7 +28,7 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
                 findings.push(Finding::ok(Subject::Registries, seen));
             }
             Ok(hosts) => {
-                // If `hosts.toml` names hosts for Docker Hub, Docker ignores the mirrors in its own settings.
+                // If a `hosts.toml` in use names hosts for Docker Hub, Docker ignores the mirrors in its own settings.
                 let is_hubs = name == HUB || (name == EVERY_OTHER && !hub_has_its_own);
                 if is_hubs && !hosts.tried_first.is_empty() {
                     hub.clear();
@@ -36,8 +36,9 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
                 mirrors.extend(told(&name, &hosts.mirrors_of(&name)));
             }
             Err(error) => {
-                let seen = format!("Docker does not use {}: {error}", path.display());
-                findings.push(Finding::warn(Subject::Registries, seen, "correct the file"));
+                let seen = format!("cannot read the mirrors in {}: {error}", path.display());
+                let advice = "correct the file, or run the check as root";
+                findings.push(Finding::warn(Subject::Registries, seen, advice));
             }
         }
     }
@@ -61,7 +62,7 @@ fn told(name: &str, mirrors: &[String]) -> Option<String> {
 struct Hosts {
     /// The hosts in the order of the file, and for each whether Docker may pull from it.
     tried_first: Vec<(String, bool)>,
-    /// The host that Docker asks after the hosts of `tried_first`. None if Docker asks the registry itself.
+    /// The host that Docker asks after the hosts of `tried_first`. Without this host, Docker asks the registry itself.
     server: Option<String>,
 }
 
@@ -84,7 +85,7 @@ impl Hosts {
 
     fn mirrors_of(self, registry: &str) -> Vec<String> {
         let first = self.tried_first.into_iter().filter(|(_, may_pull)| *may_pull);
-        // The directory's name contains the registry's port as `:5000` or `_5000_`.
+        // The directory's name contains the registry's port, if it has one, as `:5000` or `_5000_`.
         let host = registry.split(['_', ':']).next().filter(|host| !host.is_empty());
         let instead = self.server.filter(|server| !host.is_some_and(|host| server.contains(host)));
         first.map(|(url, _)| url).chain(instead).collect()
@@ -103,7 +104,7 @@ const HOSTS_FILE: &str = "hosts.toml";
 const LONGEST_HOSTS_FILE: u64 = 1 << 20;
 /// The name of the directory for Docker Hub.
 const HUB: &str = "docker.io";
-/// The directory for registries that have no directory.
+/// The directory for registries that have no directory with their name.
 const EVERY_OTHER: &str = "_default";
 const NEEDS_CONTAINERD: &str =
     "only Docker 28.0 or newer with containerd's image store uses hosts.toml files";

@@ -1,16 +1,16 @@
-//! Checks whether another container runtime for kubelet runs on this host, or has left containers.
+//! Checks whether cri-dockerd or CRI-O runs on this host, and whether containerd runs containers of Kubernetes.
 
 use std::{fs, path::Path};
 
 use super::{finding::Finding, subject::Subject};
 use crate::host::processes::Processes;
 
-/// The pids of cri-dockerd and CRI-O, and the number of containerd's containers for Kubernetes.
+/// The pids of cri-dockerd and CRI-O, and the number of containerd's running containers for Kubernetes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Others {
     pub(super) cri_dockerd: Option<u32>,
     pub(super) crio: Option<u32>,
-    /// The number of containers in containerd's namespace for Kubernetes, without Docker's own containers.
+    /// The number of running containers in containerd's namespace for Kubernetes, which Docker does not use.
     pub(super) containerd: usize,
 }
 
@@ -51,7 +51,8 @@ pub(super) fn judge(others: &Others) -> Vec<Finding> {
         findings.push(warn(seen, REMOVE_PODS));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok(Subject::Runtimes, "no other runtime of kubelet runs"));
+        let seen = "neither cri-dockerd nor CRI-O runs; found no containers of Kubernetes in /run/containerd";
+        findings.push(Finding::ok(Subject::Runtimes, seen));
     }
     findings
 }

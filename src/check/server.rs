@@ -10,8 +10,8 @@ use crate::{
     model::listen::{CRI_DOCKERD_SOCKET, Listen},
 };
 
-/// Judges which dockbridge holds the engine's lock. If `asked`, a pod was requested, which the check then
-/// runs through that dockbridge: a socket other than the configured one is only a warning.
+/// Judges which dockbridge holds the engine's lock. If `asked`, the user has requested a test pod, which the
+/// check runs through the lock's holder: a socket other than the configured one is then only a warning.
 pub(super) fn judge(
     held: &Result<Option<Holder>, HostError>,
     listen: &Listen,

@@ -27,7 +27,7 @@ macro_rules! subjects {
 }
 
 subjects! {
-    /// Which files with settings the check has read, and whether they contain unknown names.
+    /// Which files the settings come from, and which variables and flags have no effect.
     Settings "settings",
     /// Whether Docker answers, its version and its image store.
     Engine "engine",
@@ -55,12 +55,12 @@ subjects! {
     OomScore "oom score",
     /// Whether CRIU works, which saves the processes of a container.
     Checkpoints "checkpoints",
-    /// The limit of open files, compared with the number of pods.
+    /// Whether dockbridge may open enough files for all pods, and how many the processes of containers may open.
     Descriptors "descriptors",
     Clock "clock",
     Listen "listen",
     State "state",
-    /// The directory of the pods' network namespaces and of the admin socket.
+    /// The run directory, which has the admin socket and, for example, pinned user namespaces.
     Run "run",
     /// A pod of this node, or the pod that `dockbridge check --pod` runs.
     Pod "pod",

@@ -1,7 +1,7 @@
 //! Reports what dockbridge would do with existing pods of cri-dockerd, dockershim or dockbridge.
 //!
-//! The report reads from the engine, from CNI's cache and from the files of cri-dockerd and dockershim.
-//! Making the report changes nothing on the host.
+//! The report reads from the engine, from the CNI configuration and cache, from the pods' network namespaces, and
+//! from the files of dockbridge, cri-dockerd and dockershim. Making the report changes nothing on the host.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -54,7 +54,7 @@ pub async fn examine(settings: &Settings) -> Findings {
     Findings(findings)
 }
 
-/// The pods by name, and the containers of each.
+/// The pods in the order of their names, and the containers of pods, also of missing pods, by the id of the pod.
 pub(super) async fn by_pod(
     engine: &Engine,
 ) -> Result<(Vec<SandboxRecord>, BTreeMap<SandboxId, Vec<ContainerRecord>>), Finding> {
@@ -90,7 +90,7 @@ fn judge(
     if known {
         return Finding::ok(
             Subject::Pod,
-            format!("{named}; dockbridge already has the pod's checkpoint"),
+            format!("{named}; dockbridge already has the pod's checkpoint file"),
         );
     }
     let how = match (pod.document.network, attachment) {
@@ -115,7 +115,8 @@ fn judge(
     Finding::ok(Subject::Pod, format!("{named}; {how}"))
 }
 
-/// The finding about containers whose pod does not exist in Docker. kubelet would remove such containers.
+/// The finding about containers whose pod does not exist in Docker. kubelet removes such containers once their pods
+/// are deleted.
 fn orphans(
     left: &BTreeMap<SandboxId, Vec<ContainerRecord>>,
     pods: &[SandboxRecord],
@@ -126,11 +127,11 @@ fn orphans(
         .filter(|(pod, _)| !there.contains(pod))
         .flat_map(|(_, containers)| containers.iter().map(|one| one.name.as_str()))
         .collect();
-    let advice = "kubelet removes these containers once their pods are deleted";
+    let advice = "kubelet removes these containers once their pods are deleted in the cluster";
     (!names.is_empty()).then(|| {
         Finding::warn(
             Subject::Runtimes,
-            format!("containers without a pod: {}", names.join(", ")),
+            format!("containers whose pod is missing in Docker: {}", names.join(", ")),
             advice,
         )
     })
@@ -153,7 +154,7 @@ pub fn counted(findings: &Findings) -> (usize, usize) {
 /// The result in a sentence, followed by `way_back`, which says how to go back to the previous runtime.
 pub fn summary(findings: &Findings, way_back: &str) -> String {
     if findings.worst() == Severity::Fail {
-        return "The pods are unknown: Docker did not list its containers.\n".to_owned();
+        return "The pods are unknown: a call to Docker failed.\n".to_owned();
     }
     match counted(findings) {
         (0, 0) => format!("No pods exist.\n{way_back}"),

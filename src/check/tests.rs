@@ -1,4 +1,4 @@
-//! The findings about different hosts.
+//! Tests of the findings of `dockbridge check` about different hosts and engines.
 
 use std::{
     collections::BTreeMap,
@@ -147,8 +147,8 @@ fn nri_plugins_are_judged_where_they_are_served() {
         "/40-conf: ",
         "conf.conf is not UTF-8 text",
         "users other than root can change ",
-        "required NRI plugins that are not installed: quota",
-        "plugins can change limits only: ",
+        "required NRI plugins that dockbridge does not start: quota",
+        "in pods without a runtime handler, NRI plugins can change only limits: ",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
@@ -170,7 +170,7 @@ fn an_engine_of_another_host_is_seen() {
     let warned =
         EngineInfo { warnings: vec!["WARNING: No swap limit support".to_owned()], ..info() };
     let text = Findings(engine::judge(Path::new("/s"), &warned, false)).to_string();
-    // Docker's general warning about cgroup v1 is left out, because limits of cgroup v1 do have an effect.
+    // The advice must also fit Docker's warning about cgroup v1, whose limits do have an effect.
     assert!(!text.contains("limits of this kind"), "{text}");
     assert!(text.contains("WARN  engine        No swap limit support"), "{text}");
 }
@@ -195,7 +195,7 @@ async fn an_engine_that_is_not_there_is_a_failure() {
     assert!(!absent.advice.contains("--docker"), "the advice is in what was seen: {absent:?}");
 }
 
-/// A fake engine accepts connections but does not answer until the check reports that it is waiting.
+/// A fake engine accepts connections, does not answer, and closes its socket when the check reports that it waits.
 #[tokio::test]
 async fn findings_come_before_an_engine_that_is_silent() {
     let home = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn places_are_tried_and_left_clean() {
     assert!(paths::listen(&at(&deep)).seen.ends_with("is free"));
     let socket = home.path().join("s");
     let listener = UnixListener::bind(&socket).unwrap();
-    assert!(paths::listen(&at(&socket)).seen.starts_with("a server answers"));
+    assert!(paths::listen(&at(&socket)).seen.starts_with("a server listens"));
     // A child process of another test may have a copy of the socket, so closing our copy would not stop the
     // socket from accepting connections.
     shutdown(listener.as_raw_fd(), Shutdown::Both).unwrap();
@@ -342,7 +342,7 @@ fn check_names_the_server_of_an_engine() {
     assert_eq!(server::judge(&Err(locked), &at(&one), false).severity, Severity::Warn);
 }
 
-/// A host whose packet filter drops packets without a rule, and does not see bridged packets.
+/// The host forwards packets. The packet filter drops forwarded packets without a rule, and sees no bridged packets.
 const OPEN: Packets = Packets { forwarded: true, bridged_filtered: false, dropped: true };
 
 pub(super) fn info() -> EngineInfo {

@@ -31,12 +31,15 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
         let named = format!("{}/{}", metadata.namespace, metadata.name);
         findings.push(match (pod.is_running(), info.live_restore) {
             (true, false) => {
-                let seen = format!("{named} will end, with its {running} running containers");
+                let seen =
+                    format!("{named} ends when Docker stops, with {running} running containers");
                 Finding::warn(Subject::Pod, seen, DRAIN)
             }
             (true, true) => Finding::ok(
                 Subject::Pod,
-                format!("{named} and its {running} running containers will continue"),
+                format!(
+                    "{named} continues while Docker restarts, with {running} running containers"
+                ),
             ),
             (false, _) => Finding::ok(Subject::Pod, format!("{named} has ended")),
         });
@@ -68,7 +71,8 @@ fn judge(info: &EngineInfo) -> Vec<Finding> {
     let mut findings =
         vec![Finding::ok(Subject::Engine, api), Finding::ok(Subject::Engine, store), live_restore];
     if let Some(ours) = info.runtimes.get(RUNTIME) {
-        let seen = format!("do not move or remove {}: running containers need it", ours.path);
+        let seen =
+            format!("do not move or remove {}: containers that run with it need it", ours.path);
         findings.push(Finding::ok(Subject::OciRuntime, seen));
     }
     findings

@@ -1,6 +1,6 @@
-//! Checkpoints of cri-dockerd and dockershim, `<root>/sandbox/<id>`. A checkpoint holds a pod's host ports,
-//! which are neither in Docker nor in CNI's cache. dockbridge reads the checkpoint when it adopts the pod,
-//! and removes the checkpoint with the pod: otherwise cri-dockerd would still list the pod.
+//! Checkpoint files of cri-dockerd and dockershim, `<root>/sandbox/<id>`. Such a file holds a pod's host ports.
+//! Docker does not have these ports, and CNI's cache has them only if it has an entry for the pod. dockbridge reads the
+//! file when it adopts the pod, and removes the file with the pod: otherwise cri-dockerd would still list the pod.
 //!
 //! dockbridge does not verify the checksum, because it only passes the ports to plugins that release them.
 
@@ -17,7 +17,7 @@ use crate::{
     wire::nullable::nullable,
 };
 
-/// The directories where cri-dockerd and dockershim may have checkpoints.
+/// The directories where cri-dockerd and dockershim may have checkpoint files.
 #[derive(Clone, Debug)]
 pub(super) struct CriDockerdCheckpoints {
     roots: Vec<PathBuf>,
@@ -31,12 +31,12 @@ impl CriDockerdCheckpoints {
         Self { roots: [state_dir.to_owned()].into_iter().chain(defaults).collect() }
     }
 
-    /// The host ports in a pod's checkpoint; empty if the file is missing or unreadable. Blocks the thread.
+    /// The host ports in a pod's checkpoint file; empty if the file is missing or unreadable. Blocks the thread.
     pub(super) fn ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         self.files(id).find_map(|path| read(&path)).unwrap_or_default()
     }
 
-    /// Removes the checkpoints of a pod. Blocks the thread.
+    /// Removes the checkpoint files of a pod. Blocks the thread.
     ///
     /// # Errors
     /// The first error, except that a missing file is not an error.
@@ -76,7 +76,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<PortMapping>> {
     Some(stored.data.port_mappings)
 }
 
-/// The largest file that is read, in bytes: much larger than a checkpoint with all possible ports.
+/// The largest file that is read, in bytes: much larger than a checkpoint file with all possible ports.
 const MAX_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The state directory: loads all checkpoints at the start, and saves and removes them later.
+//! The state directory: loads all checkpoint files at the start, and saves and removes them later.
 
 use std::{
     collections::HashSet,
@@ -42,7 +42,8 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens the state directory at the start, and creates missing directories in it. Blocks the thread.
+    /// Opens the state directory at the start. Creates it, and in it the directory of the checkpoint files, if they are
+    /// missing. Blocks the thread.
     ///
     /// # Errors
     /// A directory cannot be created.
@@ -52,7 +53,7 @@ impl Checkpoints {
         Ok(checkpoints)
     }
 
-    /// Opens a state directory read-only, and also returns the sandboxes with checkpoints. Blocks the thread.
+    /// Opens a state directory without creating it, and returns the sandboxes with checkpoint files. Blocks the thread.
     pub fn examine(state_dir: &Path) -> (Self, HashSet<SandboxId>) {
         let checkpoints = Self::new(state_dir);
         let stored = checkpoints.paths.stored();
@@ -68,13 +69,13 @@ impl Checkpoints {
         }
     }
 
-    /// Reads the checkpoint of every sandbox, removes the drafts of unfinished writes, and moves damaged
-    /// files to `quarantine`. Never fails: a directory that cannot be read is reported like a damaged file.
+    /// Reads the checkpoint file of every sandbox, removes the drafts of unfinished writes, and moves damaged
+    /// files to `quarantine` if possible. Never fails: a directory that cannot be read is reported like a damaged file.
     pub async fn load(&self) -> Loaded {
         let paths = Arc::clone(&self.paths);
         let loaded = blocking(move || paths.load()).await;
         for Quarantined { path, reason } in &loaded.quarantined {
-            warn!(file = %path.display(), reason, "checkpoint cannot be used; moved to quarantine if possible");
+            warn!(file = %path.display(), reason, "cannot use a checkpoint file or the directory of checkpoint files; a file is moved to quarantine if possible");
         }
         loaded
     }
@@ -85,7 +86,7 @@ impl Checkpoints {
         blocking(move || paths.stored()).await
     }
 
-    /// Writes the checkpoint of a sandbox. The old file stays until the new file is complete.
+    /// Writes the checkpoint file of a sandbox. The old file stays until the new file is complete.
     pub async fn save(
         &self,
         checkpoint: &SandboxCheckpoint,
@@ -94,18 +95,18 @@ impl Checkpoints {
         self.write(self.paths.sandbox(&checkpoint.id), checkpoint, durability).await
     }
 
-    /// Removes the checkpoint of a sandbox, also the checkpoint that cri-dockerd or dockershim has written
-    /// for it. A missing file is not an error.
+    /// Removes the checkpoint file of a sandbox, and the file that cri-dockerd or dockershim has written for the
+    /// sandbox. A missing file is not an error. Only logs a failure to remove the other program's file.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {
             let error = chain(&error);
-            warn!(sandbox = %id, error, "cannot remove a pod's checkpoint of cri-dockerd or dockershim; the file stays");
+            warn!(sandbox = %id, error, "cannot remove a pod's checkpoint file of cri-dockerd or dockershim; the file stays");
         }
         self.remove_file(self.paths.sandbox(id)).await
     }
 
-    /// The host ports in the pod's checkpoint of cri-dockerd or dockershim; empty without one.
+    /// The host ports in the pod's checkpoint file of cri-dockerd or dockershim; empty without a readable file.
     pub async fn cri_dockerd_ports(&self, id: &SandboxId) -> Vec<PortMapping> {
         let (cri_dockerd, id) = (self.cri_dockerd.clone(), id.clone());
         blocking(move || cri_dockerd.ports(&id)).await
@@ -120,7 +121,7 @@ impl Checkpoints {
         self.write(path, body, T::DURABILITY).await
     }
 
-    /// The content of the single file of the type `T`. Empty if the file is missing or damaged.
+    /// The content of the single file of the type `T`. Empty if the file is missing, damaged or unreadable.
     pub async fn load_file<T: SingleFile>(&self) -> T {
         let paths = Arc::clone(&self.paths);
         blocking(move || paths.load_single(T::NAME)).await.unwrap_or_default()
@@ -170,7 +171,7 @@ struct Writes {
     last: Named<Mutex<u64>>,
 }
 
-/// Paths in the state directory. All methods of `Paths` block the thread.
+/// Paths in the state directory. The methods of `Paths` that use the disk block the thread.
 #[derive(Debug)]
 struct Paths {
     root: PathBuf,
@@ -193,7 +194,7 @@ impl Paths {
         let mut loaded = Loaded::default();
         let listed = fs::read_dir(&self.sandboxes).and_then(Iterator::collect);
         let entries: Vec<DirEntry> = listed.unwrap_or_else(|error: io::Error| {
-            let reason = format!("the directory of network checkpoints cannot be read: {error}");
+            let reason = format!("the directory of checkpoint files cannot be read: {error}");
             loaded.quarantined.push(Quarantined { path: self.sandboxes.clone(), reason });
             Vec::new()
         });
@@ -204,7 +205,7 @@ impl Paths {
         loaded
     }
 
-    /// Ignores a file that is neither a checkpoint nor a draft, because dockbridge did not write it.
+    /// Ignores a file that is neither a `.json` file nor a draft, because dockbridge did not write it.
     fn load_entry(&self, entry: &DirEntry, loaded: &mut Loaded) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -262,7 +263,7 @@ impl Paths {
 fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     match (file::replace(path, bytes, durability), path.parent()) {
         (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
-            warn!(directory = %directory.display(), "the state directory is missing; creating it again");
+            warn!(directory = %directory.display(), "the state directory or a directory in it is missing; creating it again");
             file::ensure_directory(directory, DIRECTORY_MODE)?;
             file::replace(path, bytes, durability)
         }
@@ -278,7 +279,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, String> {
     if checkpoint.id == id {
         Ok(checkpoint)
     } else {
-        Err(format!("the file holds the checkpoint of another sandbox, {}", checkpoint.id))
+        Err(format!("the file has the state of another sandbox, {}", checkpoint.id))
     }
 }
 
@@ -312,6 +313,6 @@ fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
 }
 
 const SUFFIX: &str = ".json";
-/// The largest file that dockbridge reads, in bytes: twice the largest request of kubelet.
+/// The largest file that this module reads, in bytes: twice the largest request of kubelet.
 const MAX_BYTES: u64 = 32 << 20;
 const DIRECTORY_MODE: u32 = 0o700;

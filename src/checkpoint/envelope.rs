@@ -1,4 +1,4 @@
-//! The envelope of every checkpoint file: `{"version":1,"checksum":"<sha256>","body":{…}}`.
+//! The envelope of the files that [`crate::checkpoint`] stores: `{"version":1,"checksum":"<sha256>","body":{…}}`.
 //!
 //! The checksum covers the body's text exactly as it is in the file. So the checksum detects any change of
 //! the body, and does not depend on how a JSON encoder formats it.
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// The version written into new files. dockbridge can read this version and every lower version.
 pub const VERSION: u32 = 1;
 
-/// Returns the content of a checkpoint file for `body`.
+/// Returns the content of a stored file for `body`.
 ///
 /// # Errors
 /// `body` cannot be written as JSON, for example because a map has keys that are not strings.
@@ -22,7 +22,7 @@ pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
     Ok(bytes)
 }
 
-/// Checks the content of a checkpoint file and returns its body.
+/// Checks the content of a stored file and returns its body.
 ///
 /// # Errors
 /// Why the file is damaged or cannot be read.
@@ -30,12 +30,12 @@ pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if bytes.is_empty() {
         return Err(EMPTY.to_owned());
     }
-    let damaged = |error| format!("the file is not a checkpoint: {error}");
+    let damaged = |error| format!("the envelope of the file cannot be parsed: {error}");
     // The version is parsed first, because a later version may have another envelope.
     let VersionOnly { version } = serde_json::from_slice(bytes).map_err(damaged)?;
     if version == 0 || version > VERSION {
         return Err(format!(
-            "the file has version {version}, and this dockbridge reads versions 1 to {VERSION}: update dockbridge"
+            "the file has version {version}, and this dockbridge reads versions 1 to {VERSION}: a later version needs a later dockbridge"
         ));
     }
     let envelope: Envelope = serde_json::from_slice(bytes).map_err(damaged)?;
@@ -62,5 +62,5 @@ fn checksum(text: &str) -> String {
     hex::encode(Sha256::digest(text))
 }
 
-/// A file without content, which a power loss may leave.
+/// The error for a file without content, which a power loss may leave.
 pub(super) const EMPTY: &str = "the file is empty";

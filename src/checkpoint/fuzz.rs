@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: our own checkpoints, and those of cri-dockerd and dockershim.
+//! Targets of `make fuzz`: our own stored files, and the checkpoint files of cri-dockerd and dockershim.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use super::{
     record::{ChangesSinceCreate, MemoryKills, PodCidrs, PulledImages, SandboxCheckpoint},
 };
 
-/// Parses the bytes as a checkpoint file, and as a body in an envelope. A parsed value must be the same after
+/// Parses the bytes as a stored file, and as a body without an envelope. A parsed value must be the same after
 /// it is written and read again.
 pub(crate) fn stored(bytes: &[u8]) {
     round::<SandboxCheckpoint>(bytes);

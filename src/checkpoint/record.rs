@@ -1,4 +1,4 @@
-//! What checkpoints store, and what loading a directory of checkpoints returns.
+//! What the files that the module `checkpoint` writes store, and what loading the checkpoint files returns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,15 +23,15 @@ use crate::{
 /// only add fields with defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SandboxCheckpoint {
-    /// Docker's id of the pause container; also the name of the checkpoint file.
+    /// Docker's id of the pause container; also the name of the checkpoint file, without `.json`.
     pub id: SandboxId,
     /// The full name of the pause container in Docker, without the leading slash.
     pub name: String,
-    /// The RunPodSandbox request. dockbridge answers from it when Docker has lost the pause container.
+    /// The RunPodSandbox request, for answers if Docker loses the pause container before the network is released.
     pub document: SandboxDocument,
-    /// When Docker created the pause container. Always set, because kubelet refuses a sandbox without it.
+    /// When Docker created the pause container. Always set, because kubelet refuses a sandbox without a creation time.
     pub created_at: Nanos,
-    /// The state of the pod's CNI networks. None until dockbridge is going to call the plugins.
+    /// The state of the pod's connection to its CNI network. dockbridge writes no file without this state.
     pub attachment: Option<Attachment>,
 }
 
@@ -54,7 +54,8 @@ impl SingleFile for PodCidrs {
     const DURABILITY: Durability = Durability::Synced;
 }
 
-/// The images that were pulled for kubelet: for each id, the full names. Files have this serde form.
+/// The images that dockbridge pulled or loaded and that did not exist before: for each id, the full names. Existing
+/// files have this serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 
@@ -87,17 +88,18 @@ impl SingleFile for MemoryKills {
     const NAME: &str = "memory-kills.json";
 }
 
-/// The checkpoints of sandboxes in a state directory, and the damaged files.
+/// The contents of the checkpoint files in a state directory, and the files that cannot be used.
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub sandboxes: Vec<SandboxCheckpoint>,
     pub quarantined: Vec<Quarantined>,
 }
 
-/// A damaged file, which was moved aside if possible.
+/// A file that cannot be used and was moved aside if possible, or the directory of checkpoint files if it cannot be
+/// read.
 #[derive(Debug)]
 pub struct Quarantined {
-    /// The path in `quarantine`, or the old path if the file could not be moved.
+    /// The path in `quarantine`, or the old path if the file could not be moved; or the path of the directory.
     pub path: PathBuf,
     pub reason: String,
 }

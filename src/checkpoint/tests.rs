@@ -1,4 +1,4 @@
-//! Tests with damaged state directories.
+//! Tests with intact and damaged state directories.
 
 use std::{fs, path::PathBuf};
 
@@ -84,7 +84,7 @@ async fn what_was_saved_is_loaded() {
     assert_eq!(state.load().await.sandboxes, [checkpoint(2)]);
 }
 
-/// kubernetes#43021: because of an empty checkpoint after a reboot, a pod could never be stopped.
+/// kubernetes#43021: because of an empty checkpoint file after a reboot, a pod could never be stopped.
 #[tokio::test]
 async fn damaged_files_are_quarantined_and_reported_once() {
     let state = State::new();
@@ -94,15 +94,15 @@ async fn damaged_files_are_quarantined_and_reported_once() {
     let newer = text.replace("\"version\":1,\"checksum\"", "\"version\":2,\"checksum\"");
     let damages: Vec<(Vec<u8>, &str)> = vec![
         (Vec::new(), "empty"),
-        (good[..good.len() / 2].to_vec(), "not a checkpoint"),
-        (vec![0; good.len()], "not a checkpoint"),
+        (good[..good.len() / 2].to_vec(), "envelope of the file"),
+        (vec![0; good.len()], "envelope of the file"),
         (flipped, "checksum"),
         (newer.into_bytes(), "version 2"),
         (b"{\"version\":0}".to_vec(), "version 0"),
-        (b"[]".to_vec(), "not a checkpoint"),
+        (b"[]".to_vec(), "envelope of the file"),
         (envelope::seal(&json!({ "id": "x" })).unwrap(), "cannot be parsed"),
-        (good.clone(), "holds the checkpoint of"),
-        (b"\xff\xfe".to_vec(), "not a checkpoint"),
+        (good.clone(), "has the state of another sandbox"),
+        (b"\xff\xfe".to_vec(), "envelope of the file"),
     ];
     for (number, (bytes, _)) in (2_u64..).zip(&damages) {
         fs::write(state.path(number), bytes).unwrap();
@@ -226,7 +226,7 @@ proptest! {
     #[test]
     fn no_cut_goes_unnoticed(length in any::<prop::sample::Index>()) {
         let bytes = envelope::seal(&checkpoint(1)).unwrap();
-        // The file's last byte is left out, because it is only a line end.
+        // A cut that removes only the file's last byte, a line end, is not tested.
         let length = length.index(bytes.len() - 1);
         prop_assert!(envelope::open::<SandboxCheckpoint>(&bytes[..length]).is_err());
     }

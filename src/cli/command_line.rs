@@ -23,7 +23,7 @@ use crate::{
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Subcommand)]
 pub enum Command {
-    /// Serve the CRI until a signal arrives (the default)
+    /// Serve the CRI until SIGTERM or SIGINT arrives (the default)
     #[default]
     Serve,
     /// Print every setting with its source
@@ -31,7 +31,7 @@ pub enum Command {
     /// Make the running dockbridge read its settings again and apply those that need no restart; if a
     /// setting has an error, the command fails and changes nothing
     Reload(ReloadArgs),
-    /// Check this host and print what to do about each finding; exits with 1 if any finding is FAIL
+    /// Check this host and print what to do about each warning and failure; exits with 1 if any finding is FAIL
     Check(CheckArgs),
     /// Query the running dockbridge
     #[command(subcommand, help_template = DEBUG_HELP)]
@@ -39,7 +39,8 @@ pub enum Command {
     /// Register dockbridge-runtime with Docker; it adds what the Engine API lacks, such as user namespaces,
     /// ambient capabilities and mount options
     Setup(SetupArgs),
-    /// Print what a bug report needs: versions, settings, findings, state and log, without secrets
+    /// Print what a bug report needs: versions, settings, findings, state, metrics, file names and log;
+    /// removes user names, passwords and queries from URLs
     Support,
     /// Print the version
     Version,
@@ -48,7 +49,8 @@ pub enum Command {
 /// What to print.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigArgs {
-    /// Print what `dockbridge reload` would change in the running dockbridge
+    /// Print the settings whose new values differ from those of the running dockbridge, and which of
+    /// them need a restart
     #[arg(long)]
     pub diff: bool,
     /// With --diff: use the environment of this command, as `dockbridge reload --environment` does
@@ -56,7 +58,7 @@ pub struct ConfigArgs {
     pub environment: bool,
 }
 
-/// Flags of commands that make dockbridge read its settings again.
+/// The flags of `dockbridge reload`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadArgs {
     /// Use the environment of this command instead of the one that dockbridge was started with;
@@ -73,7 +75,7 @@ pub struct Invocation {
     pub values: Vec<RawValue>,
     pub config: Option<PathBuf>,
     pub environment_file: Option<PathBuf>,
-    /// Warnings about flags that have no effect.
+    /// Warnings about flags, for example about those that have no effect.
     pub warnings: Vec<String>,
 }
 
@@ -97,7 +99,7 @@ impl Invocation {
     /// # Errors
     /// The help, the version, or an error in the command line; clap prints its text.
     pub fn read(words: &[OsString]) -> Result<Self, clap::Error> {
-        // clap does not accept `help --help`, so this shows the program's help instead.
+        // clap does not accept `help --help`, so this leaves out the word `help`.
         if let [before @ .., help, flag] = words
             && help == "help"
             && (flag == "--help" || flag == "-h")
@@ -159,7 +161,7 @@ impl Invocation {
     }
 }
 
-/// dockbridge's flag for a setting. The flag's help shows the setting's default.
+/// dockbridge's flag for a setting. The flag's help shows the setting's default, unless the default is empty.
 fn flag(key: Key) -> Arg {
     let setting = key.definition();
     let help = match setting.default {
@@ -216,7 +218,10 @@ const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ("network-plugin-mtu", "set the MTU in the CNI configuration"),
     ("hairpin-mode", "set hairpinMode in the CNI configuration"),
     (DUAL_STACK, "dockbridge always reports all addresses of a pod"),
-    ("runtime-cgroups", "set the cgroup in dockerd's service unit"),
+    (
+        "runtime-cgroups",
+        "to choose the cgroup of dockerd, set Slice= in the service unit of dockerd",
+    ),
 ];
 const DUAL_STACK: &str = "ipv6-dual-stack";
 const BUILD_INFO: &str = "buildinfo";
@@ -225,12 +230,11 @@ const AFTER_HELP: &str = "\
 Every setting can also be given as an environment variable (DOCKBRIDGE_STATE_DIR \
 for --state-dir) or in the file named by --config. A flag overrides the \
 environment, and the environment overrides the file.
-Commands other than serve read the service's settings from the first of \
+Commands other than serve and version read the service's settings from the first of \
 /etc/default/dockbridge, /etc/sysconfig/dockbridge and /etc/dockbridge.toml that \
-exists, unless a file is named.
+exists, unless a file is named or --environment is given.
 The flags of cri-dockerd are accepted as well. -h omits the settings.";
-/// This help does not list the settings, because `dockbridge debug` needs only the settings that lead to the
-/// server's socket.
+/// The help of `dockbridge debug`, whose last line names the flags that lead to the server's socket.
 const DEBUG_HELP: &str = "\
 {about}
 

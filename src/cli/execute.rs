@@ -35,8 +35,9 @@ use crate::{
     telemetry::{self, systemd::Systemd, trace::SpanRecorder},
 };
 
-/// Runs the command. Prints to `out`, and reads variables through `environment`. Commands that examine the
-/// service read the files of `service` if neither the command line nor a variable names a file.
+/// Runs the command. Prints to `out`, and reads variables through `environment`. Without the flag `--environment`,
+/// commands that examine the service read the files of `service` if neither the command line nor a variable names
+/// a file.
 ///
 /// # Errors
 /// Any error of the command, for the operator's terminal: format it with [`crate::error::chain`].
@@ -81,7 +82,7 @@ pub fn execute(
         }
         Command::Debug(command) => debug(&command, &settings()?.run_dir, out)?,
         Command::Support => {
-            // If the settings file has an error, the bug report is written without the file, with a warning.
+            // If the settings file has an error, the bug report has the settings without this file, and a warning.
             let resolved = source.resolve().or_else(|error| {
                 warnings.push(chain(&error));
                 source.without_file().resolve()
@@ -114,7 +115,7 @@ fn debug(
 
 /// Sends a request to the running dockbridge, with the variables of this command if `with_environment`, and
 /// prints its answer. Returns whether the request succeeded. An error in the settings file does not prevent
-/// the request: the running dockbridge returns and logs the error.
+/// the request: the running dockbridge returns the error.
 fn request(
     source: &ConfigSource,
     path: &'static str,
@@ -181,6 +182,6 @@ fn serve(
 
 /// How long the process waits for threads that are still reading or writing files.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
-/// The limit of blocking threads. File systems that hang can block 256 threads that read the host, one for
-/// each log and one for each log directory. Other threads remain free. Threads start on demand.
+/// The limit of blocking threads. File systems that hang can block 256 threads that check paths, plus one for
+/// each log and one for each log directory. Threads start on demand.
 const THREADS: usize = 2048;

@@ -13,9 +13,10 @@ use crate::config::{
 /// The files with the service's settings on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceFiles {
-    /// Environment files of the unit. dockbridge reads only the first file that exists.
+    /// Environment files of the unit. dockbridge reads only the first of these files that exists.
     pub environment: Vec<PathBuf>,
-    /// The configuration file. Ignored if an environment file exists, which then has to name the file.
+    /// The configuration file. If an environment file exists, dockbridge reads the configuration file only if the
+    /// environment file names it.
     pub config: Option<PathBuf>,
 }
 
@@ -29,7 +30,8 @@ impl ServiceFiles {
         }
     }
 
-    /// The sources of a command's settings. Sources of the command override sources of the service.
+    /// The sources of a command's settings. Sources of the command override sources of the service. If the command
+    /// names a file with settings, dockbridge does not read the service's files.
     pub(super) fn gather(
         &self,
         invocation: &Invocation,
@@ -60,11 +62,12 @@ impl ServiceFiles {
         Ok(Gathered { source, files, is_found, unknown })
     }
 
-    /// The environment file, or otherwise the configuration file, of an examined service, if it exists.
+    /// The service's environment file, or otherwise its configuration file, if `command` examines the service and the
+    /// file exists.
     pub(super) fn find(&self, command: &Command) -> (Option<PathBuf>, Option<PathBuf>) {
         let examines = match command {
             Command::Serve | Command::Version => false,
-            // With `--environment`, the service would use the variables of this command and not its files.
+            // With `--environment`, dockbridge uses the variables of this command instead of the service's files.
             Command::Reload(args) => !args.environment,
             Command::Config(args) => !args.environment,
             Command::Check(_) | Command::Debug(_) | Command::Setup(_) | Command::Support => true,
@@ -80,11 +83,11 @@ impl ServiceFiles {
 #[derive(Default)]
 pub(super) struct Gathered {
     pub(super) source: ConfigSource,
-    /// The paths of the files with settings, on one line.
+    /// One line with the paths of the files with settings, or a text that says that no file was read.
     pub(super) files: String,
     /// Whether `files` contains a file of the service that neither the command line nor a variable names.
     pub(super) is_found: bool,
-    /// Warnings about variables in environment files that are not settings of dockbridge.
+    /// Warnings about `DOCKBRIDGE_*` variables in environment files that name no setting.
     pub(super) unknown: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What each flag and command means.
+//! Tests of what flags and commands mean.
 
 use std::{ffi::OsString, fs, path::PathBuf};
 
@@ -150,7 +150,8 @@ fn commands_that_examine_the_service_read_its_files() {
     let text = told(&["config"], None);
     assert!(text.starts_with(&format!("# settings: {}\n", file.display())), "{text}");
     assert!(text.contains("network = \"docker\""), "{text}");
-    // If there is an environment file, only a configuration file that it names is read.
+    // If the service has an environment file and the command names no file, dockbridge reads the service's
+    // configuration file only if the environment file names it.
     fs::write(&second, "DOCKBRIDGE_LOG_LEVEL=warn\nDOCKBRIDGE_LOG_LEVLE=x\n").unwrap();
     let text = told(&["config"], None);
     assert!(text.starts_with(&format!("# settings: {}\n", second.display())), "{text}");

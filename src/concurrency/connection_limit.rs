@@ -18,7 +18,7 @@ impl ConnectionLimit {
         Self { limit, connections: VecDeque::new() }
     }
 
-    /// Adds a connection. At the limit, ends the oldest connection first.
+    /// Adds a connection. At the limit, also ends the oldest connection.
     pub fn add(&mut self, connection: AbortHandle) {
         self.connections.retain(|one| !one.is_finished());
         if self.connections.len() >= self.limit

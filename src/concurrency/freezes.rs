@@ -1,7 +1,7 @@
-//! Freezes: the times in which a container is frozen because dockbridge makes a checkpoint of it.
+//! Freezes: the times in which a container is frozen because dockbridge makes a container checkpoint of it.
 //!
-//! A frozen container cannot start a command and does not react to a stop signal. Calls that need the
-//! container to run wait until it is thawed, and a freeze begins only when those calls are done.
+//! A frozen container cannot start a command and does not react to a stop signal. Starts of commands, stops and
+//! removals wait until the container is thawed, and a freeze begins only while none of these is in progress.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 
 use super::keyed_locks::KeyedLocks;
 
-/// All freezes, by the full id of the container. All clones of `Freezes` share one table.
+/// The freezes of containers, by the full id of the container. All clones of `Freezes` share one table.
 #[derive(Clone, Debug, Default)]
 pub struct Freezes {
     locks: KeyedLocks,
@@ -38,7 +38,7 @@ pub struct Freeze {
 }
 
 impl Freezes {
-    /// Begins a freeze, once no call needs the container to run.
+    /// Begins a freeze, once the container is not frozen and no guard of [`Self::thawed`] for it exists.
     pub async fn begin(&self, container: &str) -> Freeze {
         let held = self.locks.write(container).await;
         let now = Instant::now();
@@ -50,12 +50,13 @@ impl Freezes {
         Freeze { container, times, _held: held }
     }
 
-    /// Waits until the container is not frozen. While the returned guard exists, no freeze begins.
+    /// Waits until the container is not frozen. While the returned guard exists, no freeze of the container begins.
     pub async fn thawed(&self, container: &str) -> OwnedRwLockReadGuard<()> {
         self.locks.read(container).await
     }
 
-    /// How long the container has been frozen so far, in all freezes together.
+    /// How long the container has been frozen so far, in all freezes together. An hour after a container's last freeze,
+    /// its freezes may be forgotten.
     pub fn frozen_time(&self, container: &str) -> Duration {
         self.times.lock().get(container).map_or(Duration::ZERO, |time| {
             time.total + time.since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -72,8 +73,8 @@ impl Drop for Freeze {
     }
 }
 
-/// How long the frozen time of a container is kept after its last freeze. ExecSync adds the time to the
-/// timeout of a command that was running during the freeze.
+/// How long the frozen time of a container is at least kept after its last freeze. ExecSync adds the frozen time to
+/// the timeout of a command that was running during the freeze.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

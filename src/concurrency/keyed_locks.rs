@@ -1,7 +1,7 @@
 //! Read-write locks by name. A lock is created on demand and dropped with its last guard.
 //!
 //! Calls that need a pod to stay unchanged (create a container) read-lock the pod. Calls that change a pod
-//! (run, stop, remove) write-lock the pod. tokio's lock is fair: callers get the lock in their order.
+//! (run, stop, remove) write-lock the pod. tokio's lock is fair: callers get a lock in the order of their calls.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ pub struct KeyedLocks {
 }
 
 impl KeyedLocks {
-    /// Takes a read lock: waits until no caller has a write lock of `name`, or waited for one before.
+    /// Takes a read lock. Waits while another caller has the write lock of `name`, or requested it earlier and still
+    /// waits for it.
     pub async fn read(&self, name: &str) -> OwnedRwLockReadGuard<()> {
         self.locks.of(name).read_owned().await
     }
@@ -26,8 +27,9 @@ impl KeyedLocks {
         self.locks.of(name).write_owned().await
     }
 
-    /// Takes a write lock if no caller has a lock of `name` or waits for one. Otherwise returns None at once:
-    /// a waiting writer would delay all later callers. This function is for work that can be skipped.
+    /// Takes a write lock if no caller has a lock of `name` or waits for one. Returns None at once if a caller has a
+    /// lock or waits for one, because a waiting writer would delay all later callers. This function is for work that
+    /// can be skipped.
     pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
         self.locks.of(name).try_write_owned().ok()
     }

@@ -1,11 +1,11 @@
 //! Calls that outlive their caller, blocking work, locks and other values by name, a limit of connections,
 //! pauses between attempts, and frozen containers.
 //!
-//! tonic drops a handler at the client's deadline. A call that changes Docker or the network must not stop
-//! half-way when its handler is dropped: it runs as a separate task for which the handler waits, and a
-//! repeated call joins the running task ([`single_flight::SingleFlight`]). With [`keyed_locks::KeyedLocks`],
-//! an operation on a pod waits for the previous operation on the pod. With cancellation tokens by name
-//! ([`named::Named`]), an operation that waits can cancel the operation before it.
+//! tonic drops a handler at the client's deadline. A call that creates, starts, stops or removes a pod or container
+//! must not stop half-way when its handler is dropped: it runs as a separate task for which the handler waits, and
+//! a repeated call joins the running task ([`single_flight::SingleFlight`]). With [`keyed_locks::KeyedLocks`], an
+//! operation waits until earlier operations that exclude it have released the lock of the same name.
+//! With cancellation tokens by name ([`named::Named`]), an operation that waits can cancel the operation before it.
 
 pub mod backoff;
 pub mod blocking;

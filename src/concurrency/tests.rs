@@ -1,4 +1,4 @@
-//! Calls that join a running task, tasks that are lost, and the order of calls.
+//! Tests of calls that join a running task, of locks by key, of blocking work, and of the pauses between attempts.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ impl Work {
     }
 }
 
-/// Both kinds of tables: one whose tasks run to their end, and one that cancels a task without callers.
+/// Both kinds of [`SingleFlight`]: one whose tasks run to their end, and one that cancels a task without callers.
 fn both<V: Clone + Send + Sync + 'static>() -> [SingleFlight<&'static str, V>; 2] {
     [SingleFlight::new(TaskTracker::new()), SingleFlight::cancelling()]
 }

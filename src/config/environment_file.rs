@@ -1,5 +1,5 @@
-//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value may contain
-//! blanks, and without quotes it ends at the line end. `$`, backticks and commands have no meaning.
+//! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value may contain blanks, and
+//! without quotes it ends at a line end without a backslash. `$`, backticks and commands have no meaning.
 
 use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 
@@ -42,7 +42,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the variable's value: quoted parts, without the blanks between them, then unquoted text.
+    /// Reads the variable's value: quoted parts, then unquoted text, without the blanks before each of them.
     fn value(&mut self) -> String {
         let mut value = String::new();
         loop {
@@ -67,8 +67,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads unquoted text up to the line end, without trailing blanks. A character after a backslash is kept
-    /// as it is; a line end after a backslash is removed, which joins two lines.
+    /// Reads unquoted text up to a line end without a backslash, and drops trailing blanks without a backslash.
+    /// Removes backslashes, keeps the characters after them, and joins two lines if a backslash ends the first.
     fn plain(&mut self, mut value: String) -> String {
         let mut end = value.len();
         while let Some(c) = self.0.next().filter(|c| !is_newline(*c)) {

@@ -1,4 +1,4 @@
-//! The configuration file: flat TOML whose keys are the names of the settings. An unknown key is an error,
+//! The configuration file: flat TOML whose keys are the names of the settings. An unknown key in the file is an error,
 //! so that a mistyped setting is not silently ignored.
 
 use std::{borrow::Cow, path::Path};
@@ -62,5 +62,5 @@ fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The size limit of the configuration file in bytes. A file with all settings is much smaller.
+/// The size limit of the configuration file in bytes, which is much larger than a file with all settings.
 const SIZE_LIMIT: u64 = 1 << 20;

@@ -67,7 +67,7 @@ settings! {
     StateDir: "state-dir" Restart "DIR" "/var/lib/dockbridge" "cri-dockerd-root-directory",
     /// Directory of checkpoint archives that containers may start from; empty for none
     RestoreDir: "restore-dir" Reload "DIR" "",
-    /// Images with checkpoints that containers may start from, separated by commas; * matches anything
+    /// Images with container checkpoints that containers may start from, separated by commas; * matches anything
     RestoreImages: "restore-images" Reload "NAMES" "",
     /// Directory of namespace pins and image volumes, which must not survive a reboot
     RunDir: "run-dir" Restart "DIR" "/run/dockbridge",
@@ -85,15 +85,14 @@ settings! {
     PodCidr: "pod-cidr" Reload "CIDRS" "",
     /// Pause image to pull instead of the one that is built into dockbridge
     SandboxImage: "sandbox-image" Restart "IMAGE" "" "pod-infra-container-image",
-    /// Docker client configuration with credentials for the pause image; DOCKER_CONFIG and HOME
-    /// can also set its path
+    /// Docker client configuration with credentials for the pause image; DOCKER_CONFIG and HOME can also set its path
     RegistryConfig: "registry-config" Reload "FILE" "/root/.docker/config.json",
     /// Address for exec, attach and port-forward; port 0 means any free port
     StreamingAddr: "streaming-addr" Restart "ADDRESS" "127.0.0.1:0" "streaming-bind-addr",
-    /// TCP address for metrics and health; without it they are served only on a unix socket in the
-    /// run directory
+    /// TCP address for metrics and health; without it they are served only on a unix socket in the run directory
     MetricsAddr: "metrics-addr" Restart "ADDRESS" "",
-    /// Cancel an image pull that makes no progress for this long; 0 means never
+    /// Cancel an image pull that makes no progress for this long, or for six times as long while a
+    /// layer is extracted or queued; 0 means never
     ImagePullProgressDeadline: "image-pull-progress-deadline" Restart "DURATION" "5m",
     /// Images kubelet must not remove, separated by commas; * matches anything
     PinnedImages: "pinned-images" Reload "NAMES" "",
@@ -101,7 +100,8 @@ settings! {
     PinnedImageLabels: "pinned-image-labels" Reload "LABELS" "",
     /// Images kubelet may remove: all, or only those it pulled
     CollectImages: "collect-images" Reload "all|pulled" "all",
-    /// How long a call to the engine with a single answer may take
+    /// How long a call to the engine may take, except pings, pulls, streams, stops of containers, and
+    /// starts from a container checkpoint
     RuntimeRequestTimeout: "runtime-request-timeout" Restart "DURATION" "110s",
     /// File at a container's log path: a CRI file, or a link to docker's log file
     ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",
@@ -119,13 +119,14 @@ settings! {
     NriSocket: "nri-socket" Restart "SOCKET" "/var/run/nri/nri.sock",
     /// Directory of NRI plugins to start
     NriPluginDir: "nri-plugin-dir" Restart "DIR" "/opt/nri/plugins",
-    /// Directory with the plugins' configuration files
+    /// Directory with the NRI plugins' configuration files
     NriConfigDir: "nri-config-dir" Restart "DIR" "/etc/nri/conf.d",
     /// How long an NRI plugin may take to register, and to receive the existing pods
     NriRegistrationTimeout: "nri-registration-timeout" Restart "DURATION" "5s",
     /// How long an NRI plugin may take for a call
     NriRequestTimeout: "nri-request-timeout" Restart "DURATION" "2s",
-    /// NRI plugins that must be connected before a pod is created, by name or by index and name, separated by commas
+    /// With --nri on: plugins that must be connected before dockbridge creates a pod, or creates or
+    /// starts a container; by name or by index and name, separated by commas
     NriRequiredPlugins: "nri-required-plugins" Restart "NAMES" "",
 }
 

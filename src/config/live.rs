@@ -1,4 +1,5 @@
-//! The current settings. Modules read them again at each use, because a reload can change some of them.
+//! The current settings. Whenever a module uses a setting that a reload can change, the module reads the setting
+//! here. The log level and the settings of traces are exceptions: the reload passes them to the log and the exporter.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::settings::Settings;
 pub struct LiveSettings(watch::Sender<Arc<Settings>>);
 
 impl LiveSettings {
-    /// Starts with these settings.
+    /// Creates a value with these settings.
     pub fn new(settings: Settings) -> Self {
         Self(watch::Sender::new(Arc::new(settings)))
     }

@@ -1,15 +1,16 @@
 //! The settings: read from flags, environment variables and file, and checked, with their sources.
 //!
-//! This module does not know which module uses a setting. Start with [`key::Key`]: its table has the name,
-//! default and cri-dockerd flag of every setting. [`resolve::resolve`] picks one [`raw::RawValue`] for each
-//! setting by precedence and parses the values into [`settings::Settings`].
+//! This module does not know which module uses a setting. Start with [`key::Key`]: its table has the name and default
+//! of every setting, and cri-dockerd's flag if that has another name. [`resolve::resolve`] picks one
+//! [`raw::RawValue`] for each setting by precedence and parses the values into [`settings::Settings`].
 //!
-//! While the program runs, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
-//! changed, and [`live::LiveSettings`] has the current values. Other modules read a value there each time that
-//! they use it.
+//! At a reload, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
+//! changed, and [`live::LiveSettings`] gets the new values. Whenever a module uses a
+//! setting that a reload can change, the module reads the setting in `LiveSettings`, except the log level and the
+//! settings of traces.
 //!
 //! To add a setting, add a row in [`key`], a field in [`settings::Settings`] and a row in
-//! `docs/configuration.md`. The flag, variable and file key come from the row in [`key`].
+//! `docs/configuration.md`. The setting's flag, variable and file key come from its row in [`key`].
 
 pub mod diff;
 pub mod environment_file;

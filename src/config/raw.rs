@@ -1,4 +1,4 @@
-//! A setting as the operator wrote it: the unchecked text, and where it was written.
+//! A setting before it is checked: its text, and the source of the text.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! Resolves each setting from the first source that sets it: flag, environment variable, file, default.
+//! Resolves each setting from the first source that sets it: flag, environment variable, file, `HOME`, the program name
+//! `cri-dockerd`, default. `HOME` and the program name each set only one setting.
 
 use std::path::PathBuf;
 
@@ -18,11 +19,11 @@ pub struct Resolved {
     pub values: Vec<RawValue>,
 }
 
-/// Resolves the settings. A flag overrides the environment, and the environment overrides the file.
+/// Resolves the settings. A flag overrides the environment, and the environment, except `HOME`, overrides the file.
 ///
-/// `flags` are the values on the command line, `environment` returns the value of a variable, and `config` is
-/// the path of `--config`. An empty variable counts as not set, because systemd's `EnvironmentFile` cannot
-/// unset a variable.
+/// `flags` are the values of the command line, including that of the program name. `environment` returns the value of
+/// a variable, and `config` is the path of `--config`. An empty variable counts as not set, because systemd's
+/// `EnvironmentFile` cannot unset a variable.
 ///
 /// # Errors
 /// The configuration file is unusable, a value is malformed, or two flags contradict each other.
@@ -92,8 +93,8 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
 }
 
-/// The path of the Docker client's configuration below `HOME`. Without `HOME`, as in a systemd service, the
-/// setting has its own default.
+/// The path of the Docker client's configuration below `HOME`. `None` without an absolute `HOME`, as in a systemd
+/// service.
 fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let home = variable("HOME").filter(|home| home.starts_with('/'))?;
     Some(RawValue {
@@ -115,5 +116,5 @@ fn first_or_default(layers: &[RawValue], key: Key) -> RawValue {
 /// The variable that names the configuration file if the flag `--config` is not given.
 pub const CONFIG_VARIABLE: &str = "DOCKBRIDGE_CONFIG";
 const PREFIX: &str = "DOCKBRIDGE_";
-/// Variables of dockbridge's own tests begin with this prefix.
+/// Variables of the worlds of end-to-end tests begin with this prefix.
 const TEST_PREFIX: &str = "DOCKBRIDGE_WORLD";

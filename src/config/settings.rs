@@ -26,12 +26,12 @@ use crate::{
 pub struct Settings {
     pub listen: Listen,
     pub docker: PathBuf,
-    /// The directory for files that must survive a reboot (checkpoints).
+    /// The directory for files that must survive a reboot, such as checkpoint files.
     pub state_dir: PathBuf,
     /// The directory of the checkpoint archives that containers may start from, if there is one.
     pub restore_dir: Option<PathBuf>,
     pub restore_images: Vec<NamePattern>,
-    /// The directory for files that must not survive a reboot (pinned network namespaces).
+    /// The directory for files that must not survive a reboot, such as sockets.
     pub run_dir: PathBuf,
     /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
     pub network: NetworkMode,
@@ -49,11 +49,13 @@ pub struct Settings {
     pub streaming_addr: SocketAddr,
     /// The TCP address where metrics and health are served; None means no TCP port.
     pub metrics_addr: Option<SocketAddr>,
-    /// An image pull without progress for this long is cancelled; None means no limit.
+    /// An image pull is cancelled if it makes no progress for this long, or for six times as long while a layer is
+    /// being extracted, or each layer is queued, downloaded or done. While a pull waits for the engine's downloads for
+    /// other pulls, their progress also counts. None means no limit.
     pub pull_progress_deadline: Option<Duration>,
     pub pins: PinnedImages,
     pub collect: CollectImages,
-    /// How long most engine calls with a single answer may take. A stop has its own limit.
+    /// How long most engine calls with a single answer may take. The stop of a container has another limit.
     pub request_timeout: Duration,
     pub container_log_format: ContainerLogFormat,
     pub log: LogSettings,
@@ -86,10 +88,12 @@ pub struct NriSettings {
     pub plugin_dir: PathBuf,
     /// The directory of the NRI plugins' configurations, files named `NN-name.conf` or `name.conf`.
     pub config_dir: PathBuf,
-    /// How long an NRI plugin may take to register, and to process the existing pods.
+    /// How long an NRI plugin may take to register, and to process the existing pods unless `request_timeout` is
+    /// longer.
     pub registration_timeout: Duration,
     pub request_timeout: Duration,
-    /// NRI plugins by name, or by index and name, without which dockbridge creates no pod or container.
+    /// NRI plugins by name, or by index and name, without which dockbridge creates no pod, and creates or starts
+    /// no container.
     pub required: Vec<String>,
 }
 
@@ -103,7 +107,7 @@ pub struct TracingSettings {
 }
 
 impl Settings {
-    /// Parses the settings. `values` has one text for each setting.
+    /// Parses the settings. A setting without a text in `values` gets its default.
     ///
     /// # Errors
     /// The first malformed value, with its source.

@@ -33,7 +33,7 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// The path of the configuration file, from the flag `--config` or its variable.
+    /// The path of the configuration file: `config`, or if `config` is not set, the value of the variable.
     pub fn file(&self) -> Option<PathBuf> {
         let named = self.variables.0.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
         self.config.clone().or_else(|| named.map(PathBuf::from))

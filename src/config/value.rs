@@ -23,14 +23,14 @@ use crate::{
 /// Why a text is not valid for its setting, and which texts are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    /// dockbridge never sends a password to the trace collector, so it refuses an address with a password.
+    /// dockbridge sends no credentials to the trace collector, so it refuses an address with a user name or password.
     #[error("give an address without user name and password: dockbridge sends no password")]
     CollectorCredentials,
     #[error("{0}")]
     Other(&'static str),
 }
 
-/// `unix:///path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as in dockerd.
+/// `unix:///path`, `unix:/path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as in dockerd.
 pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     match text.strip_prefix("fd://") {
         Some("" | "*") => Ok(Listen::Inherited(None)),
@@ -39,7 +39,7 @@ pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     }
 }
 
-/// A path of a Unix socket, as `unix:///path` or `/path`.
+/// A path of a Unix socket, as `unix:///path`, `unix:/path` or `/path`.
 pub(super) fn engine_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, ENGINE_SCHEME)
 }
@@ -74,7 +74,7 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
     each(text, range, "give address ranges such as 10.88.0.0/16, separated by commas")
 }
 
-/// An image name; an empty text means no image.
+/// An image name or id; an empty text means no image.
 pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
     match text {
         "" => Ok(None),
@@ -133,19 +133,19 @@ pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
 
 pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
     let words = [("cri", ContainerLogFormat::Cri), ("docker", ContainerLogFormat::Docker)];
-    chosen(text, &words, "choose cri, or docker for a symlink to the engine's log file")
+    chosen(text, &words, "choose cri, or docker for a symlink to Docker's log of the container")
 }
 
 pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     chosen(text, &[("text", Format::Text), ("json", Format::Json)], "choose text or json")
 }
 
-/// dockbridge's five log levels, and cri-dockerd's names for them in any case.
+/// dockbridge's five log levels, and cri-dockerd's names for them, all in upper or lower case.
 pub fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text.to_ascii_lowercase().as_str() {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
         "warn" | "warning" => Ok(LevelFilter::WARN),
-        // The default of cri-dockerd's flag is empty.
+        // An empty text also means the default level.
         "info" | "" => Ok(LevelFilter::INFO),
         "debug" => Ok(LevelFilter::DEBUG),
         "trace" => Ok(LevelFilter::TRACE),
@@ -178,7 +178,7 @@ pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
     chosen(text, &words, "choose on or off")
 }
 
-/// A path of a Unix socket, as `unix:///path` or `/path`.
+/// A path of a Unix socket, as `unix:///path`, `unix:/path` or `/path`.
 pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, "give a unix socket: NRI plugins run on this node")
 }
@@ -193,7 +193,7 @@ pub(super) fn plugins(text: &str) -> Result<Vec<String>, Invalid> {
 /// Parses the timeout of an NRI plugin.
 pub(super) fn plugin_timeout(text: &str) -> Result<Duration, Invalid> {
     let limit = duration(text)?;
-    // A shorter timeout fails every call to a plugin. A longer timeout delays other calls.
+    // A shorter timeout would fail calls to plugins that work. A longer timeout would delay other calls.
     let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
     if bounds.contains(&limit) { Ok(limit) } else { wrong("give a duration from 100ms to 1m") }
 }
@@ -204,7 +204,7 @@ pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
     number.ok_or(Invalid::Other("give a number from 0 to 1000000"))
 }
 
-/// A duration in Go's notation: numbers with `h`, `m`, `s`, `ms`, or `0` without a unit.
+/// A duration in Go's notation: whole numbers with `h`, `m`, `s`, `ms`, or `0` without a unit.
 pub(super) fn duration(text: &str) -> Result<Duration, Invalid> {
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -273,7 +273,7 @@ pub(super) const LONG_SOCKET_PATH: &str = "a socket path can have at most 107 by
 pub(super) const IMAGE: &str =
     "give an image reference, such as registry.k8s.io/pause:3.10, or an image id";
 
-/// Less than kubelet's default of two minutes, so that kubelet still receives dockbridge's error.
+/// dockbridge's default: less than kubelet's default of two minutes, so that kubelet still receives dockbridge's error.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(110);
 
 const LISTEN_SCHEME: &str =

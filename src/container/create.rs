@@ -1,5 +1,5 @@
-//! CreateContainer: gathers facts, plans, creates. A repeated call returns the same container if it was not
-//! started.
+//! CreateContainer: gathers facts, plans, creates. A repeated call with the same specification returns the same
+//! container, unless the container was started or NRI plugins have not accepted it.
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
@@ -30,9 +30,10 @@ use crate::{
 };
 
 impl Containers {
-    /// Creates a container in a ready sandbox and returns its id. A repeated call with the same specification
-    /// returns the same container if it was not started. `dns` are the pod's DNS settings in this request,
-    /// used only if dockbridge does not know the pod's own DNS settings.
+    /// Creates a container in a ready sandbox and returns the container's id. A repeated call with the same
+    /// specification returns the same container, unless the container was started or NRI plugins have not accepted
+    /// it. `dns` are the pod's DNS settings in this request, used only if dockbridge does not know the pod's own DNS
+    /// settings.
     ///
     /// # Errors
     /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be fulfilled, a running
@@ -91,8 +92,8 @@ impl Containers {
             tokio::join!(make_mount_sources(&plan), self.node.logs.prepare(&plan.document.spec));
         made?;
         if let Err(error) = prepared {
-            // If the disk is full, the container is created nevertheless: Docker's own log files keep the log
-            // until the disk has space again.
+            // If the disk of the log directory is full, the container is created nevertheless: Docker's own log
+            // files keep the log until this disk has space again.
             if !error.is_full() {
                 return Err(error.into());
             }
@@ -105,8 +106,8 @@ impl Containers {
         let resolve = |observed: &Observed| match observed {
             Observed::Container(holder) if is_of_pod(holder, sandbox, snapshot) => {
                 match resolution(&plan.document, holder) {
-                    // dockbridge ended before NRI plugins had accepted this container. dockbridge replaces
-                    // the container with a new one, about which it asks the plugins.
+                    // NRI plugins have not accepted this container, for example because dockbridge ended first.
+                    // dockbridge replaces such a container with a new one, about which it asks the plugins.
                     Resolution::Adopt(id) if self.awaits_adjustment(holder) => {
                         Resolution::Replace(id)
                     }
@@ -144,7 +145,7 @@ impl Containers {
             warn!(
                 container = id,
                 error = cause,
-                "cannot remove a container whose creation failed; the container stays in Docker"
+                "cannot confirm that a container whose creation failed was removed; the container may stay in Docker"
             );
         }
     }
@@ -175,7 +176,8 @@ async fn create_logged(
     Ok(id)
 }
 
-/// Creates missing sources of bind mounts, as dockershim did. Before API 1.42, the engine cannot create them.
+/// Creates missing sources of the requested bind mounts if the engine's API is older than 1.42. Before API 1.42, the
+/// engine does not create the missing source of a mount in `Mounts`.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), Failure> {
     let directories = plan.directories.clone();
     within_deadline(|check| {

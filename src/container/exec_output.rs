@@ -1,4 +1,4 @@
-//! The output of commands that ExecSync keeps, and the memory that all commands share for their output.
+//! The output that ExecSync keeps of its commands, and the memory that all these commands share for their output.
 
 use std::sync::{
     Arc,
@@ -10,15 +10,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{exec::follow::Sink, model::stream::Source};
 
-/// The memory for the output of all commands, shared by all clones of this value.
+/// The memory for the output of all commands of ExecSync, shared by all clones of this value.
 ///
-/// If no memory is free, dockbridge does not read a command's output, which blocks the command's process. A
-/// command with a permit of `places` never waits for memory, so commands cannot block each other in a cycle.
+/// While a command waits for memory, dockbridge does not read its output, so the command's process blocks once the pipe
+/// is full. A command with a permit of `places` never waits for memory, so commands cannot block each other in a cycle.
 #[derive(Clone, Debug)]
 pub(super) struct OutputMemory {
     /// The free bytes for commands with up to [`LARGE_OUTPUT_BYTES`] bytes of output.
     shared: Arc<Semaphore>,
-    /// The permits for commands with more output, or for which `shared` has no free bytes.
+    /// The permits for commands with more than [`LARGE_OUTPUT_BYTES`] bytes of output, or for which `shared` has too
+    /// few free bytes.
     places: Arc<Semaphore>,
 }
 
@@ -64,7 +65,8 @@ impl CollectedOutput {
         }
     }
 
-    /// Waits until memory for `length` more bytes is free. The first [`UNCOUNTED_BYTES`] bytes need no free memory.
+    /// Waits until memory for `length` more bytes is free, and reserves it. The first [`UNCOUNTED_BYTES`] bytes of a
+    /// command's output need no free memory.
     async fn make_room(&mut self, length: usize) {
         let total = self.stdout.len() + self.stderr.len() + length;
         let share = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -118,13 +120,14 @@ const LEAST_OUTPUT: usize = 1024 * 1024;
 
 const LARGE_OUTPUTS: usize = 2;
 
-/// How many bytes beyond [`UNCOUNTED_BYTES`] all commands without one of the [`LARGE_OUTPUTS`] may keep together.
+/// How many bytes all commands without one of the [`LARGE_OUTPUTS`] may keep together, not counting the first
+/// [`UNCOUNTED_BYTES`] bytes of each command.
 const SHARED_BYTES: usize = 16 * 1024 * 1024;
 
 /// A command with more than this many bytes of output needs one of the [`LARGE_OUTPUTS`].
 const LARGE_OUTPUT_BYTES: usize = 1024 * 1024;
 
-/// How many bytes of each command's output are not counted. Few probes print more than that.
+/// How many bytes of each command's output are not counted. Few probes print more than this many bytes.
 const UNCOUNTED_BYTES: usize = 32 * 1024;
 
 /// How many bytes of memory a command reserves at a time, at least.

@@ -1,8 +1,8 @@
 //! ExecSync: runs a command in a container and returns its output and exit code, within a timeout.
 //!
 //! Each command runs in its own task, which kills the command and its child processes if the caller
-//! disconnects or the timeout expires. Processes that a command leaves behind are not killed, but delay the
-//! answer if they keep the output open: Docker 26 and newer waits two seconds for that.
+//! disconnects or the timeout expires. A process that an ended command leaves behind is not killed. If such a
+//! process keeps the output open, Docker 26 and newer reports the command's end two seconds later.
 
 use std::{
     path::Path,
@@ -54,7 +54,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Stores records below `state_dir`. Commands end soon after the token in `work` is cancelled.
+    /// Stores the records of commands below `state_dir`. Commands end soon after the token in `work` is cancelled.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -69,14 +69,13 @@ impl Commands {
         }
     }
 
-    /// Runs a command in a container and returns its output and exit code. A non-zero exit code is not an
-    /// error. Keeps at most [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes of output. Dropping the
-    /// future kills the command.
+    /// Runs a command in a container and returns its output and exit code. A non-zero exit code is not an error. Keeps
+    /// at most [`MOST_OUTPUT`](super::exec_output::MOST_OUTPUT) bytes of output. Dropping the future kills the command.
     ///
     /// # Errors
     /// The container is unknown or does not run, the engine fails, dockbridge stops or has no memory for the
-    /// output, or the timeout has expired. Only a timeout has the kind `DeadlineExceeded`: kubelet counts
-    /// that as a failed probe and restarts the container, which a slow engine must not cause.
+    /// output, or the timeout has expired. Only a command that runs too long gets `DeadlineExceeded`: kubelet counts
+    /// that as a failed probe and may restart the container, which a slow engine must not cause.
     pub async fn exec_sync(&self, spec: ExecSyncSpec) -> Result<ExecOutcome, Failure> {
         let store = &self.node.store;
         let now = store.synced(SYNC_TIMEOUT).await.map_err(not_the_commands)?;
@@ -93,7 +92,7 @@ impl Commands {
         let caller = Caller { begun, reply, gone, since: Instant::now(), metrics };
         self.tracker.spawn(
             async move {
-                // Shows the container's id and not the command, which may contain secrets.
+                // `in_progress` shows the container's id and not the command, which may contain secrets.
                 let _in_progress = run.commands.metrics.in_progress.begin("exec", run.id());
                 run.through(caller).await;
             }
@@ -107,7 +106,7 @@ impl Commands {
         }
     }
 
-    /// Ends commands that a killed dockbridge has left running. Must be called after the store was synced.
+    /// Ends commands that an earlier dockbridge process has left running. Must be called after the store was synced.
     /// Handles all commands at the same time, so that one container cannot delay the others.
     pub async fn end_left_commands(&self) {
         let left = self.command_records.left().into_iter();
@@ -134,7 +133,7 @@ impl Commands {
     }
 }
 
-/// When the timeout of a command expires. The time in which a checkpoint froze the container does not count.
+/// When the timeout of a command expires. The time in which a container checkpoint froze the container does not count.
 #[derive(Clone)]
 struct Deadline {
     until: Option<Instant>,
@@ -151,7 +150,7 @@ impl Deadline {
         Self { until, freezes, container: container.to_owned(), frozen_before }
     }
 
-    /// How long the container was frozen since the call began.
+    /// How long container checkpoints have frozen the container since the call began.
     fn frozen(&self) -> Duration {
         self.freezes.frozen_time(&self.container).saturating_sub(self.frozen_before)
     }
@@ -174,7 +173,7 @@ struct Run {
 }
 
 enum CommandEnd {
-    /// The engine reported the end of the command, or reading the output failed.
+    /// The engine reported the end of the command, or following the command failed.
     Reported(Result<ExecOutcome, ExecError>),
     /// The engine has not reported the command's end in time, or has not started the command in time.
     Unreported(Leftover),
@@ -219,8 +218,8 @@ impl Run {
             Err(error) => return caller.answer(Err(not_the_commands(error))),
         };
         command_record.write(exec.id()).await;
-        // The start is never interrupted: dockbridge must know whether everything that it started has ended.
-        // Without a start, the engine would keep the exec as long as the container exists.
+        // A disconnect or the command's timeout does not interrupt the start: dockbridge must know whether everything
+        // that it started has ended. Without a start, the engine would keep the exec as long as the container runs.
         let is_clear = match exec.start().await {
             Ok((output, input)) => {
                 let _ = caller.begun.take().map(|begun| begun.send(()));
@@ -242,8 +241,8 @@ impl Run {
         }
     }
 
-    /// Waits for the command's end and answers the caller. Returns whether no process is left that dockbridge has
-    /// to end.
+    /// Follows the command to its end or interruption, and answers the caller. Returns whether no process is left
+    /// that dockbridge has to end.
     async fn read_and_answer(
         &self,
         exec: &Exec,
@@ -270,14 +269,14 @@ impl Run {
                     Interruption::Stopping => (
                         Kind::Unavailable,
                         format!(
-                            "the command in container {id} was killed: dockbridge is shutting down"
+                            "dockbridge kills the command in container {id}, because dockbridge is shutting down"
                         ),
                     ),
                     Interruption::NoMemory => (
                         Kind::Unavailable,
                         format!(
-                            "command in container {id} was killed after {limit}s: other commands used all \
-                             memory that dockbridge reserves for command output"
+                            "dockbridge kills the command in container {id} after {limit}s: its output waits \
+                             for memory that the output of other commands uses"
                         ),
                     ),
                     Interruption::DeadlineExceeded => {
@@ -328,8 +327,9 @@ impl Run {
         }
     }
 
-    /// Resolves when the command has run for its whole timeout. The time in which the engine started the command
-    /// does not count: kubelet would take a slow engine for a failed probe.
+    /// Resolves when the command has run for its whole timeout, or when the timeout is over and dockbridge finds no
+    /// process of the command. The time in which the engine started the command does not count: kubelet would take a
+    /// slow engine for a failed probe.
     async fn timed_out(&self, exec: &Exec) {
         let before = self.deadline.frozen();
         self.deadline.expired().await;
@@ -348,7 +348,7 @@ impl Run {
         self.spec.timeout.unwrap_or_default()
     }
 
-    /// Resolves [`STOP_TIMEOUT`] after dockbridge begins to stop. Most commands end before that time.
+    /// Resolves [`STOP_TIMEOUT`] after dockbridge begins to stop. Within this time, most commands end by themselves.
     async fn stopped(&self) {
         self.commands.shutdown.cancelled().await;
         sleep(STOP_TIMEOUT).await;
@@ -378,13 +378,13 @@ async fn collect(
 fn late(id: &str, limit: Duration) -> Failure {
     let text = format!(
         "command in container {id} timed out after {}s: the docker engine has not started the command in \
-         that time, or has not reported its end; the command is killed if it starts later",
+         that time, or has not reported the command's end; dockbridge kills the command if it starts later",
         limit.as_secs()
     );
     Failure::new(Kind::Unavailable, text)
 }
 
-/// Replaces a `DeadlineExceeded` of the engine, which kubelet would mistake for a timeout of the command.
+/// Replaces the kind `DeadlineExceeded`, which kubelet would mistake for a timeout of the command.
 fn not_the_commands(error: impl Into<Failure>) -> Failure {
     let failure = error.into();
     match failure.kind() {
@@ -401,5 +401,6 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long dockbridge searches for a command's process at the end of the timeout.
 const FIND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long the engine may take to report the end of a command that ended in time.
+/// How long dockbridge waits, after the timeout, until the engine reports the end of a command that ended in time, or
+/// starts the command.
 const ENGINE_GRACE: Duration = Duration::from_secs(10);

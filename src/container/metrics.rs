@@ -38,14 +38,14 @@ impl RegisterMetrics for ContainerMetrics {
         registry.register_family(
             "dockbridge_exec_sync_duration_seconds",
             &["result"],
-            "Duration of commands run by ExecSync, including the kill after a timeout or a cancellation",
+            "Duration of commands run by ExecSync, including the wait for the kill of a command that has not ended",
             &self.execs,
         );
         let output = self.output.clone();
         registry.register_fn(
             "dockbridge_exec_sync_output_bytes",
             &[],
-            "Memory that the output of all commands run by ExecSync uses; the limit is 48 MiB",
+            "Memory that dockbridge reserves for the output of commands run by ExecSync; the limit is 48 MiB",
             move || Sample::single(counted(output.taken())),
         );
         registry.register_in_progress(&self.in_progress);

@@ -1,7 +1,7 @@
 //! Creates a container whose name may already be in use.
 //!
 //! After a crash, a name may be in use by a container whose create was not answered or failed, or by an entry
-//! in the engine's name index without a container. dockbridge handles these cases.
+//! in the engine's name index without a container.
 
 use rand::Rng;
 use tracing::warn;
@@ -20,14 +20,16 @@ pub enum Resolution {
     Adopt(String),
     /// The container with the name is left over from an earlier attempt: remove it (by its id) and try again.
     Replace(String),
-    /// The container with the name is another container of the pod, or not of the pod: use another name.
+    /// The name belongs to another container of the pod, to a container outside the pod, or to no container that the
+    /// engine finds: use another name.
     UseOtherName,
-    /// The container with the name (this is its id) runs and belongs to dockbridge: the call fails.
+    /// The container with the name (this is its id) is left over from an earlier attempt but runs: the call fails.
     Refuse(String),
 }
 
-/// Creates a container with `name` by calling `create`, and returns its id. `resolve` says what to do if a
-/// container already has the name. Fails with `AlreadyExists` on [`Resolution::Refuse`].
+/// Calls `create` with `name`, and repeats the call if the name is in use, perhaps with another name. Returns the
+/// container's id. `resolve` says what to do if a container already has the name. Fails with `AlreadyExists` on
+/// [`Resolution::Refuse`].
 pub async fn create_named<F>(
     node: &Node,
     name: &str,
@@ -47,7 +49,7 @@ where
         }
         let resolution = match node.engine.inspect_container(&candidate).await {
             Ok(observed) => resolve(&observed),
-            // No container has the name, only the engine's name index has it.
+            // The container with the name was just removed, or only the engine's name index has the name.
             Err(error) if error.is_not_found() => Resolution::UseOtherName,
             Err(error) => return Err(error.into()),
         };
@@ -55,7 +57,7 @@ where
             Resolution::Adopt(id) => return Ok(id),
             Resolution::Replace(id) => {
                 node.engine.remove_container(&id).await?;
-                // Earlier answers may have listed the container. The next answer must be without it.
+                // Earlier CRI lists may have shown the removed container, which the next list must not show.
                 node.store.refresh_container(&id).await?;
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),

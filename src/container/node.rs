@@ -1,4 +1,4 @@
-//! The state and the services that the code for pods and for containers shares.
+//! The state and the services that the code for pods and the code for containers share.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
-/// The services that the code for pods and for containers uses.
+/// The services that the code for pods and the code for containers share.
 #[derive(Debug)]
 pub struct Node {
     pub engine: Engine,
@@ -35,20 +35,22 @@ pub struct Node {
     pub logs: Logs,
     pub image_files: ImageFiles,
     pub live: LiveSettings,
-    /// Finds the cgroups of containers, whose files contain limits.
+    /// Finds the cgroups of containers, for limits and container checkpoints.
     pub cgroups: Cgroups,
-    /// The locks of pods (by sandbox id) and containers (by id). Creating or starting a container
-    /// read-locks its pod; changing a pod or a container write-locks it. Creating a pod locks the pod's name.
+    /// The locks of pods (by sandbox id) and containers (by id). Creating or starting a container read-locks its pod.
+    /// Creating, stopping or removing a pod write-locks the pod. Starting, updating or removing a container write-locks
+    /// the container. Creating a pod also locks the pod's name.
     pub locks: KeyedLocks,
-    /// Tokens by the id of a pod or container. A stop cancels the token, to end the lock holder's operation.
+    /// Cancellation tokens by the id of a pod or container. A stop or a removal cancels the token, to end work that
+    /// could hold the lock for long.
     pub cancellations: Named<CancellationToken>,
-    /// The files `hostname`, `hosts` and `resolv.conf` of pods, if the engine does not create them.
+    /// The files `hostname`, `hosts` and `resolv.conf` that dockbridge writes for pods.
     pub pod_files: PodFilesRoot,
     pub oci_runtime_files: OciRuntimeFiles,
     pub saved_changes: SavedChanges,
     /// The NRI plugins, which are notified of pods and containers and may change containers.
     pub nri: Nri,
-    /// The lowest `oom_score_adj` that this engine may set.
+    /// The lowest `oom_score_adj` that dockbridge lets this engine set.
     pub oom_floor: Mutex<Option<(Arc<EngineInfo>, i64)>>,
 }
 
@@ -68,10 +70,10 @@ impl Node {
         Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
-    /// Waits until no checkpoint of a container is being made, and prevents one while the guard exists.
+    /// Waits until this container is not frozen for a container checkpoint. While the guard exists, no freeze begins.
     ///
     /// # Errors
-    /// A checkpoint takes longer than `limit` and [`THAW_TIMEOUT`]. dockbridge never interrupts CRIU.
+    /// The freeze lasts longer than `limit` and longer than [`THAW_TIMEOUT`].
     pub(super) async fn thawed(
         &self,
         id: &ContainerId,
@@ -80,7 +82,7 @@ impl Node {
         let limit = limit.max(THAW_TIMEOUT);
         timeout(limit, self.engine.freezes().thawed(id.as_str())).await.map_err(|_| {
             let text = format!(
-                "container {id} is frozen for a checkpoint that has not ended after {}s; try again",
+                "container {id} is in use by a container checkpoint that has not ended after {}s; try again",
                 limit.as_secs()
             );
             Failure::new(Kind::DeadlineExceeded, text)
@@ -99,8 +101,8 @@ impl Node {
         })
     }
 
-    /// The image with this name, if it exists. Asks the engine, because the store might not know yet that a
-    /// tag has moved. An id or a digest of an image that the store has inspected needs no call.
+    /// The image with this name, if it exists. Asks the engine about a tag, because the store might not know yet that
+    /// the tag has moved. An id or a digest of an image that the store has inspected needs no call.
     pub(super) async fn image(
         &self,
         snapshot: &Snapshot,
@@ -114,9 +116,9 @@ impl Node {
         Ok(self.store.snapshot().image(name).map(Arc::clone))
     }
 
-    /// The lowest `oom_score_adj` that the engine may set. dockbridge raises lower values to this value,
-    /// because runc would fail on hosts without CAP_SYS_RESOURCE. Read again after each `info` of the engine.
-    /// 0 if the engine's socket does not accept a connection in time.
+    /// The lowest `oom_score_adj` that dockbridge lets the engine set. dockbridge raises lower values to this value,
+    /// because runc can fail on them if the engine has no CAP_SYS_RESOURCE. Read again after the engine's `info`
+    /// has changed. 0 if the connection to the engine's socket takes too long.
     pub async fn oom_floor(&self) -> i64 {
         let engine = self.store.snapshot().engine.clone();
         let held = || self.oom_floor.lock();
@@ -143,7 +145,7 @@ pub(super) fn not_running(id: &str) -> Failure {
     Failure::unmet(format!("container {id} is not running"))
 }
 
-/// The error if the pod's sandbox has ended.
+/// The error if the pod's sandbox is not ready, for example because it has ended.
 pub(super) fn sandbox_not_ready(id: &SandboxId) -> Failure {
     Failure::unmet(format!("sandbox {id} is not ready: start a new sandbox for this pod"))
 }
@@ -153,7 +155,7 @@ pub(super) fn refused_file(action: &'static str, path: &Path, cause: std::io::Er
     Failure::invalid(chain(&HostError::new(action, path, cause)))
 }
 
-/// How long the engine's socket may take to accept the connection that identifies its process.
+/// How long [`capability::oom_floor`], which connects to the engine's socket, may take.
 const FLOOR_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a call waits for the end of a checkpoint, even if its own limit is shorter.
+/// The shortest limit for a wait until a frozen container continues, even if the call's own limit is shorter.
 const THAW_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
 //! The files for dockbridge's OCI runtime: the edits of containers, pinned user namespaces, and unpacked
-//! checkpoints. dockbridge writes the edits before the container starts, and removes them with the container.
+//! container checkpoints. dockbridge writes a container's edits before the container starts, and removes them after
+//! the container.
 
 use std::{
     error::Error,
@@ -22,7 +23,7 @@ use crate::{
     oci_runtime::directory::EditsDirectory,
 };
 
-/// The directories of the edits, of the pinned user namespaces, and of unpacked checkpoints.
+/// The directories of the edits, of the pinned user namespaces, and of unpacked container checkpoints.
 #[derive(Clone, Debug)]
 pub struct OciRuntimeFiles {
     directory: EditsDirectory,
@@ -31,18 +32,20 @@ pub struct OciRuntimeFiles {
 }
 
 impl OciRuntimeFiles {
-    /// Pins are below `run_dir`. Unpacked checkpoints, which are large and secret, are below `state_dir`.
+    /// Pinned user namespaces are below `run_dir`. Unpacked container checkpoints, which are large and secret, are
+    /// below `state_dir`.
     pub fn new(directory: EditsDirectory, run_dir: &Path, state_dir: &Path) -> Self {
         let (user_pins, restores) = (run_dir.join(USER_PINS), state_dir.join("restores"));
         Self { directory, user_pins, restores }
     }
 
-    /// The directory of a container's unpacked checkpoint, which exists only after all files are unpacked.
+    /// The directory of the unpacked container checkpoint from which a container starts. The directory exists only
+    /// after all files are unpacked.
     pub(super) fn restore(&self, id: &str) -> PathBuf {
         self.restores.join(id).join("complete")
     }
 
-    /// Removes the unpacked checkpoint of a container. A failure is only logged.
+    /// Removes the unpacked container checkpoint of a container. A failed removal is only logged.
     pub(super) async fn remove_restore(&self, id: &str) {
         let unpacked = self.restores.join(id);
         let removed = blocking(move || remove_directory(&unpacked)).await;
@@ -54,7 +57,7 @@ impl OciRuntimeFiles {
         self.user_pins.join(id.as_str())
     }
 
-    /// The pods that have a pin, even an incomplete one.
+    /// The pods that have a pin for a user namespace, even an incomplete one.
     pub async fn pinned(&self) -> Vec<SandboxId> {
         named_after_pods(&self.user_pins).await
     }
@@ -70,15 +73,17 @@ impl OciRuntimeFiles {
         self.work(id, move |directory, id| directory.write(id, &edits)).await
     }
 
-    /// Removes all files of a removed container. A failure is logged, and the next sweep tries again.
+    /// Removes the files of a removed container for dockbridge's OCI runtime. A failure is logged, and the next sweep
+    /// tries again.
     pub async fn remove(&self, id: &str) {
         self.remove_restore(id).await;
         let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
         self.work(id, remove).await.unwrap_or_else(|error| report(id, &error));
     }
 
-    /// The containers of this engine that have edits, and all that have an unpacked checkpoint. Also returns
-    /// old directories without edits: a dockbridge process ended while it wrote the edits.
+    /// The containers of this engine that have edits, and all that have a container checkpoint that is unpacked, even
+    /// in part. Also returns the ids of old directories without edits, left by a dockbridge process that ended while
+    /// it wrote the edits.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let restores = self.restores.clone();
@@ -115,11 +120,11 @@ fn report(id: &str, error: &dyn Error) {
     let error = chain(error);
     warn!(
         container = id,
-        error, "cannot remove a container's files for dockbridge-runtime; retrying"
+        error, "cannot remove a container's files for dockbridge-runtime; retrying later"
     );
 }
 
-/// Whether the directory is old enough that no running dockbridge will still write a file into it.
+/// Whether the directory has not changed for [`ABANDONED_AFTER`], so that dockbridge takes it for abandoned.
 fn is_abandoned(directory: &Path) -> bool {
     let age = directory.metadata().and_then(|facts| facts.modified());
     age.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > ABANDONED_AFTER))

@@ -1,8 +1,10 @@
 //! The files `resolv.conf`, `hosts` and `hostname` of a pod, which its containers bind-mount.
 //!
 //! Some versions of Docker do not create `hostname`, `hosts` and `resolv.conf` for a pause container without
-//! a Docker network, so dockbridge creates them before a container starts. If the state directory is lost,
-//! the next CreateContainer writes them again. A pod without DNS settings gets the host's `resolv.conf`.
+//! a Docker network, so dockbridge creates them before a container starts. For a pod with DNS settings,
+//! dockbridge creates `resolv.conf` in every network mode. If the state directory is lost, the next CreateContainer
+//! in the pod writes its files again. A pod with a CNI network and without DNS settings gets the host's
+//! `resolv.conf`, unless dockbridge has adopted the pod.
 
 use std::{
     fs, io,
@@ -47,8 +49,8 @@ impl PodFilesRoot {
         let has_cni = document.network == NetworkMode::Cni;
         let resolv_conf = match &spec.dns {
             Some(dns) => Some(resolv_conf(dns)),
-            // dockbridge does not know the DNS settings of a pod that it has adopted. The engine then mounts
-            // the pause container's `resolv.conf`, as for the pod's other containers.
+            // dockbridge knows the DNS settings of an adopted pod only from a request for a container. Without DNS
+            // settings, the engine mounts the pause container's `resolv.conf`.
             None if document.is_adopted => None,
             None if has_cni => Some(self.host_resolv_conf(&sandbox.id).await),
             None => None,
@@ -64,8 +66,8 @@ impl PodFilesRoot {
         Ok(PodFiles { resolv_conf, hosts, hostname })
     }
 
-    /// The `resolv.conf` of a pod without DNS settings: a copy of the host's file when the pod's first
-    /// container was created, or an empty text.
+    /// The `resolv.conf` of a pod without DNS settings: a copy of the host's file, made when the pod's first
+    /// container is created, or an empty text if the host's file cannot be read.
     async fn host_resolv_conf(&self, id: &SandboxId) -> String {
         let first = self.directory(id).join(RESOLV_CONF);
         match tokio::fs::read_to_string(first).await {
@@ -87,9 +89,9 @@ impl PodFilesRoot {
         Ok(())
     }
 
-    /// Writes one file, if it does not already have this text. Writes a different text to a new inode,
-    /// because running containers have mounted the old one. An existing text can differ because earlier
-    /// dockbridge versions gave adopted pods the host's `resolv.conf`.
+    /// Writes one file, if it does not already have this text. An existing text can differ, for example because earlier
+    /// dockbridge versions gave adopted pods the host's `resolv.conf`. Writes a different text to a new inode, because
+    /// running containers have mounted the old inode, whose text must stay.
     async fn write(
         &self,
         id: &SandboxId,

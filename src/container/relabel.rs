@@ -17,13 +17,14 @@ use crate::{
 };
 
 impl Node {
-    /// Gives the sources of mounts with `selinux_relabel`, and everything below them, the label that the
-    /// engine chose for this container's files, and the pod's files a label that all containers of the pod
-    /// may read. Must be called before the container can start, with the lock of its pod. A call that wants
-    /// to stop the pod interrupts the relabelling.
+    /// On an engine with SELinux, gives the sources of mounts with `selinux_relabel`, and everything below them, the
+    /// label that the engine chose for this container's files, and the pod's files a label that all containers of the
+    /// pod may read. Must be called before the container can start, with the lock of its pod. A call that stops or
+    /// removes the pod interrupts the relabelling of the mounts' sources.
     ///
     /// # Errors
-    /// The source is a system directory or too large, relabelling fails, or the pod is being stopped.
+    /// The engine fails, a source is too large or a path that dockbridge does not relabel, relabelling a source fails,
+    /// or the pod is being stopped or removed.
     pub(super) async fn relabel_mounts(
         &self,
         engine: &EngineInfo,
@@ -48,7 +49,7 @@ impl Node {
         Ok(())
     }
 
-    /// A failure is only logged, because the containers of a pod need not read its files.
+    /// A failure to relabel the pod's files is only logged, because the containers of a pod need not read them.
     async fn relabel_pod_files(&self, sandbox: &SandboxId, label: String) {
         let files = self.pod_files.directory(sandbox);
         let relabelling = blocking(move || match files.exists() {
@@ -61,8 +62,8 @@ impl Node {
     }
 }
 
-/// The label with the level `s0`. Containers of a pod may have different categories, and each of them may use
-/// a file that has none.
+/// The label without SELinux categories, and unchanged if it has no level. Containers of a pod may have different
+/// categories, and each container may use a file that has no categories.
 fn without_categories(label: &str) -> String {
     let parts: Vec<&str> = label.splitn(4, ':').collect();
     match parts[..] {
@@ -83,7 +84,7 @@ async fn relabel_source(
         make_directory(place)?;
         let resolved = place.canonicalize()?;
         if is_the_hosts(&resolved) {
-            let text = "is a system directory, whose SELinux label must stay as it is";
+            let text = "dockbridge does not relabel this path, which other programs may need";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         let is_over = || cancellation.is_cancelled();
@@ -104,8 +105,7 @@ async fn relabel_source(
     })
 }
 
-/// Waits for the cancellation, and then for [`BETWEEN_FILES`]. The caller then abandons a thread that hangs on
-/// a disk.
+/// Waits for the cancellation, and then for [`BETWEEN_FILES`]. The caller then abandons a thread that hangs on a disk.
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;

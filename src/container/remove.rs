@@ -8,7 +8,7 @@ use super::service::Containers;
 use crate::{error::Failure, model::id::ContainerId};
 
 impl Containers {
-    /// Removes a container, if it exists, running or not. Returns when the store no longer shows it.
+    /// Removes a container, if it exists, running or not. Returns when the store no longer shows the container.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let (service, id) = (self.clone(), container.id.clone());

@@ -10,7 +10,7 @@ use crate::{
 
 impl Containers {
     /// Starts a new log file for a running container. If the log is a link to Docker's log file, makes the link
-    /// again. The new file or link exists when the call returns.
+    /// again. The new file or link exists when the call succeeds.
     ///
     /// # Errors
     /// The container is unknown or does not run (no file is then created), or the file cannot be created.

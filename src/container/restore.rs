@@ -1,7 +1,7 @@
-//! Containers that start from a checkpoint: the request names an archive, or an image that has a checkpoint.
+//! Containers that start from a container checkpoint: the request names an archive, or an image that has a checkpoint.
 //!
 //! When dockbridge creates the container, it reads only the JSON documents of the checkpoint, which name the
-//! container's image. Before it starts the container, it unpacks the whole checkpoint: [`super::unpack`].
+//! container's image. Before it starts the container, it unpacks all files that a restore uses: [`super::unpack`].
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// A checkpoint, and the properties of the checkpointed container that a create needs.
+/// A container checkpoint, and the properties of the checkpointed container that a create needs.
 pub(super) struct Restored {
     pub(super) restore: Restore,
     /// The image of the checkpointed container.
@@ -40,7 +40,7 @@ pub(super) struct Restored {
 }
 
 impl Node {
-    /// Reads the documents of the checkpoint that the request names. None if it names an ordinary image.
+    /// Reads the documents of the container checkpoint that the request names. None if it names an ordinary image.
     pub(super) async fn restored(
         &self,
         snapshot: &Snapshot,
@@ -74,7 +74,7 @@ impl Node {
                     let other = (given.id != image.id).then_some("image");
                     if let Some(field) = other.or_else(|| mismatch(spec, &described)) {
                         let reason = format!(
-                            "the {field} in the request differs from that of the container in the checkpoint"
+                            "the {field} in the request differs from that in the container checkpoint"
                         );
                         return Err(refused(Kind::InvalidArgument, reason));
                     }
@@ -84,7 +84,7 @@ impl Node {
         }
         let names = described.images.join(" or ");
         let reason = format!(
-            "the container in the checkpoint has the image {names}, which is not on this node: pull it first"
+            "the container checkpoint needs the image {names}, which is not on this node: pull it first"
         );
         Err(refused(Kind::NotFound, reason))
     }
@@ -110,7 +110,7 @@ impl Node {
         self.read_allowed(&named, &directory.join(POD_INDEX), read).await
     }
 
-    /// Reads a file in `restore-dir` or in a subdirectory, without following symbolic links there.
+    /// Reads a file in `restore-dir` or in a direct subdirectory, without following symbolic links there.
     pub(super) async fn read_allowed<T: Send + 'static>(
         &self,
         named: &str,
@@ -131,7 +131,7 @@ impl Node {
             return Err(refused(named, Kind::InvalidArgument, reason));
         }
         let (named, path) = (named.to_owned(), path.to_owned());
-        // A file system that hangs must not block forever, because the caller holds the lock of the pod.
+        // A file system that hangs must not block forever, because the caller may hold the lock of the pod.
         within_deadline(|check| {
             blocking(move || {
                 check.at(&path)?;
@@ -153,7 +153,8 @@ impl Node {
         if self.live.current().restore_images.iter().any(|pattern| pattern.matches(image)) {
             return Ok(());
         }
-        let reason = "the setting restore-images does not allow the image of the container";
+        let reason =
+            "the setting restore-images does not allow the image with the container checkpoint";
         Err(refused(named, Kind::FailedPrecondition, reason))
     }
 }
@@ -163,7 +164,7 @@ pub(super) fn digest([config, spec]: &[Vec<u8>; 2]) -> String {
     hex::encode(Sha256::new().chain_update(config).chain_update([0]).chain_update(spec).finalize())
 }
 
-/// The property of the process (such as its command) in which request and checkpoint differ, if there is one.
+/// The property of the process (such as its command) in which request and container checkpoint differ, if any.
 fn mismatch(spec: &ContainerSpec, checkpoint: &Described) -> Option<&'static str> {
     let words = [&spec.command[..], &spec.args].concat();
     let is_command = match spec.command.is_empty() {
@@ -195,7 +196,10 @@ async fn documents(inspection: &ImageInspection) -> Result<[Vec<u8>; 2], Failure
 }
 
 pub(super) fn refused(named: &str, kind: Kind, reason: impl Display) -> Failure {
-    Failure::new(kind, format!("cannot start a container from the checkpoint {named}: {reason}"))
+    Failure::new(
+        kind,
+        format!("cannot start a container from the container or pod checkpoint {named}: {reason}"),
+    )
 }
 
 pub(super) fn kind(error: &io::Error) -> Kind {
@@ -210,6 +214,6 @@ pub(super) fn kind(error: &io::Error) -> Kind {
     }
 }
 
-/// Labels of images with a checkpoint. Other runtimes use annotations of these names, which Docker loses.
+/// Labels of images with a container checkpoint. Other runtimes use annotations of these names, which Docker loses.
 const MARKS: [&str; 2] =
     ["io.kubernetes.cri-o.annotations.checkpoint.name", "org.criu.checkpoint.container.name"];

@@ -1,5 +1,5 @@
 //! Changes of pods and containers after their creation: limits, and edits that NRI plugins want. dockbridge
-//! saves them in the state directory, because Docker cannot change the labels of a container.
+//! saves these changes in the state directory, because Docker cannot change the labels of a container.
 
 use std::sync::Arc;
 
@@ -35,12 +35,12 @@ impl SavedChanges {
         Self { known, checkpoints, saving: Arc::default() }
     }
 
-    /// The limits of a container after its last update. None if the limits were never updated.
+    /// The limits that dockbridge saved last for a container. None without saved limits.
     pub(super) fn limits(&self, id: &ContainerId) -> Option<Resources> {
         self.known.lock().containers.get(id).cloned()
     }
 
-    /// The limits that were requested last. Docker stores some limits, dockbridge stores the others.
+    /// The limits that were requested last for a container. Docker stores some limits, dockbridge stores the others.
     pub fn requested(&self, record: &ContainerRecord) -> Resources {
         let (engine, spec) = (&record.limits, &record.document.spec.resources);
         match self.limits(&record.id) {
@@ -59,7 +59,7 @@ impl SavedChanges {
         }
     }
 
-    /// The last update of a pod's limits; empty if the pod was not updated since its creation.
+    /// The limits that updates of a pod have set; empty if no update has set limits.
     pub(super) fn pod(&self, id: &SandboxId) -> PodResources {
         self.known.lock().pods.get(id).cloned().unwrap_or_default()
     }
@@ -104,10 +104,11 @@ impl SavedChanges {
         .await
     }
 
-    /// Removes changes of removed pods and containers. Does nothing before Docker has answered all inspects.
+    /// Removes the saved changes of removed pods and containers. Does nothing while the store is not complete.
     pub async fn remove_gone(&self, store: &Store) {
         let removed = self.change(|known| {
-            // The snapshot is newer than the last save, so it has every pod and container with saved changes.
+            // Changes are saved only for pods and containers that a snapshot has shown. If a later, complete snapshot
+            // lacks a pod or container, it was removed, or it is stopped and Docker hides it.
             let now = store.snapshot();
             if now.is_complete() {
                 known.containers.retain(|id, _| now.container(id.as_str()).is_some());
@@ -118,7 +119,7 @@ impl SavedChanges {
         if let Err(error) = removed.await {
             warn!(
                 error = chain(&error),
-                "cannot remove the saved limits and edits of removed containers; retrying"
+                "cannot remove the saved limits and edits of removed pods and containers; retrying later"
             );
         }
     }

@@ -19,8 +19,8 @@ pub struct Containers {
     pub(super) limits: Limits,
     pub(super) creating: SingleFlight<String, Result<ContainerId, Failure>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), Failure>>,
-    /// Containers that dockbridge has asked the engine to start, until the store shows the result. Before
-    /// that, the container's record may be older than the start.
+    /// Containers that dockbridge has asked the engine to start and whose record in the store may still be older
+    /// than the start.
     pub(super) unseen_starts: Arc<Mutex<HashSet<ContainerId>>>,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) removing: SingleFlight<ContainerId, Result<(), Failure>>,

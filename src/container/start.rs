@@ -18,10 +18,12 @@ use crate::{
 };
 
 impl Containers {
-    /// Starts a container whose command has never run, in a ready pod. Concurrent calls share one start.
+    /// Starts a container whose command has never run, in a ready pod. Concurrent calls for a container share one
+    /// start.
     ///
     /// # Errors
-    /// The container is unknown or was started before, the pod is not ready, or a step of the start fails.
+    /// The container is unknown or an earlier call has started it successfully, the pod is not ready, or a step of the
+    /// start fails.
     pub async fn start(&self, id: &str) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         let service = self.clone();
@@ -38,13 +40,14 @@ impl Containers {
             self.node.store.refresh_container(id).await?;
         }
         let container = &*self.node.container(id).await?;
-        // If the answer to an earlier start was lost, the call succeeds without another start.
+        // If an earlier start has started the container but its answer was lost, the call succeeds without another
+        // start.
         let is_done = is_unseen && was_started(&self.node.store.snapshot(), id);
         let started = if is_done { Ok(()) } else { self.start_created(container).await };
         if container.document.restore.is_some()
             && (started.is_ok() || !self.unseen_starts.lock().contains(&container.id))
         {
-            // Removes the unpacked checkpoint. After a failure, the next start unpacks the checkpoint again.
+            // Removes the unpacked container checkpoint. After a failure, the next start unpacks the archive again.
             self.node.oci_runtime_files.remove_restore(id).await;
         }
         started?;
@@ -91,7 +94,7 @@ impl Containers {
 
     async fn ensure_startable(&self, container: &ContainerRecord) -> Result<(), Failure> {
         match &container.process {
-            // After a failed start, the container may be started again, because its command has never run.
+            // A container whose command could not run may be started again, because the command has never run.
             Process::Created | Process::Exited { reason: ExitReason::CannotRun, .. } => {}
             process => {
                 return Err(Failure::unmet(format!(
@@ -111,7 +114,7 @@ impl Containers {
 
     async fn end_unlimited(&self, id: &ContainerId) {
         if let Err(error) = self.kill(id.as_str()).await {
-            warn!(container = %id, error = chain(&error), "cannot stop a container whose limits could not be applied; the container keeps running");
+            warn!(container = %id, error = chain(&error), "cannot confirm that a container whose limits were not set has ended; the container may keep running");
         }
     }
 }

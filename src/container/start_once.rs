@@ -1,4 +1,4 @@
-//! Starts a container or pause container. If the engine's answer is lost, finds out whether it was started.
+//! Starts a container or pause container. If the engine's answer is lost, finds out whether the container was started.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use crate::{
 /// The result of a start.
 #[derive(Debug)]
 pub struct Start {
-    /// Whether the engine started the container. If the engine's answer was lost, an inspect decides this.
+    /// Whether the engine started the container. If the engine's answer was lost, a successful inspect decides this.
     pub started: Result<(), EngineError>,
     /// Whether the store shows the container's state after the start.
     pub seen: Result<(), Failure>,
 }
 
 impl Start {
-    /// Whether the container may run although no caller knows it.
+    /// Whether the container may run although the inspect after the start failed.
     pub fn may_run_unseen(&self) -> bool {
         let open = |error: &EngineError| error.leaves_outcome_open();
         self.seen.is_err() && self.started.as_ref().err().is_none_or(open)
     }
 }
 
-/// Starts a container. The caller must know that it was never started: the engine would also start an ended
-/// one. `extra` is added to the deadline of the engine call.
+/// Starts a container. The caller must know that the container was never started: the engine would also start an
+/// ended container. `extra` is added to the deadline of the engine call.
 pub async fn start_once(node: &Node, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
     let answer = node.engine.start_container(id, extra).await;
-    // Refreshes the record even after a failure. If the OCI runtime could not start the process, the record then
-    // has the reason, and the container counts as exited.
+    // Refreshes the container's record even after a failure. If the OCI runtime could not start the process, the
+    // record then has the reason, and the container counts as exited.
     let seen = match answer {
         Ok(()) => node.store.refresh_after(starting, id).await,
         Err(_) => node.store.refresh_container(id).await,

@@ -1,7 +1,8 @@
-//! StopContainer: sends the stop signal, waits for the grace period, then sends SIGKILL. A later call with a
-//! shorter grace period makes the SIGKILL earlier. Pause containers get no grace period.
+//! StopContainer: sends the stop signal, waits for the grace period, then sends SIGKILL. A later call whose grace
+//! period ends earlier makes the SIGKILL earlier. Pause containers get no grace period.
 //!
-//! The engine's answer does not prove the end, so a call succeeds only once the store shows the end.
+//! The engine's answer does not prove the end, so a call succeeds only once the store does not show the container as
+//! running.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,9 +24,9 @@ use crate::{
 };
 
 impl Containers {
-    /// Stops a container: sends its stop signal, then SIGKILL after `grace`. Returns when the store shows the
-    /// end. Fails if a checkpoint or the process does not end in time, or if the engine fails. Succeeds if
-    /// the container does not exist or has ended.
+    /// Stops a container: sends its stop signal, then SIGKILL after `grace`. Succeeds once the store shows the end, or
+    /// if the container does not exist or does not run. Fails if a container checkpoint or the process does not end in
+    /// time, or if the engine fails.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         let id = container.id.clone();
@@ -61,7 +62,7 @@ impl Containers {
     }
 
     /// Kills a container without a grace period, even if the store does not show it as running, and waits
-    /// until the store shows its end. Fails as [`Self::stop`] does.
+    /// until the store shows that it does not run. Fails as [`Self::stop`] does.
     pub async fn kill(&self, id: &str) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await
@@ -73,7 +74,7 @@ impl Containers {
         grace: Duration,
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), Failure> {
-        // Waits for the end of a checkpoint, because a frozen container does not react to signals.
+        // Waits for the end of a container checkpoint, because a frozen container does not react to signals.
         let _thawed = self.node.thawed(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| now.runs(id.as_str())).await?;
@@ -97,8 +98,8 @@ impl Containers {
             let kill_at = *deadline.borrow_and_update();
             tokio::select! {
                 answer = &mut asking, if !is_answer_lost => match answer {
-                    // The engine's answer was lost, but it may have sent the signal, so dockbridge does not
-                    // send the signal again.
+                    // The engine's answer was lost, but the engine may have sent the signal, so dockbridge does
+                    // not send the signal again.
                     Err(error) if error.leaves_outcome_open() => {
                         self.node.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
                         is_answer_lost = true;
@@ -119,7 +120,7 @@ impl Containers {
         kill(&self.node.engine, id.as_str()).await
     }
 
-    /// The time of the container's SIGKILL, shared by all its stop calls: `at`, if that is earlier.
+    /// The time of the container's SIGKILL, shared by all its stop calls: the earliest `at` so far.
     fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
         let mut deadlines = self.deadlines.lock();
         if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {
@@ -145,7 +146,7 @@ pub async fn kill(engine: &Engine, id: &str) -> Result<(), Failure> {
 /// Waits until the store no longer shows the container as running, as `runs` judges it.
 ///
 /// # Errors
-/// The engine does not answer, or the process survives SIGKILL.
+/// An inspect fails, or the store still shows the container as running after both timeouts.
 pub async fn await_end(
     store: &Store,
     id: &str,
@@ -180,7 +181,7 @@ pub(super) fn ended_is_fine(answer: Result<(), EngineError>) -> Result<(), Failu
 const LONGEST_GRACE: Duration = Duration::from_secs(366 * 24 * 3600);
 /// How long Docker's exit event may take after a stop or kill, before dockbridge inspects the container.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a process may take to disappear after SIGKILL.
+/// How long dockbridge inspects a container whose exit event is late, before the call fails.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often dockbridge inspects a container that should have ended.
 const POLL_EVERY: Duration = Duration::from_millis(200);

@@ -1,7 +1,7 @@
-//! Unpacks a checkpoint before a start, for dockbridge's OCI runtime: `oci_runtime::restore`.
+//! Unpacks a container checkpoint before a start, for dockbridge's OCI runtime: `oci_runtime::restore`.
 //!
 //! ```text
-//! restores/<container id>/new       the checkpoint is being unpacked
+//! restores/<container id>/new       the archive is being unpacked
 //!                         complete  all files are there; the OCI runtime renames the directory and reads it
 //!                         taken-N   an OCI runtime uses the files
 //! ```
@@ -40,8 +40,9 @@ use crate::{
 struct Stops([Arc<CancellationToken>; 2]);
 
 impl Node {
-    /// Unpacks the checkpoint from which a container starts. A stop interrupts the unpacking. Returns how
-    /// long the OCI runtime may take to restore the processes; zero without a checkpoint.
+    /// Unpacks the container checkpoint from which a container starts. A stop interrupts the unpacking. Returns how
+    /// long the OCI runtime may take to restore the processes; zero for a container that starts without a container
+    /// checkpoint.
     pub(super) async fn unpack_restore(
         &self,
         container: &ContainerRecord,
@@ -62,7 +63,11 @@ impl Node {
             Ok(time_limit(&place))
         });
         completed.await.map_err(|error| match stops.is_over() {
-            true => refused(named, Kind::FailedPrecondition, "the container is being stopped"),
+            true => refused(
+                named,
+                Kind::FailedPrecondition,
+                "the container or pod is being stopped or removed",
+            ),
             false => refused(named, kind(&error), error),
         })
     }
@@ -108,10 +113,10 @@ impl Node {
         }
     }
 
-    /// Interrupts the unpacking for a container, and returns when its files are removed.
+    /// Interrupts the unpacking for a container, and returns when the call that unpacks has ended.
     ///
     /// # Errors
-    /// The file system does not answer.
+    /// The call does not end within [`STOP_TIMEOUT`], for example because the file system does not answer.
     pub(super) async fn end_unpacking(&self, id: &ContainerId) -> Result<(), Failure> {
         let cancellation = self.cancellations.of(id.as_str());
         if Arc::strong_count(&cancellation) == 1 {
@@ -120,8 +125,9 @@ impl Node {
         cancellation.cancel();
         let ended = timeout(STOP_TIMEOUT, self.locks.write(id.as_str())).await;
         ended.map(drop).map_err(|_| {
-            let text =
-                format!("the checkpoint of container {id} is still being unpacked; try again");
+            let text = format!(
+                "the container checkpoint for container {id} is still being unpacked; try again"
+            );
             Failure::new(Kind::DeadlineExceeded, text)
         })
     }
@@ -211,7 +217,7 @@ fn free(path: &Path) -> io::Result<u64> {
 }
 
 fn full(path: &Path, needed: &str) -> io::Error {
-    let text = format!("the checkpoint needs {needed} in {}", path.display());
+    let text = format!("the container checkpoint needs {needed} in {}", path.display());
     io::Error::new(io::ErrorKind::StorageFull, text)
 }
 

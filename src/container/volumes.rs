@@ -89,7 +89,7 @@ impl Node {
     async fn release_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
             if let Err(error) = self.image_files.release(&image).await {
-                warn!(%image, error = chain(&error), "cannot remove the unpacked directory of an image; retrying later");
+                warn!(%image, error = chain(&error), "cannot remove the directory with the mounted layers of an image; retrying later");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Writes the files for dockbridge's OCI runtime, and removes those of containers that no longer exist.
+//! Writes the files for dockbridge's OCI runtime, and removes the files of pods and containers that no longer exist.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,16 @@ use crate::{
 };
 
 impl Node {
-    /// Writes the edits of a container that is about to start, if the container has edits.
+    /// Writes the edits of a container that is about to start, if the container has edits or NRI plugins were able to
+    /// change it.
     pub(super) async fn write_edits(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let plugin_edits = self.plugin_edits(record)?;
         let snapshot = self.store.snapshot();
         let engine = snapshot.described()?;
         let document = &record.document;
         let pod = snapshot.sandbox(document.sandbox.as_str());
-        // If the container nevertheless uses dockbridge's OCI runtime, the missing file makes the start fail.
+        // A container that cannot use dockbridge's OCI runtime gets no file. A container that nevertheless uses this
+        // runtime and needs edits fails to start without its file.
         let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
             return Ok(());
         };
@@ -33,8 +35,8 @@ impl Node {
         let restore = edits.restore.map(|_| self.oci_runtime_files.restore(record.id.as_str()));
         let mut edits = OciEdits { runtime, restore, ..edits };
         if has_host_network && edits.users.is_some() {
-            // The engine adds the path of the pause container's network namespace to `config.json`. Here it
-            // is the host's network namespace, which root of the pod's user namespace cannot join.
+            // The engine adds the path of the pause container's network namespace to `config.json`. If the pod
+            // has the host's network, this is the host's namespace, which root of the pod's user namespace cannot join.
             edits.edits.push(SpecEdit::remove(&["linux", "namespaces", "network"]));
         }
         self.oci_runtime_files.write(record.id.as_str(), edits, engine).await
@@ -52,18 +54,18 @@ impl Node {
         }
     }
 
-    /// Once Docker has answered all inspects, removes the files of containers that no longer exist, except
-    /// those of the pods in `keep`. Also removes unpacked checkpoints of running containers.
+    /// If the store is complete, removes the files of pods and containers that no longer exist, except those of the
+    /// pods in `keep`. Also removes unpacked container checkpoints of running containers.
     pub async fn sweep_edits(&self, keep: &BTreeSet<SandboxId>) {
         let is_kept = |id: &String| keep.iter().any(|kept| kept.as_str() == id);
         for id in self.ids_of_files().await.into_iter().filter(|id| !is_kept(id)) {
-            // Skips a locked pod or container, because the call that has the lock may write or remove the files. The
-            // next sweep tries again.
+            // Skips a locked pod or container until the next sweep, because the call that has the lock may write or
+            // remove the files.
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.runs(&id) {
-                // The start did not remove the unpacked checkpoint: its result was unknown, the removal failed, or
-                // dockbridge ended first.
+                // The start did not remove the unpacked container checkpoint: the start's result was unknown, the
+                // removal failed, or dockbridge ended first.
                 self.oci_runtime_files.remove_restore(&id).await;
             }
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {

@@ -15,18 +15,19 @@ pub(super) fn authority(socket: &Path) -> String {
     hex::encode(socket.as_os_str().as_bytes())
 }
 
-/// Returns `/containers/<id><tail>`. None if no container can have this id or name.
+/// Returns `/containers/<id><tail>`. None if the id or name is empty, `.`, `..` or longer than [`LONGEST_NAME`],
+/// or has a character other than ASCII letters, digits, `_`, `.` and `-`.
 pub(super) fn container(id: &str, tail: &str) -> Option<String> {
     is_valid_id(id).then(|| format!("/containers/{id}{tail}"))
 }
 
-/// Returns `/exec/<id><tail>`. None if no exec can have this id.
+/// Returns `/exec/<id><tail>`. None for the ids for which [`container`] returns None.
 pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
     is_valid_id(id).then(|| format!("/exec/{id}{tail}"))
 }
 
-/// Returns `/images/<name><tail>`. None if no image can have this name, or if it contains a password: the
-/// engine would repeat the name in its errors.
+/// Returns `/images/<name><tail>`. None if the name is longer than [`LONGEST_NAME`], has an empty segment or a
+/// segment `.` or `..`, or contains a password: the engine would repeat the name in its errors.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let is_valid = name.len() <= LONGEST_NAME
         && name.split('/').all(is_path_segment)
@@ -51,7 +52,7 @@ fn is_valid_id(id: &str) -> bool {
     id.len() <= LONGEST_NAME && id.bytes().all(is_allowed) && is_path_segment(id)
 }
 
-/// Whether the text can be a segment of a path.
+/// Whether the text is neither empty nor `.` nor `..`.
 fn is_path_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }

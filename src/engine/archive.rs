@@ -1,7 +1,8 @@
-//! Reads single paths of a container, running or not (Docker's archive API), and exports all its files.
+//! Reads single paths of a container, running or not (Docker's archive API), and exports the files of its root
+//! file system.
 //!
-//! The engine follows symbolic links in the directories of a path, as seen inside the container. If the last
-//! part of the path is a link, the engine does not follow the link but reports its target.
+//! If a part of a path before the last is a symbolic link, the engine follows the link as seen inside the container.
+//! If the last part of the path is a link, the engine does not follow the link but reports its target.
 
 use std::io::{self, Read as _};
 
@@ -29,11 +30,11 @@ pub enum PathKind {
     Directory,
     /// A symbolic link, with the path to which it leads inside the container, which might not exist.
     Link(String),
-    /// A device, a pipe or a socket.
+    /// Anything else, such as a device, a pipe or a socket.
     Other,
 }
 
-/// All files of a container, as an archive that arrives from the engine in pieces.
+/// The files of a container's root file system without its mounts, as an archive that arrives in pieces.
 #[derive(Debug)]
 pub struct Export {
     request: ApiRequest,
@@ -55,7 +56,8 @@ impl Export {
 }
 
 impl Engine {
-    /// Exports all files of a container. [`EngineError::NotFound`] if the container does not exist.
+    /// Exports the files of a container's root file system, without its mounts. [`EngineError::NotFound`] if the
+    /// container does not exist.
     pub async fn export(&self, id: &str) -> Result<Export, EngineError> {
         let request = self.request(Method::GET, "export", Subject::container(id), "/export")?;
         let body = self.begin(&request).await?;
@@ -131,7 +133,7 @@ pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineE
     let json = BASE64_STANDARD.decode(stat.as_bytes());
     let json = json.map_err(|_| call.garbled("the path's stat is not base64"))?;
     let stat = serde_json::from_slice::<Stat>(&json);
-    let stat = stat.map_err(|_| call.garbled("the path's stat is not JSON"))?;
+    let stat = stat.map_err(|_| call.garbled("the path's stat is not the expected JSON"))?;
     Ok(match stat.mode & KINDS {
         0 => PathKind::File(u64::try_from(stat.size).unwrap_or_default()),
         DIRECTORY => PathKind::Directory,
@@ -153,7 +155,8 @@ struct Stat {
     link_target: String,
 }
 
-/// The first file in an archive. Skips entries that describe the next entry (long names, times, attributes).
+/// The content of an archive's first entry, which must be a regular file. Entries that only describe the next
+/// entry (long names, times, attributes) do not count.
 pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
@@ -165,7 +168,7 @@ pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
                 let is_whole = u64::try_from(bytes.len()) == Ok(entry.size());
                 return if is_whole { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
-            _ => return Err(io::Error::other("the archive does not begin with a plain file")),
+            _ => return Err(io::Error::other("Docker's tar does not begin with a regular file")),
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())
@@ -180,5 +183,5 @@ const LINK: u32 = 1 << 27;
 /// The bits for files that are not regular: directories, links, pipes, sockets, devices, unknown types.
 const KINDS: u32 = DIRECTORY | LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19;
 
-/// How many bytes the headers, extended attributes and padding of an archive with one file have at most.
+/// How many bytes the headers, extended attributes and padding of an archive with one file may have.
 const AROUND_A_FILE: usize = 256 * 1024;

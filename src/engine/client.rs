@@ -1,9 +1,9 @@
 //! The client for the Docker Engine: pooled connections, timeouts, and the negotiated API version.
 //!
-//! One deadline covers connecting, negotiating, retries, headers, and the body, except of streams and
-//! archives. If the connection breaks and repeating the call is harmless, the client repeats the call once.
-//! If the engine refuses an API version, it has done nothing, so the client negotiates and repeats the call
-//! once.
+//! One deadline covers connecting, negotiating, retries, headers, and the body, except the bodies of streams
+//! and archives. If the connection breaks before the engine's answer begins, and repeating the call is harmless,
+//! the client repeats the call once. If the engine refuses an API version, it has done nothing, so the client
+//! negotiates and repeats the call once.
 
 use std::{
     io,
@@ -67,8 +67,8 @@ struct Shared {
 pub struct Timeouts {
     /// The limit for a ping, which a running engine answers at once.
     pub ping: Duration,
-    /// The limit for most other calls, with connecting, retries and reading the answer.
-    /// Shorter than kubelet's 2 minutes, so that kubelet still receives an error that names the slow call.
+    /// The limit for most other calls, with connecting, retries and reading the answer. The default is shorter than
+    /// kubelet's default timeout of 2 minutes, so that kubelet still receives an error that names the slow call.
     pub short: Duration,
     /// Added to the grace period of a stop, for the kill and the engine's cleanup.
     pub stop_margin: Duration,
@@ -118,7 +118,7 @@ impl Engine {
         &self.shared.socket
     }
 
-    /// The API version that was negotiated last, or the oldest supported one before the first negotiation.
+    /// The API version that was negotiated last. Before the first negotiation, the oldest that dockbridge supports.
     pub fn api(&self) -> ApiVersion {
         self.shared.version.last()
     }
@@ -128,7 +128,8 @@ impl Engine {
         &self.shared.metrics
     }
 
-    /// The containers that are frozen for a checkpoint, in which the engine cannot start a command.
+    /// The containers that are frozen for a container checkpoint. The engine cannot start a command in a frozen
+    /// container.
     pub fn freezes(&self) -> &Freezes {
         &self.shared.freezes
     }
@@ -137,7 +138,7 @@ impl Engine {
         self.shared.timeouts
     }
 
-    /// Makes the next request negotiate the API version again, because it may reach another engine.
+    /// Makes the next request negotiate the API version again, because that request may reach another engine.
     pub(super) fn invalidate_version(&self) {
         self.shared.version.invalidate();
     }
@@ -145,7 +146,7 @@ impl Engine {
     /// Pings the engine and selects the newest API version that the engine and dockbridge support.
     ///
     /// # Errors
-    /// [`EngineError::Incompatible`] if the engine is older than [`ApiVersion::OLDEST`],
+    /// [`EngineError::Incompatible`] if the engine's API is older than [`ApiVersion::OLDEST`],
     /// [`EngineError::NoEngine`] if the answer has no readable API version, and every error of the ping.
     pub async fn negotiate(&self) -> Result<ApiVersion, EngineError> {
         let path = Some("/_ping".to_owned());
@@ -182,8 +183,9 @@ impl Engine {
         version.await.unwrap_or_else(|lost| Err(PING.broken(lost)))
     }
 
-    /// A request about an object (`subject`) or about the engine itself. `tail` is the part of the URL path
-    /// after the object's own path. Fails if no object can have the subject's name.
+    /// A request about an object (`subject`) or about the engine itself. `tail` is the rest of the path and query after
+    /// the path of a container, exec or image, otherwise the whole path and query. Fails if [`api_path`] refuses the
+    /// subject's name.
     pub(super) fn request(
         &self,
         method: Method,
@@ -217,7 +219,7 @@ impl Engine {
         Ok(answer)
     }
 
-    /// Makes a call whose answer is JSON.
+    /// Makes a call whose answer is a JSON object.
     pub(super) async fn json<T: DeserializeOwned>(
         &self,
         request: ApiRequest,
@@ -229,8 +231,8 @@ impl Engine {
         .await
     }
 
-    /// Makes a call whose answer is a list. `read` receives each entry as soon as it arrives. An entry that
-    /// is unreadable or larger than `largest` bytes is skipped, and the other entries are still returned.
+    /// Makes a call whose answer is a list. Skips an entry that is unreadable or larger than `largest` bytes.
+    /// `read` receives each readable entry as soon as the entry has arrived.
     pub(super) async fn list<T: DeserializeOwned, U>(
         &self,
         request: ApiRequest,
@@ -255,7 +257,7 @@ impl Engine {
                 }
             }
             if !entries.is_complete() {
-                return Err(call.garbled("the list is incomplete"));
+                return Err(call.garbled("the answer is not a complete list"));
             }
             Ok(listed)
         })
@@ -323,7 +325,7 @@ impl Engine {
         outcome
     }
 
-    /// Makes the call and returns its successful answer. Repeats a failed call if that is safe.
+    /// Makes the call and returns its successful answer. Repeats the call after some errors, if that is safe.
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
         let http = &self.shared.http;
         let mut first = self.attempt(http, request, Some(self.version().await?)).await;
@@ -342,7 +344,7 @@ impl Engine {
             return first;
         }
         self.shared.version.invalidate();
-        // Uses a new connection: after a restart of the engine, the pool has many dead connections.
+        // Uses a new connection: after a restart of the engine, the pool can have many dead connections.
         self.attempt(&self.shared.unpooled, request, Some(self.version().await?)).await
     }
 
@@ -394,7 +396,8 @@ fn span(call: &Call) -> Span {
     info_span!(target: TRACED, "engine", name = %name, %call)
 }
 
-/// Reads the JSON object in an answer. [`EngineError::TooLarge`] above [`LARGEST_OBJECT`] or [`LARGEST_IMAGE`].
+/// Reads the JSON object in an answer. [`EngineError::TooLarge`] above [`LARGEST_OBJECT`], or above
+/// [`LARGEST_IMAGE`] for an image.
 async fn document<T: DeserializeOwned>(call: &Call, body: Incoming) -> Result<T, EngineError> {
     let limit = match call.subject {
         Subject::Image(_) => LARGEST_IMAGE,
@@ -435,19 +438,21 @@ async fn read_to_end(call: &Call, mut body: Incoming) -> Result<(), EngineError>
 
 const PING: Call = Call { verb: "ping", subject: Subject::Engine };
 
-/// How often a call is repeated if the engine's error says that the engine's store changed during the call.
+/// How often a call is repeated at most while errors say that containerd's store changed during the call.
 const RETRIES: usize = 4;
 /// How long an unused connection to the engine is kept.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// How many unused connections to the engine are kept. Starting a pod uses a few connections in parallel.
+/// How many unused connections to the engine are kept at most. Starting a pod uses a few connections in parallel.
 const IDLE_CONNECTIONS: usize = 16;
 
 const LARGEST_REFUSAL: usize = 256 * 1024;
 
-/// The largest object in an answer, in bytes. Inspects of dockbridge's containers are smaller: a create
-/// request has at most 48 MiB of JSON ([`super::request`]), and its image adds at most [`LARGEST_IMAGE`].
+/// The largest object in an answer, in bytes; images have the limit [`LARGEST_IMAGE`]. Inspects of dockbridge's
+/// containers are smaller: a create request has at most 48 MiB of JSON ([`super::request`]), and the container's
+/// image adds at most [`LARGEST_IMAGE`].
 pub(super) const LARGEST_OBJECT: usize = 256 << 20;
 
-/// The largest inspect or list entry of an image, in bytes. The engine does not limit the data of a registry.
+/// The largest inspect or list entry of an image that dockbridge reads, in bytes. The engine does not limit the labels
+/// and other data that an image brings from a registry.
 pub(super) const LARGEST_IMAGE: usize = 64 << 20;

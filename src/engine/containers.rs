@@ -25,8 +25,8 @@ use crate::{
 impl Engine {
     /// Creates a container and returns its id.
     ///
-    /// If the connection breaks, the client does not repeat this call. The container may then exist, and the
-    /// caller's next attempt finds the name in use.
+    /// If the connection breaks, the client does not repeat the create call. If the engine has created the container
+    /// nevertheless, the caller's next attempt finds the name in use.
     ///
     /// # Errors
     /// [`EngineError::NameTaken`] if another container has the name, [`EngineError::NotFound`] if the image
@@ -61,8 +61,8 @@ impl Engine {
         self.done(start).await
     }
 
-    /// Sends the container's stop signal to its main process, and kills the process after `grace`. Also
-    /// succeeds if the container has already ended.
+    /// Sends the container's stop signal to its main process, and kills the process if it still runs after
+    /// `grace`. Also succeeds if the container has already ended.
     ///
     /// The client does not repeat a stop, because many programs exit at once on a second SIGTERM.
     ///
@@ -101,7 +101,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a container and its anonymous volumes, running or not. Returns when the container no longer
+    /// Removes a container, running or not, and its anonymous volumes. Succeeds once the container no longer
     /// exists, even if another client has removed it.
     pub async fn remove_container(&self, id: &str) -> Result<(), EngineError> {
         let outcome = match self.force_remove(id).await {
@@ -123,13 +123,13 @@ impl Engine {
         Ok(observe::container::observe(&self.inspect(id).await?))
     }
 
-    /// The SELinux label of a container's files. The label is empty if the engine does not use SELinux, and
-    /// for privileged containers. Fails with [`EngineError::NotFound`] if there is no such container.
+    /// The SELinux label of a container's files. The label is empty if the engine does not use SELinux. Fails with
+    /// [`EngineError::NotFound`] if there is no such container.
     pub async fn mount_label(&self, id: &str) -> Result<String, EngineError> {
         Ok(self.inspect(id).await?.mount_label)
     }
 
-    /// Whether somebody has paused a container. [`EngineError::NotFound`] if it does not exist.
+    /// Whether a container is paused now. [`EngineError::NotFound`] if it does not exist.
     pub async fn is_paused(&self, id: &str) -> Result<bool, EngineError> {
         Ok(self.inspect(id).await?.state.status == "paused")
     }
@@ -232,5 +232,5 @@ fn whole_seconds(grace: Duration) -> u64 {
     grace.as_secs().saturating_add(up).min(LONGEST_GRACE)
 }
 
-/// The engine converts these seconds to nanoseconds in a 64-bit number.
+/// The limit of a grace period in seconds: the engine converts the seconds to nanoseconds in a 64-bit number.
 const LONGEST_GRACE: u64 = i32::MAX as u64;

@@ -1,6 +1,6 @@
 //! Splits the output of a process into stdout and stderr.
 //!
-//! The engine sends the output of a terminal unchanged. It sends other output in frames with a header of 8
+//! The engine sends the output of a terminal unchanged, and other output in frames with a header of 8
 //! bytes (stream, three zeros, length in network order). The caller must say which form to expect, because a
 //! terminal's output may look like a frame. Frames of output may have any length, and are returned in pieces.
 
@@ -93,5 +93,5 @@ fn frame(header: [u8; HEADER]) -> Result<Frame, Stop> {
 
 const HEADER: usize = 8;
 
-/// How many bytes an error message of the engine may have. A longer message counts as an invalid frame.
+/// How many bytes an error message in the stream may have. A frame with a longer error message is invalid.
 const LONGEST_COMPLAINT: usize = 64 * 1024;

@@ -38,7 +38,7 @@ impl Subject {
 }
 
 impl Call {
-    /// The verb of a call that creates a container. Its subject is the container's name, not an id.
+    /// The verb of a call that creates a container. The subject of this call is the container's name, not an id.
     pub(super) const CREATE: &str = "create";
     pub(super) const INSPECT: &str = "inspect";
     pub(super) const START: &str = "start";
@@ -63,7 +63,7 @@ impl Call {
     }
 }
 
-/// Returns `error` or the first of its causes that has type `T`.
+/// Searches `error` and its causes for the first error of type `T`.
 pub(super) fn cause_of<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     std::iter::successors(Some(error), |error| (*error).source())
         .find_map(|e| e.downcast_ref::<T>())
@@ -86,7 +86,7 @@ impl fmt::Display for Call {
 pub enum EngineError {
     #[error("cannot reach the docker engine at {}: {advice} ({reason})", socket.display())]
     Unreachable { socket: PathBuf, reason: String, advice: &'static str },
-    #[error("{call}: the docker engine closed the connection before the answer was complete")]
+    #[error("{call}: the connection to the docker engine broke before the answer was complete")]
     Broken { call: Call, source: Arc<dyn Error + Send + Sync> },
     #[error("{call}: no answer from the docker engine within {after:?}")]
     Deadline { call: Call, after: Duration },
@@ -118,11 +118,11 @@ pub enum EngineError {
     #[error("{message}")]
     CannotRun {
         container: String,
-        /// The OCI runtime's message, without the prefixes that Docker and containerd add.
+        /// The OCI runtime's message, without the prefixes of Docker, containerd, the shim and runc.
         message: String,
     },
-    /// containerd still has a task with the container's id, because containerd or dockerd was killed
-    /// during an earlier start. Starts of this container fail while containerd has that task.
+    /// containerd still has a task with the container's id, for example because containerd or dockerd was killed
+    /// during an earlier start. Starts of this container fail while containerd has the task of the earlier start.
     #[error(
         "a start of container {container} was interrupted and left a task in containerd; the container \
          must be removed and created again: {message}"
@@ -189,7 +189,7 @@ impl WithKind for EngineError {
 
 impl EngineError {
     /// Whether the engine's containerd store changed during a read, so that a retry may help. The engine has
-    /// no status code for this error. A wrong match only repeats a call that failed.
+    /// no status code for such a change. If another error has the same text, only a failed call is repeated.
     pub(super) fn asks_to_retry(&self) -> bool {
         let changed = "data changed during operation, retry";
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
@@ -206,12 +206,12 @@ impl EngineError {
         )
     }
 
-    /// Whether the engine reports that an object does not exist.
+    /// Whether this error says that an object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the object's state forbids the call. The caller must inspect the object to learn its state.
+    /// Whether the state of the object or of another object forbids the call. The caller must inspect the object.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }

@@ -1,10 +1,11 @@
-//! Maps an HTTP status and its text to an [`EngineError`]; no other module does.
+//! Maps the HTTP status and the text of an answer in which the engine reports a failure to an [`EngineError`].
 //!
 //! In some cases the status is not enough: a failed start is a 400, 404 or 500 depending on the engine's
-//! version, and a pull can fail after the status 200. Then this module also reads the text, which determines
-//! the error. With an unknown text, the call fails with a more general error. dockbridge never removes or
-//! releases an object because of a text. In this module, only the text of [`is_half_removed`] makes an object
-//! count as missing. After a conflict (409), the caller inspects the object and does not rely on the text.
+//! version, and a pull can fail after the status 200. If the status is not enough, this module also reads the
+//! text. For an unknown text, this module returns a more general error. dockbridge never removes or releases an
+//! object because of the text of an error. If the status is neither 301 nor 404, this module reports an object as
+//! missing only for the text of [`is_half_removed`]. With the status 409, the kind of the error does not depend on
+//! the text.
 
 use hyper::StatusCode;
 
@@ -63,14 +64,14 @@ pub(super) fn classify_pull(reference: &str, message: &str) -> EngineError {
     EngineError::Pull { reference: reference.to_owned(), fault, message: shown(message) }
 }
 
-/// The message in the engine's answer, or the text of the HTTP status if the answer has no message.
+/// The message in the engine's answer, otherwise the answer's text, or the HTTP status if the text is empty.
 fn message(status: StatusCode, body: &[u8]) -> String {
     let stated = serde_json::from_slice::<docker::ErrorAnswer>(body).unwrap_or_default().message;
     let text = if stated.is_empty() { String::from_utf8_lossy(body).into_owned() } else { stated };
     if text.trim().is_empty() { status.to_string() } else { shown(&text) }
 }
 
-/// The error for a name that no object can have. dockbridge does not send such a name to the engine.
+/// The error for a name that [`super::api_path`] refuses, so that dockbridge does not send the name to the engine.
 pub(super) fn invalid_name(call: Call) -> EngineError {
     let message = match &call.subject {
         Subject::Container(name) | Subject::Path(name) => {
@@ -83,7 +84,7 @@ pub(super) fn invalid_name(call: Call) -> EngineError {
     EngineError::NotFound { subject: call.subject, message: shown(&message) }
 }
 
-/// Shortens a text, because gRPC sends errors in HTTP/2 trailers and kubelet shows them in pod events.
+/// Shortens a long text, because gRPC sends errors in HTTP/2 trailers and kubelet shows them in pod events.
 fn shown(text: &str) -> String {
     let text = text.trim();
     if text.chars().nth(SHOWN_CHARS).is_none() {
@@ -92,7 +93,8 @@ fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("…".chars()).collect()
 }
 
-/// The error for a missing object. A create or start whose text does not name the object is a `Conflict`.
+/// The error for a missing object. For a create or start, if the text names no missing image or container, the error
+/// is a `Conflict`.
 fn not_found(call: Call, message: String) -> EngineError {
     let named = |marker: &str| {
         let (_, name) = message.split_once(marker)?;
@@ -110,32 +112,30 @@ fn not_found(call: Call, message: String) -> EngineError {
     EngineError::NotFound { subject, message }
 }
 
-/// Whether the missing container is not the one to start, but one whose namespace it joins. Docker before 27
-/// reports the absence of either container with the same status.
+/// Whether the missing container is not the one to start, but one whose namespace the started container would join.
+/// Docker before 27 reports both cases with the same status.
 fn cannot_join(id: &str, message: &str) -> bool {
     message.contains("No such container:") && !message.contains(id)
 }
 
-/// Whether the engine cannot reach containerd. The gRPC code is the last word of the text, or since Docker 28
-/// the first word, or is at the start of a gRPC status in Go's format. The rest of the text may quote a pod's
-/// configuration.
+/// Whether the engine cannot reach containerd. The gRPC code is the last word of the text, or since Docker 28 the first
+/// word, or is at the start of a gRPC status in Go's format. Other parts of the text may quote a pod's configuration.
 fn is_without_containerd(message: &str) -> bool {
     let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
     ["Unavailable: ", "rpc error: code = Unavailable "].iter().any(|begin| text.starts_with(begin))
         || text.ends_with(": unavailable")
 }
 
-/// Whether a task of an earlier start is left in containerd. The path of the task's directory ends with the
-/// container's id. dockerd says that the id is in use if it could not delete containerd's container because
-/// of the task.
+/// Whether a task of an earlier start is left in containerd. The path of the task's directory ends with the container's
+/// id. dockerd says that the id is in use if it could not delete containerd's container because of the task.
 fn is_task_left(id: &str, message: &str) -> bool {
     message.contains(&format!("/{id}: file exists"))
         || message.contains(&format!("task {id}: already exists"))
         || message == "id already in use"
 }
 
-/// Whether an inspect found the image but not its layers, because the image was being removed at that moment.
-/// An engine that has lost layers reports the same until the image is pulled again.
+/// Whether an inspect found the image but not its layers: the image was being removed at that moment, or the engine
+/// has lost the layers, and reports this error until the image is pulled again.
 fn is_half_removed(call: &Call, message: &str) -> bool {
     call.verb == Call::INSPECT
         && matches!(call.subject, Subject::Image(_))
@@ -149,7 +149,7 @@ fn container_to_start(call: &Call) -> Option<String> {
     }
 }
 
-/// Removes the prefixes that Docker, containerd and the shim add to an error of the OCI runtime.
+/// Removes the prefixes that Docker, containerd, the shim and runc add to an error of the OCI runtime.
 fn own_words(message: &str) -> &str {
     let mut text = message.trim();
     while let Some(rest) = RELAYS.iter().find_map(|relay| text.strip_prefix(relay)) {
@@ -176,7 +176,7 @@ const RUNTIME_WORDS: &[&str] = &[
     "OCI runtime start failed",
 ];
 
-/// The prefixes that Docker, containerd and the shim add to an error of the OCI runtime, in any order.
+/// The prefixes that Docker, containerd, the shim and runc add to an error of the OCI runtime, in any order.
 const RELAYS: &[&str] = &[
     "failed to create task for container:",
     "failed to create shim task:",

@@ -22,12 +22,12 @@ use crate::{
 pub struct Events {
     engine: Engine,
     messages: Messages,
-    /// The time of the last event by the engine's clock. The time is unset before the first event.
+    /// The time, by the engine's clock, of the last event that the store needs. Unset before the first such event.
     pub at: Nanos,
 }
 
 impl Engine {
-    /// Opens the stream of events in [`ACTIONS`]: all from the call on, and a few earlier ones.
+    /// Opens the stream of the events in [`ACTIONS`] of objects in [`KINDS`], starting [`OVERLAP`] before the call.
     pub async fn events(&self) -> Result<Events, EngineError> {
         // The filter keeps exec events out, because each exec probe causes three of them.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
@@ -61,7 +61,7 @@ impl Events {
                 Some(Ok(Err(reason))) => return Some(Ok(EngineEvent::Unreadable { reason })),
                 Some(Err(error)) => return Some(Err(error)),
                 None => {
-                    // The engine closed the stream because it is being stopped, perhaps to be replaced.
+                    // The engine closed the stream, probably because it is being stopped, perhaps to be replaced.
                     self.engine.invalidate_version();
                     return None;
                 }
@@ -78,11 +78,11 @@ fn seconds(time: Timestamp) -> Option<String> {
 
 const KINDS: [&str; 3] = ["container", "image", "daemon"];
 
-/// The events that change a record in the store, and `kill`, which explains why a container ended.
+/// The events to which the store reacts. `kill` and `oom` explain why a container ended.
 const ACTIONS: [&str; 17] = [
     "create", "start", "kill", "die", "oom", "pause", "unpause", "rename", "update", "destroy",
     "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
-/// How far before the call the stream begins.
+/// How long before the call of [`Engine::events`] the stream begins.
 const OVERLAP: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Docker's exec API creates, starts, inspects and resizes a process in a running container, but can neither
-//! kill it nor wait for its end. The attach API connects to a container's main process.
+//! Docker's exec API creates, starts and inspects a process in a running container, and resizes its terminal. The exec
+//! API can neither kill the process nor wait for its end. The attach API connects to a container's main process.
 
 use hyper::Method;
 
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Exited(i32),
-    /// The process never started. The engine sends the reason as output, and perhaps an exit code.
+    /// The process never started. The engine sends the reason as output, and perhaps reports an exit code.
     NeverBegun(Option<i32>),
 }
 
@@ -29,16 +29,16 @@ pub struct ExecRequest<'a> {
     pub streams: Streams,
     /// Variables in the form `NAME=value`, added to the container's environment.
     pub env: &'a [String],
-    /// The initial size of the process's terminal. Engines before Docker 23.0 ignore it.
+    /// The initial size of the process's terminal. Engines before Docker 23.0 ignore this size.
     pub size: Option<TerminalSize>,
 }
 
 /// The state of an exec's process, from an inspect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecState {
-    /// The process has started and, according to the engine, not ended.
+    /// Whether the engine reports the exec as running: from the request to start it, even before the process exists.
     pub running: bool,
-    /// The process's pid in the engine's pid namespace. None before the process has one.
+    /// The process's pid in the engine's pid namespace. None if the process has no pid yet, or never started.
     pub pid: Option<u32>,
     pub exit_code: Option<i32>,
 }
@@ -55,8 +55,8 @@ impl ExecState {
         Some(if self.pid.is_some() { Ending::Exited(code) } else { Ending::NeverBegun(Some(code)) })
     }
 
-    /// How the process ended, if the exec was started and its output has ended. Also recognises an exec that
-    /// the engine abandoned without an exit code.
+    /// How the process ended, for an exec that was started and whose output has ended. Also recognises an exec
+    /// that the engine abandoned without an exit code.
     pub fn conclusion(self) -> Option<Ending> {
         let given_up = !self.running && self.exit_code.is_none() && self.pid.is_none();
         self.ending().or(given_up.then_some(Ending::NeverBegun(None)))
@@ -90,11 +90,11 @@ impl Engine {
     /// Starts an exec and connects to its process. `tty` must have the same value as for the creation.
     ///
     /// If the connection breaks, the client does not repeat this call. If the process cannot be started, the
-    /// call succeeds: the engine sends the reason as output, and the exit code is 126, 127 or 128.
+    /// call succeeds: the engine sends the reason as output, and the exit code, if there is one, is 126, 127 or 128.
     ///
     /// # Errors
     /// [`EngineError::NotFound`] if the exec does not exist, [`EngineError::Conflict`] if the exec was
-    /// started before or its container no longer runs.
+    /// started before, or its container is paused or no longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
         let start = self.request(Method::POST, "start", Subject::exec(exec), "/start")?;
@@ -115,9 +115,9 @@ impl Engine {
         })
     }
 
-    /// Resizes the terminal of an exec or of a container's main process. Waits until the exec has started.
-    /// Fails with [`EngineError::NotFound`] if the exec or container does not exist, with other errors if its
-    /// process does not run.
+    /// Resizes the terminal of an exec or of a container's main process. The engine waits a few seconds for an
+    /// exec to start. Fails with [`EngineError::NotFound`] if the exec or container does not exist, with other errors
+    /// if its process does not run.
     pub async fn resize(&self, subject: Subject, size: TerminalSize) -> Result<(), EngineError> {
         let (height, width) = (size.height.to_string(), size.width.to_string());
         let tail = api_path::with_query("/resize", &[("h", &height), ("w", &width)]);
@@ -127,7 +127,8 @@ impl Engine {
 
     /// Connects to a container's main process, without earlier output. `streams.tty` must have the
     /// container's own value, which determines the framing. Fails with [`EngineError::NotFound`] if the
-    /// container does not exist, with [`EngineError::Conflict`] if the container is paused or does not run.
+    /// container does not exist, with [`EngineError::Conflict`] if the container is paused or restarting. The engine
+    /// also connects to a container that does not run.
     pub async fn attach(
         &self,
         container: &str,

@@ -54,7 +54,8 @@ fn output(tty: bool, portions: Vec<&[u8]>) -> ([Vec<u8>; 2], Option<Stop>, bool)
     ([stdout, stderr], None, over)
 }
 
-/// `bytes` are messages or a list. However they are split, the result must be the same as a simple parser's.
+/// `bytes` are messages or a list. However `bytes` are split, the result must be the same as a simple parser's. A
+/// list that the simple parser cannot read may have any result.
 pub(crate) fn messages(bytes: &[u8]) {
     assert_messages::<docker::Event>(bytes);
     assert_messages::<docker::Progress>(bytes);
@@ -93,7 +94,7 @@ fn assert_list(bytes: &[u8]) {
     }
 }
 
-/// `bytes` are an answer of another kind: the engine's data, an image, progress, an error or an archive.
+/// `bytes` are an answer: data of the engine or of an image, progress, an error or an archive.
 pub(crate) fn answers(bytes: &[u8]) {
     let call = || Call { verb: "fuzz", subject: Subject::Container("c".to_owned()) };
     for status in [400, 404, 409, 500] {

@@ -1,4 +1,4 @@
-//! Hijacked connections to a process's streams, after the engine's status 101 (since Docker 20.10).
+//! Hijacked connections to a process's streams, after the engine's status 101.
 
 use std::io;
 
@@ -54,7 +54,7 @@ impl Engine {
 }
 
 impl Output {
-    /// The next piece of output, at most 16 KiB. None at the end. Dropping the future loses no output.
+    /// The next piece of output, at most 16 KiB. None at the end of the output. Dropping the future loses no output.
     ///
     /// # Errors
     /// An error is returned once, and then None: [`EngineError::Broken`] if the connection broke,
@@ -126,8 +126,8 @@ impl Input {
     }
 }
 
-/// How many bytes are read at once. Small, because each of 1,000 streams may have a piece in memory.
+/// At most this many bytes are read at once. Small, because each of 1,000 streams may have a piece in memory.
 const LARGEST_READ: usize = 16 * 1024;
 
-/// If the buffer has less room than this, new memory is allocated, to avoid many small reads.
+/// If the buffer has less room than this, more room is reserved before a read, to avoid many small reads.
 const LEAST_READ: usize = 4 * 1024;

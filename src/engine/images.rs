@@ -33,7 +33,7 @@ impl Engine {
     /// The engine also accepts the prefix of an id, so the returned image can have another name.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
-        // Older engines, and engines with graph drivers, ignore `manifests`.
+        // Engines before Docker 28.0, and engines with graph drivers, ignore `manifests`.
         let request = self.request(Method::GET, Call::INSPECT, subject, "/json?manifests=1")?;
         let call = request.call.clone();
         let inspect: docker::ImageInspect = self.json(request).await?;
@@ -118,7 +118,7 @@ fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    //! Finds the directories of the layers in an image's inspect.
+    //! Tests how the directories of the layers are found in an image's inspect.
 
     use super::{PathBuf, docker::GraphDriver, layers};
 

@@ -1,7 +1,7 @@
 //! Splits a list of the engine into its entries as they arrive.
 //!
-//! The size of a list has no limit, because each image adds its labels to the list. Only one entry is in
-//! memory at a time, and an entry that is too large or unreadable does not affect the other entries.
+//! The size of a list has no limit, because each image adds its labels to the list. Only the JSON of one entry is
+//! collected at a time, and an entry that is too large or unreadable does not affect the other entries.
 
 use std::mem;
 

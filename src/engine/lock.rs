@@ -41,7 +41,7 @@ impl EngineLocks {
         Some(self.directory.join(name(&engine.daemon_id, &engine.root_dir)?))
     }
 
-    /// Takes the lock `file` for the dockbridge that serves `socket`. Fails if another process has the lock.
+    /// Takes the lock `file` for the dockbridge that serves the CRI on `socket`. Fails if another process has the lock.
     pub fn take(&self, file: &Path, socket: &Path) -> Result<Lock, LockError> {
         file::ensure_directory(&self.directory, DIRECTORY_MODE)?;
         Lock::take(file, socket)
@@ -53,8 +53,8 @@ impl EngineLocks {
     }
 }
 
-/// The engine's id as a file name. Docker 20.10 takes the id from a key in `/etc/docker`, so all engines of a
-/// host have the same id. Therefore the file name also contains the engine's data root.
+/// The name of an engine's lock file; None without an id. Docker 20.10 takes the id from a key in `/etc/docker`,
+/// so all such engines of a host have the same id, and therefore the name also depends on the engine's data root.
 fn name(id: &str, root: &Path) -> Option<String> {
     if id.is_empty() {
         return None;

@@ -1,10 +1,10 @@
 //! Sends requests to the Docker Engine, and decodes its answers into the types of `model`.
 //!
-//! This module knows HTTP and Docker's JSON, but not the CRI. Start with [`client`]: one client on the
-//! engine's socket makes the requests with a timeout, in the API [`version`] that a ping has negotiated.
-//! [`api_path`] builds the paths. [`stream`] reads the messages of a pull, load or event stream, and
-//! [`hijack`] hijacked connections to a process's streams. Only [`error_response`] maps an HTTP status and
-//! its text to an error. [`lock`] makes sure that only one dockbridge serves an engine.
+//! This module knows HTTP and Docker's JSON, but not the CRI. Start with [`client`]: one client on the engine's
+//! socket makes the requests, in the API [`version`] that a ping has negotiated. [`api_path`] builds the paths.
+//! [`stream`] reads the messages of a pull, load or event stream, and [`hijack`] handles hijacked connections to a
+//! process's streams. Only [`error_response`] maps an HTTP status and its text to an error. [`lock`] makes sure
+//! that only one dockbridge serves an engine.
 
 pub mod archive;
 pub mod client;

@@ -1,6 +1,6 @@
-//! Finds containers of another image store in the engine's data root. If somebody has switched an engine's
-//! image store, the engine neither lists nor stops containers of the old store, so these look removed.
-//! dockbridge finds such containers in Docker's own files.
+//! Finds containers of another image store in Docker's own files, below the engine's data root. If somebody has
+//! switched an engine's image store, the engine neither lists nor stops containers of the old store, so these look
+//! removed.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// The image store with the most containers that the engine does not list. None if the engine lists all
-/// containers, or if its files cannot be read.
+/// The image store with the most containers that the engine does not list. None if Docker's readable files show
+/// no container of another image store.
 pub(super) async fn find(engine: &EngineInfo) -> Option<OtherStore> {
     let (directory, own) = (engine.root_dir.join("containers"), engine.storage_driver.clone());
     blocking(move || read(&directory, &own, &Processes::new("/proc"))).await

@@ -41,8 +41,9 @@ pub struct PullProgress {
 
 impl Engine {
     /// Starts a pull. The image is complete when [`Pull::next`] returns None without an earlier error. The
-    /// pull has no deadline, because only the caller knows when a pull has stalled. The engine does not
-    /// begin to answer before the registry has, and while other pulls use all of its downloads.
+    /// pull has no deadline, because only the caller knows when a pull has stalled. The engine begins to answer
+    /// only after the registry has answered. With containerd's image store, the engine does not begin to answer while
+    /// other pulls use all of its downloads.
     ///
     /// # Errors
     /// [`EngineError::Pull`] if the registry refuses the pull before it begins.
@@ -60,7 +61,7 @@ impl Engine {
 
 impl Pull {
     /// The next message of the pull. None if the pull has succeeded. After an error the pull has failed: `Pull`
-    /// with the engine's message, or an error of the connection.
+    /// with the engine's message, `Garbled` for an unreadable message, `Broken` if the connection broke.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         let message = self.messages.next::<docker::Progress>().await?;
         Some(message.and_then(|message| match error_text(&message) {

@@ -33,10 +33,11 @@ pub(super) struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// A request without a body. `target` is the path and query after the API version. None means that no
-    /// object can have the subject's name, and gives an error.
+    /// A request without a body. `target` is the path and query after the API version, or `None` if
+    /// [`super::api_path`] refuses the subject's name, which is an error.
     ///
-    /// A GET request may be repeated; another request only after [`ApiRequest::repeatable`].
+    /// After a broken connection, a GET request is repeated, another request only if [`ApiRequest::repeatable`] was
+    /// called.
     pub(super) fn new(
         call: Call,
         method: Method,
@@ -64,7 +65,9 @@ impl ApiRequest {
             Ok(json) if json.len() <= LARGEST_JSON => {
                 return Ok(self.with_body("application/json", Bytes::from(json)));
             }
-            Ok(json) => format!("the JSON has {} bytes; the limit is {LARGEST_JSON}", json.len()),
+            Ok(json) => {
+                format!("the request's JSON has {} bytes; the limit is {LARGEST_JSON}", json.len())
+            }
             Err(error) => error.to_string(),
         };
         Err(EngineError::Rejected { call: self.call, message })
@@ -100,7 +103,8 @@ impl ApiRequest {
 }
 
 const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");
-/// The largest JSON body of a request, in bytes. The engine stores this data and repeats it in lists and
-/// inspects, which dockbridge must be able to read. kubelet's largest request (16 MiB) fits, unless most of it
-/// is control characters, each of which needs six bytes in JSON. Commands and variables have a smaller limit.
+/// The largest JSON body of a request, in bytes. The engine stores the data of a create request and repeats it
+/// in inspects, and a part of it in lists. dockbridge must be able to read both. kubelet's largest request (16 MiB)
+/// fits, unless much of it is control characters, each of which needs six bytes in JSON. Commands and variables
+/// have a smaller limit.
 const LARGEST_JSON: usize = 48 << 20;

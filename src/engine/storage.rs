@@ -12,7 +12,7 @@ use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
 /// The directory that dockbridge reports as the `mountpoint` of the image file system: the directory of layers if
 /// it is on its own disk, otherwise the root above it, which is that of the engine or of containerd. If dockbridge
-/// cannot see the engine's root, its nearest visible parent.
+/// cannot see the engine's root, the nearest visible directory above the engine's root.
 ///
 /// With containerd's image store, the engine does not report the directory of layers.
 pub async fn image_directory(engine: &EngineInfo) -> PathBuf {
@@ -65,8 +65,8 @@ fn containerd_layer_directories(
 }
 
 /// The configuration of the engine's containerd: the file beside the socket, which exists if the engine started
-/// containerd, otherwise the system's file if the socket is one of [`SYSTEM_SOCKETS`]. The text is empty if that
-/// file is missing. None for other sockets, such as that of a containerd inside dockerd (29.7,
+/// containerd, otherwise the system's file if the socket is one of [`SYSTEM_SOCKETS`]. The text is empty if the
+/// system's file cannot be read. None for other sockets, such as that of a containerd inside dockerd (29.7,
 /// `embedded-containerd`), and if the engine reports no socket.
 async fn configuration(engine: &EngineInfo) -> Option<String> {
     let socket = engine.containerd_socket.as_ref()?;
@@ -83,7 +83,7 @@ async fn layers_or_root(root: &Path, layers: PathBuf) -> PathBuf {
     if own.is_some() && own != device(root).await { layers } else { root.to_owned() }
 }
 
-/// The directory of layers, and the engine's data root if it is on another disk.
+/// The [`image_directory`], and the engine's data root if that is on another disk.
 pub async fn disks(engine: &EngineInfo) -> Vec<PathBuf> {
     let layers = image_directory(engine).await;
     let (layers_device, root_device) = (device(&layers).await, device(&engine.root_dir).await);
@@ -99,7 +99,7 @@ async fn device(path: &Path) -> Option<u64> {
 /// The mount table of this host, because dockbridge runs in the host's mount namespace.
 const MOUNTS: &str = "/proc/self/mountinfo";
 const SYSTEM_CONFIGURATION: &str = "/etc/containerd/config.toml";
-/// The sockets at which the engine looks for the system's containerd.
+/// The usual paths of the socket of the system's containerd.
 const SYSTEM_SOCKETS: [&str; 2] =
     ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
 /// The root of the engine's own containerd, below the engine's data root.
@@ -120,8 +120,8 @@ mod tests {
         observe::engine::observe(&docker::Version::default(), &info, ApiVersion::NEWEST)
     }
 
-    /// If a containerd inside dockerd had a configuration, old directories of the system's containerd would
-    /// come before the layers in use.
+    /// If dockbridge read the system's configuration for a containerd inside dockerd, old directories of the system's
+    /// containerd would come before the layers in use.
     #[tokio::test]
     async fn a_containerd_inside_dockerd_has_no_configuration() {
         let directory = tempfile::tempdir().unwrap();

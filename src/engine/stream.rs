@@ -17,12 +17,13 @@ use super::{
 };
 use crate::wire::docker;
 
-/// The messages of one answer. Dropping this value closes the connection, which tells the engine to stop.
+/// The messages of one answer. Dropping this value before the end of the answer closes the connection, which
+/// tells the engine to stop.
 #[derive(Debug)]
 pub(super) struct Messages {
     engine: Engine,
     call: Call,
-    /// None after the end of the answer or an error.
+    /// None after the end of the answer, or after the connection broke.
     body: Option<Incoming>,
     lines: Lines,
     /// Received bytes that `lines` has not taken yet.
@@ -34,7 +35,7 @@ impl Messages {
         Self { engine, call, body: Some(body), lines: Lines::default(), pending: Bytes::new() }
     }
 
-    /// The next message of the answer. None at the end of the answer. If the connection breaks, returns that
+    /// The next message of the answer. None at the end of the answer. If the connection breaks, returns an
     /// error once, and then None. An unreadable message is an error, because it may contain the reason why the
     /// call failed. Dropping the returned future loses no message.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, EngineError>> {
@@ -43,7 +44,7 @@ impl Messages {
     }
 
     /// The next message, or the reason why it cannot be read. None at the end of the answer. If the connection
-    /// breaks, returns that error once, and then None. Dropping the returned future loses no message.
+    /// breaks, returns an error once, and then None. Dropping the returned future loses no message.
     pub(super) async fn next_or_unreadable<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {
@@ -109,7 +110,7 @@ pub(super) fn error_text(message: &docker::Progress) -> Option<&str> {
     stated.into_iter().find(|text| !text.is_empty())
 }
 
-/// The longest line, in bytes. Labels of dockbridge's containers need less than half of this.
+/// The longest line that is read, in bytes. A line that is longer than `LONGEST_LINE` counts as unreadable.
 const LONGEST_LINE: usize = 64 << 20;
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ fn image() -> Subject {
     Subject::Image("busybox:1.36".to_owned())
 }
 
-/// A conflict depends only on the status, a refused API version also on the start of the text.
+/// With any text, the status 409 means a conflict or a taken name. Some texts of status 400 mean a refused API version.
 #[test]
 fn a_conflict_is_a_status() {
     for message in ["removal of container aaa is already in progress", "something new"] {
@@ -59,7 +59,7 @@ fn a_missing_object_is_the_one_the_engine_names() {
     assert_eq!(missing(error), image());
     let error = refused(Call::INSPECT, image(), 500, "layer does not exist");
     assert_eq!(missing(error), image());
-    // Docker answers a path that it has normalized with a redirect (301).
+    // Docker answers with a redirect (301) if it has normalized the path of a request.
     assert_eq!(missing(refused(Call::INSPECT, image(), 301, "")), image());
     let error = refused(Call::START, container(), 404, "No such container: aaa");
     assert_eq!(missing(error), container());
@@ -102,7 +102,7 @@ fn the_runtimes_message_is_extracted() {
     assert!(matches!(error, EngineError::Failed { status: 500, .. }), "{error:?}");
 }
 
-/// The texts are those of Docker 20.10, 26.1 and 28.5.
+/// These are the texts of Docker 20.10, 26.1 and 28.5 for a task that an earlier start left.
 #[test]
 fn a_task_left_by_an_earlier_start_is_recognised() {
     for text in [
@@ -129,8 +129,8 @@ fn a_task_left_by_an_earlier_start_is_recognised() {
     }
 }
 
-/// The texts are those of Docker 20.10, 26.1 and 28.5. With the containerd store, Docker 28.5 answers with
-/// status 503.
+/// These are the texts of Docker 20.10, 26.1 and 28.5 without containerd. With containerd's image store, Docker
+/// 28.5 answers a create with status 503 if it cannot reach containerd.
 #[test]
 fn an_engine_without_its_containerd_is_unavailable() {
     for text in [

@@ -1,6 +1,6 @@
 //! The API version that dockbridge has negotiated with the engine.
 //!
-//! The first ping negotiates the version. If the engine may have been replaced by another engine, dockbridge
+//! Each ping negotiates the API version. If the engine may have been replaced by another engine, dockbridge
 //! negotiates again before the next call.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -12,7 +12,7 @@ use crate::model::engine::ApiVersion;
 #[derive(Debug, Default)]
 pub(super) struct NegotiatedVersion {
     minor: AtomicU16,
-    /// False if the version must be negotiated again.
+    /// False if the version must be negotiated before the next call.
     settled: AtomicBool,
 }
 

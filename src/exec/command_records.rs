@@ -1,10 +1,10 @@
-//! A file for each running command of ExecSync. The next dockbridge process reads the files and kills the
-//! commands.
+//! A file for each running command of ExecSync. The next dockbridge process reads the files and kills the commands.
 //!
-//! A marker in the environment is not enough: processes that a finished command left on purpose also have it.
-//! So a marker has a file while its command runs, and files at the start are from an earlier dockbridge
-//! process. A file also has the engine's id of the exec, because the engine may still be starting the command.
-//! Only one process uses the directory. Files are not synced: they need not survive a reboot.
+//! A marker in the environment is not enough to find commands that still run: processes that a finished command
+//! left on purpose also have the marker. So each command has a file while it runs, and files that exist when
+//! dockbridge starts are from an earlier dockbridge process. A file also has the engine's id of the exec, because
+//! the engine may still be starting the command. Only one dockbridge process at a time uses the directory. Files
+//! are not synced: they need not survive a reboot.
 
 use std::{
     fs, io,
@@ -23,14 +23,15 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// The command records of one dockbridge process, shared by all clones of this value.
+/// The directory with the command records, and the commands that an earlier dockbridge process has left.
+/// Clones share the list of commands.
 #[derive(Clone, Debug)]
 pub struct CommandRecords {
     place: PathBuf,
     left: Arc<Mutex<Vec<AbandonedCommand>>>,
 }
 
-/// The record of a running command. Dropping the record keeps its file.
+/// The record of a command that runs, or that dockbridge is about to start. Dropping the record keeps its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRecord {
     pub container: String,
@@ -39,11 +40,12 @@ pub struct CommandRecord {
     file: PathBuf,
 }
 
-/// A command that may have been running when its dockbridge process ended.
+/// A command that may have been running when the dockbridge process that started it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbandonedCommand {
     pub record: CommandRecord,
-    /// The engine's id of the exec. Empty if the record was not written completely.
+    /// The engine's id of the exec. Empty if the file has no valid id, for example because it was not written
+    /// completely.
     exec: String,
 }
 
@@ -53,12 +55,12 @@ impl CommandRecords {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
         let left = names.filter_map(|entry| AbandonedCommand::read(&entry.path())).collect();
         if let Err(error) = file::ensure_directory(&place, MODE) {
-            warn!(%error, "cannot record running exec commands; after a crash of dockbridge they would keep running");
+            warn!(%error, "cannot create the directory for records of exec commands; without a record, a command keeps running after a crash of dockbridge");
         }
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
 
-    /// Makes a record, with a unique number, of a command that will run in the container.
+    /// Makes a record of a command that will run in the container. `number` must be unique.
     /// [`CommandRecord::write`] writes the record to disk.
     pub fn record(&self, container: &str, number: u128) -> CommandRecord {
         let file = self.place.join(format!("{container}.{number:032x}"));
@@ -78,7 +80,7 @@ impl CommandRecord {
         let (file, exec) = (self.file.clone(), exec.to_owned());
         if let Err(error) = blocking(move || write(&file, &exec)).await {
             let container = &self.container;
-            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge it would keep running");
+            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge, the command would keep running");
         }
     }
 
@@ -92,7 +94,7 @@ impl CommandRecord {
 }
 
 impl AbandonedCommand {
-    /// The exec that runs the command in `container`, which must run.
+    /// The exec that runs the command in `container`, which must be a running container.
     pub fn exec(&self, engine: &Engine, container: &ContainerRecord) -> Exec {
         let marker = Some(self.record.variable.clone());
         Exec::of(engine, self.exec.clone(), false, container, marker)

@@ -14,7 +14,7 @@ use crate::{
 pub enum ExecError {
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The command has ended, but the engine does not report its exit code.
+    /// The output has ended and dockbridge finds no running main process, but the engine reports no exit code.
     #[error("the docker engine reported no exit code for exec {exec} in container {container}")]
     NoExitCode { exec: String, container: String },
     /// The engine accepted the command but could not start it, and the reason is not the command itself.
@@ -24,8 +24,8 @@ pub enum ExecError {
     )]
     NeverBegun { container: String, said: String },
     #[error(
-        "the docker engine no longer knows a command that ran in container {container} (was Docker \
-         restarted?), so the command's exit code is unknown (exec {exec})"
+        "the docker engine no longer knows a command of container {container} (was Docker restarted, or the \
+         container removed?), so the command's exit code is unknown (exec {exec})"
     )]
     Forgotten { exec: String, container: String },
     /// The engine closed the output, but the process still runs.
@@ -41,17 +41,20 @@ pub enum ExecError {
     )]
     AttachLost { container: String },
     #[error(
-        "exec {exec} in container {container} is still running: its process is not visible to dockbridge; run \
+        "exec {exec} in container {container} may still run: its process is not visible to dockbridge; run \
          dockbridge in the process namespace of the docker engine, as root"
     )]
     HiddenProcess { exec: String, container: String },
     #[error(
-        "the docker engine has not started exec {exec} in container {container}; the exec may start later"
+        "the docker engine has not reported the start of exec {exec} in container {container}; the exec may start later"
     )]
     NotStarted { exec: String, container: String },
     #[error("the processes of container {container} cannot be read: {reason}")]
     Unreadable { container: String, reason: String },
-    #[error("a command in container {container} did not end within {}s of SIGKILL", waited.as_secs())]
+    #[error(
+        "a command in container {container} has not verifiably ended within {}s of its kill",
+        waited.as_secs()
+    )]
     Unkillable { container: String, waited: Duration },
 }
 
@@ -61,7 +64,7 @@ impl ExecError {
         !matches!(self, Self::HiddenProcess { .. })
     }
 
-    /// Whether the engine cannot be reached.
+    /// Whether the engine cannot be reached, or the connection to it broke.
     pub(super) const fn is_absence(&self) -> bool {
         matches!(self, Self::Engine(EngineError::Unreachable { .. } | EngineError::Broken { .. }))
     }

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, or two seconds later if
-//! another process holds the output open. Docker 20.10 reports the end without this wait, so dockbridge can
-//! wait less. Missing output alone proves nothing, because a stopped engine also sends none. So, after the
-//! reported end, dockbridge counts the engine's answers without output. Closing the connection earlier would
-//! make Docker record the exit code 126.
+//! another process holds the output open. Docker 20.10 reports the end of the main process before these two
+//! seconds have passed, so dockbridge can wait less. Missing output alone proves nothing, because a stopped
+//! engine also sends none. So, after the reported end, dockbridge counts the engine's answers without output.
+//! Closing the connection before the process has ended would make Docker record the exit code 126.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -26,16 +26,17 @@ pub trait Process {
     type Report: Send;
     /// How the process ended, as the caller sees it.
     type Outcome;
-    /// Resolves when the engine reports that the main process has ended.
+    /// Resolves when the engine reports that the main process has ended or could not be started.
     fn reported(&self) -> impl Future<Output = Self::Report> + Send;
     /// Asks the engine anything, and resolves when the engine has answered.
     fn answered(&self) -> impl Future<Output = ()> + Send;
     /// Asks the engine for the report, after the output has ended.
     ///
     /// # Errors
-    /// The connection was lost, because the process still runs; or the engine does not report the end.
+    /// The connection was lost while the process runs, or the engine does not report the end.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
-    /// Makes the outcome. `said` is the start of standard output. Fails if the process was never started.
+    /// Makes the outcome. `said` is the start of standard output. Fails if the process was never started,
+    /// unless the command itself is the reason.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
 }
 
@@ -45,10 +46,11 @@ pub trait Sink {
     fn take(&mut self, source: Source, bytes: Bytes) -> impl Future<Output = ()> + Send;
 }
 
-/// Reads all output of a process into `sink` and returns how the process ended.
+/// Reads the output of a process into `sink` until no more output is expected, and returns how the process ended.
 ///
 /// # Errors
-/// The connection failed, the process was never started, or the engine does not report the end.
+/// The connection failed, the process was never started (unless the command itself is the reason), or the
+/// engine does not report the end.
 pub async fn follow<P: Process>(
     process: &P,
     mut output: Output,
@@ -102,11 +104,13 @@ async fn quiet<P: Process>(process: &P) {
     process.answered().await;
 }
 
-/// After this many answers without output in between, the engine counts as having no more output to send.
+/// After the reported end and this many answers without output in between, the engine counts as having no
+/// more output to send.
 const QUIET_ANSWERS: u32 = 5;
 
 /// The pause before each question to the engine, long enough for a piece of output to arrive.
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
 
-/// How many bytes of the output are kept: if a command cannot start, the engine sends the reason as output.
+/// Once dockbridge has kept this many bytes of standard output, it keeps no more. dockbridge keeps them
+/// because the engine sends the reason as output if a command cannot start.
 const LONGEST_REFUSAL: usize = 4 * 1024;

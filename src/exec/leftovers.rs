@@ -1,4 +1,5 @@
-//! Ends the processes that a command has left, for ExecSync, streamed exec and after a crash.
+//! Ends the processes that a command has left: for ExecSync, for a streamed exec whose start failed, and
+//! after a crash of dockbridge.
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
@@ -51,10 +52,9 @@ impl ExecError {
 }
 
 impl Exec {
-    /// Ends the processes that a command has left; retries for a while. Returns whether none is left. While
-    /// dockbridge stops, does not wait for a command that may still start, because the next dockbridge
-    /// process finds the record that a command of ExecSync has. Fails with the reason why a process continues
-    /// to run.
+    /// Ends the processes that a command has left; retries for a while. Returns whether none is left. While dockbridge
+    /// stops, waits only for [`LAST_LOOK`] for a command that may still start, because the next dockbridge process
+    /// finds the record that a command of ExecSync has. Fails with the reason why a process may continue to run.
     pub async fn clear(
         &self,
         mut left: Leftover,
@@ -93,14 +93,18 @@ impl Exec {
                     if error.may_pass()
                         && Instant::now() < *until.get_or_insert(Instant::now() + KILL_TIMEOUT) =>
                 {
-                    warn!(container, error = chain(&error), "cannot kill a command yet; retrying");
+                    warn!(
+                        container,
+                        error = chain(&error),
+                        "cannot kill a command yet, or confirm its end; retrying"
+                    );
                     sleep(KILL_AGAIN).await;
                 }
                 Err(error) => {
                     warn!(
                         container,
                         error = chain(&error),
-                        "cannot kill a command; the command keeps running"
+                        "cannot kill a command, or confirm its end; the command may keep running"
                     );
                     return Err(error);
                 }
@@ -133,13 +137,14 @@ impl Exec {
 
 const KILL_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long to keep trying to kill a command. A node that cannot kill it has bigger problems.
+/// How long to keep trying to kill a command. A node that cannot kill a command in this time has bigger problems.
 const KILL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long the engine may take to start a command after its caller has disconnected.
+/// How long the engine or containerd may still take to start a command that the engine reported as failed, or
+/// whose dockbridge process has ended.
 const STARTED_SINCE: Duration = Duration::from_secs(10);
 
-/// How long the last scan for processes may take when dockbridge is stopping.
+/// How long a stopping dockbridge still waits for a command that may start.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One process that an exec has started in a running container.
+//! An exec in a running container, and the process that the exec starts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,9 +42,9 @@ struct Shared {
 }
 
 impl Exec {
-    /// Creates the exec. No process runs before [`Self::start`]. The request's first environment variable, if
+    /// Creates the exec. The exec has no process before [`Self::start`]. The request's first environment variable, if
     /// any, must be unique: [`Self::kill`] uses it to find processes that cannot be found otherwise. Fails if
-    /// the engine does, for example because the container does not run.
+    /// the engine does not create the exec, for example because the container does not run.
     pub async fn make(
         engine: &Engine,
         container: &ContainerRecord,
@@ -72,7 +72,7 @@ impl Exec {
         &self.shared.id
     }
 
-    /// Waits until the container is not frozen, then starts the process. Must be called only once.
+    /// Waits while a container checkpoint freezes the container, then starts the process. Must be called only once.
     ///
     /// # Errors
     /// The call to the engine fails. [`ExecError::after_start`] says whether the command may still start.
@@ -81,8 +81,10 @@ impl Exec {
         Ok(self.shared.engine.start_exec(&self.shared.id, self.shared.tty).await?)
     }
 
-    /// After a failed call to start, waits until the engine may have started the process. Returns false once
-    /// the engine can no longer start the process. Fails if the engine does not answer for a very long time.
+    /// After a failed call to start, inspects the exec until its start has succeeded or failed. Returns true if the
+    /// process was started, or if the engine no longer knows the exec. Returns false if the engine could not start
+    /// the process, or has not started it after [`LATEST_BEGINNING`]. Fails if inspects still fail after
+    /// [`LATEST_BEGINNING`].
     pub(super) async fn starts(&self) -> Result<bool, ExecError> {
         self.poll(LONGEST_WATCH_PAUSE, |answer, passed| match answer {
             // The engine reports an exec as running even before it has started a process, but without a pid.
@@ -90,7 +92,8 @@ impl Exec {
             // If the engine reports both a pid and an end, the process may still run: Docker reports the exit
             // code 126 as soon as it cannot deliver the output.
             Ok(state) if state.ending().is_some() => Some(Ok(state.pid.is_some())),
-            // Either the engine was restarted, perhaps after the start, or the container no longer exists.
+            // The engine was restarted, perhaps after the start, or the container no longer exists, or the exec ended
+            // minutes ago.
             Err(ExecError::Forgotten { .. }) => Some(Ok(true)),
             Ok(_) => (passed > LATEST_BEGINNING).then_some(Ok(false)),
             Err(error) => (passed > LATEST_BEGINNING).then_some(Err(error)),
@@ -99,7 +102,7 @@ impl Exec {
     }
 
     /// Whether the process exists, or may still be started, according to the engine. Also true if the engine
-    /// does not answer. False if the exec's id is not known.
+    /// does not answer. False if dockbridge does not know the exec's id, or the engine does not know the exec.
     pub(super) async fn may_run(&self) -> bool {
         // With an empty id, the request would have the path of another resource.
         !self.shared.id.is_empty()
@@ -113,13 +116,13 @@ impl Exec {
         &self.shared.finder
     }
 
-    /// Whether the main process runs now, according to the process table and not the engine. Also true if
-    /// dockbridge cannot see the process.
+    /// Whether the main process runs now. Reads the process table and does not ask the engine, but returns false if
+    /// the engine has reported the end earlier. Also true if dockbridge cannot see the container's processes.
     pub async fn runs(&self) -> bool {
         match self.shared.lookup.get() {
             Some(Lookup::Found(found)) => found.held.is_alive(),
             Some(lookup) => matches!(lookup, Lookup::Hidden),
-            // The engine has not reported the pid of the main process yet.
+            // dockbridge has not found the main process yet.
             None => {
                 let finder = self.shared.finder.clone();
                 blocking(move || finder.main_runs()).await
@@ -127,7 +130,8 @@ impl Exec {
         }
     }
 
-    /// How long the main process has run. None if dockbridge has not found it.
+    /// The time since the start of the main process. None if dockbridge has not found the process, or cannot read
+    /// the time since boot.
     pub fn age(&self) -> Option<Duration> {
         match self.shared.lookup.get()? {
             Lookup::Found(found) => self.shared.finder.processes.age(found.main.who),
@@ -135,20 +139,22 @@ impl Exec {
         }
     }
 
-    /// Resolves once the engine has started the main process, if the process then still runs.
+    /// Resolves once dockbridge has found the main process, if the process then still runs. Otherwise never resolves.
     pub async fn running(&self) {
         if !matches!(self.lookup().await, Ok(Lookup::Found(found)) if found.held.is_alive()) {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Kills the process and all its descendants. Returns once none is left and the engine, if reachable,
-    /// reports the end.
+    /// Kills the main process and the other processes that belong to the exec. Returns once scans find none
+    /// of them and the engine reports the end or no longer knows the exec. If dockbridge has found the main process
+    /// or its end, and the engine is not reachable, the scans are enough.
     ///
     /// # Errors
-    /// [`ExecError::HiddenProcess`] if dockbridge cannot see the process, [`ExecError::Unkillable`] if a
-    /// process does not end, [`ExecError::NotStarted`] if the engine may still start the process, and any
-    /// error of the engine or of the process table.
+    /// [`ExecError::HiddenProcess`] if dockbridge cannot see the process and the engine does not report its end,
+    /// [`ExecError::Unkillable`] if a process does not end or the engine does not report the end in time,
+    /// [`ExecError::NotStarted`] if the engine may still start the process, and [`ExecError::Unreadable`] if
+    /// dockbridge cannot read the process table to find the main process.
     pub async fn kill(&self) -> Result<(), ExecError> {
         let hidden = |exec, container| ExecError::HiddenProcess { exec, container };
         let not_started = |exec, container| ExecError::NotStarted { exec, container };
@@ -161,7 +167,8 @@ impl Exec {
                 Err(ExecError::Forgotten { .. }) => None,
                 _ => return Err(self.named(hidden)),
             },
-            // The engine does not report the pid, but the marker in the environment identifies the processes.
+            // The engine does not report the pid. If the exec has a marker in the environment, the marker
+            // identifies the processes.
             Err(_) => {
                 end_all(&self.shared.finder, None).await?;
                 return match self.inspect().await {
@@ -182,15 +189,16 @@ impl Exec {
         timeout(KILL_TIMEOUT, over).await.map_err(|_| self.shared.finder.unkillable())
     }
 
-    /// Ends the process as a terminal does when its user disconnects: sends SIGHUP to its session, and then
-    /// SIGKILL to the main process if the main process still runs.
+    /// Sends SIGHUP to the main process and its session, as a terminal does when its user disconnects, and SIGKILL to
+    /// the main process if it still runs after [`HANG_UP_TIMEOUT`]. Does nothing if dockbridge cannot find the main
+    /// process.
     pub async fn hang_up(&self) {
         let Ok(Lookup::Found(found)) = self.lookup().await else { return };
         signal(&self.shared.finder, Some(Arc::clone(&found)), ProcessSignal::HangUp).await;
         if timeout(HANG_UP_TIMEOUT, found.held.ended()).await.is_err()
             && let Err(error) = found.held.signal(ProcessSignal::Kill)
         {
-            warn!(exec = self.shared.id, %error, "cannot kill an exec process whose client disconnected");
+            warn!(exec = self.shared.id, %error, "cannot kill the process of an exec session that has ended");
         }
     }
 
@@ -210,7 +218,7 @@ impl Exec {
             Ok(ExecState { running: true, pid: Some(pid), .. }) => Some(Some(pid)),
             Ok(state) => state.has_ended().then_some(None),
             Err(ExecError::Forgotten { .. }) => Some(None),
-            // The engine cannot be reached, so the next inspect may succeed.
+            // This inspect failed, but the next inspect may succeed.
             Err(_) => None,
         });
         let Some(pid) = pid.await else { return Ok(Lookup::Ended) };
@@ -221,8 +229,8 @@ impl Exec {
         })
     }
 
-    /// Inspects the exec at growing intervals until `decide` returns a value. `decide` also gets the time
-    /// that has passed since the first inspect.
+    /// Inspects the exec until `decide` returns a value, at intervals that grow up to `longest_pause`. `decide` also
+    /// gets the time that has passed since the first inspect.
     async fn poll<T>(
         &self,
         longest_pause: Duration,
@@ -257,8 +265,8 @@ impl Process for Exec {
     type Outcome = i32;
 
     async fn reported(&self) -> Ending {
-        // Most commands end within this time without a search for their processes. With a terminal,
-        // dockbridge searches at once, because it must send SIGHUP if the engine dies.
+        // Most commands end within `USUAL_DURATION`, so dockbridge need not search for their processes. With a
+        // terminal, dockbridge searches for the process at once, because it must send SIGHUP if the engine dies.
         if !self.shared.tty {
             sleep(USUAL_DURATION).await;
         }
@@ -312,7 +320,8 @@ impl Process for Exec {
 /// Kills the processes that `finder` finds, until several scans in a row find none.
 ///
 /// # Errors
-/// [`ExecError::Unkillable`] if a process does not end in [`KILL_TIMEOUT`] and [`LEAST_TRIES`] scans.
+/// [`ExecError::Unkillable`] if after [`KILL_TIMEOUT`] and [`LEAST_TRIES`] scans a process has not ended, or scans
+/// still fail.
 pub(super) async fn end_all(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
@@ -320,7 +329,7 @@ pub(super) async fn end_all(
     let until = Instant::now() + KILL_TIMEOUT;
     let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_SCAN_PAUSE);
     let mut scans = Scans::default();
-    // If a parent starts a child after a scan and before the parent ends, the next scan finds the child.
+    // One scan is not enough: a parent may start a child after a scan and before the parent ends.
     loop {
         if scans.add(signal(finder, main.clone(), ProcessSignal::Kill).await) {
             if scans.killed {
@@ -339,14 +348,14 @@ pub(super) async fn end_all(
 #[derive(Debug, Default)]
 pub(super) struct Scans {
     count: u32,
-    /// The number of scans without a process since the last one with a process.
+    /// The number of scans without a process since the last scan that found a process or failed.
     empty: u32,
     /// Whether a process was killed.
     pub(super) killed: bool,
 }
 
 impl Scans {
-    /// Counts a scan, `None` for one that failed. Returns whether all processes have ended.
+    /// Counts a scan, `None` for one that failed. Returns whether all processes now count as ended.
     pub(super) fn add(&mut self, scan: Option<Signalled>) -> bool {
         self.count += 1;
         let Some(Signalled { signalled: 0, unclear }) = scan else {
@@ -358,19 +367,20 @@ impl Scans {
     }
 }
 
-/// Sends a signal to all processes of the exec. `None` if the scan for the processes fails.
+/// Sends a signal to the processes of the exec that must get this signal. `None` if the scan for the
+/// processes fails, or a process cannot be signalled.
 async fn signal(
     finder: &ProcessFinder,
     main: Option<Arc<FoundProcess>>,
     message: ProcessSignal,
 ) -> Option<Signalled> {
     let (container, finder) = (finder.container.clone(), finder.clone());
-    // `acquire` cannot fail, because the semaphore is never closed. More concurrent lookups than processors
-    // would only delay each other.
+    // `acquire` cannot fail, because the semaphore is never closed. At most four scans run at the same time:
+    // more would only delay each other.
     let _permit = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     let signalled = blocking(work).await.inspect_err(|error| {
-        warn!(container, %error, "cannot signal the processes of an exec; retrying");
+        warn!(container, %error, "cannot signal the processes of an exec; still trying to end the exec");
     });
     signalled.ok()
 }
@@ -383,19 +393,20 @@ pub(super) fn until_next_look(passed: Duration) -> Duration {
 
 static LOOKUPS: Semaphore = Semaphore::const_new(4);
 
-/// The first pause between two inspects or scans. Short, because Docker knows most ends at once.
+/// The first pause between two inspects or scans. Short, because Docker reports the end of most processes immediately.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Most commands, for example the commands of probes, take less time than this.
+/// A time in which most commands end, for example the commands of probes.
 const USUAL_DURATION: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many scans in a row must find no process before all processes count as ended.
+/// How many scans in a row must find no process before all processes count as ended, unless [`UNCLEAR_SCANS`] applies.
 const EMPTY_SCANS: u32 = 2;
 
-/// How many scans in a row must find no process if some process's environment reads as empty, as during an
-/// execve. The number is limited, because a process may really have an empty environment.
+/// How many scans in a row must find no process of the exec if the last scan could not read some process's
+/// environment, or read it as empty, as during an execve. The number is limited, because a process may really have an
+/// empty environment.
 const UNCLEAR_SCANS: u32 = 20;
 
 const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
@@ -404,19 +415,20 @@ const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 /// waits for containerd.
 const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
-/// How many scans must try to kill a process before it counts as unkillable.
+/// How many scans are made, even if [`KILL_TIMEOUT`] has passed, before a process of the exec counts as unkillable.
 const LEAST_TRIES: u32 = 20;
 
-/// How long the engine may take to report the pid of a process that must be killed.
+/// How long dockbridge waits for the pid of a process that must be killed, or whose output has ended.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the engine may be unreachable before the outcome of a command counts as lost.
+/// How long the engine may be unreachable after a command's output has ended, before the command's outcome counts as
+/// lost.
 const AWAY_BEFORE_ERROR: Duration = Duration::from_secs(10);
 
-/// The longest pause between two inspects of an exec whose start has failed and which may still start.
+/// The longest pause between two inspects after a call to start an exec has failed, if the exec may still start.
 const LONGEST_WATCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// After this time, dockbridge expects that the engine no longer starts a requested exec.
+/// How long after a request to start an exec dockbridge assumes that the engine may still start the exec.
 const LATEST_BEGINNING: Duration = Duration::from_secs(3600);
 
 const HANG_UP_TIMEOUT: Duration = Duration::from_secs(2);

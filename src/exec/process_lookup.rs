@@ -51,9 +51,10 @@ pub(super) struct ProcessFinder {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signalled {
-    /// The number of the exec's processes that were signalled.
+    /// How many processes of the exec were found and signalled, including those that ended just before the signal.
     pub(super) signalled: usize,
-    /// How many processes had no readable marker, because they may be in the middle of an execve.
+    /// How many of the container's processes had an unreadable or empty environment when dockbridge looked for the
+    /// marker, for example in the middle of an execve.
     pub(super) unclear: usize,
 }
 
@@ -69,15 +70,15 @@ impl ProcessFinder {
         }
     }
 
-    /// The error if a process does not end.
+    /// The error if a process does not end, or the engine does not report its end.
     pub(super) fn unkillable(&self) -> ExecError {
         ExecError::Unkillable { container: self.container.clone(), waited: KILL_TIMEOUT }
     }
 
-    /// Finds the process with the engine's `pid`.
+    /// Finds the main process of the exec, whose `pid` the engine has reported.
     ///
     /// # Errors
-    /// The process table cannot be read, for example because too many files are open.
+    /// The process table cannot be read, or a pidfd cannot be opened, for example because too many files are open.
     pub(super) fn find(&self, pid: u32) -> io::Result<Lookup> {
         let Some(process) = self.processes.get(pid) else { return self.absent() };
         let inside = self.processes.is_in_cgroup(pid, &self.container);
@@ -92,8 +93,9 @@ impl ProcessFinder {
         }
     }
 
-    /// The pipes to which `who` writes, without pipes that older processes also have: a command may write to
-    /// its container's log (`>/proc/1/fd/1`), whose pipe belongs to the container and not to the exec.
+    /// The pipes of the standard output and error of `who`, without pipes that older processes of the
+    /// container also have: a command may write to its container's log (`>/proc/1/fd/1`), whose pipe belongs
+    /// to the container and not to the exec.
     pub(super) fn own_pipes(&self, who: Identity) -> Vec<String> {
         let mut pipes = self.processes.output_pipes(who.pid);
         if pipes.is_empty() {
@@ -109,15 +111,16 @@ impl ProcessFinder {
         pipes
     }
 
-    /// No process of the exec has the pid. If the process table shows the container's processes, the exec's
-    /// process has just ended; otherwise it is hidden.
+    /// The result if no process of the container has the pid that the engine has reported. If the process table
+    /// shows other processes of the container, the exec's process has just ended; otherwise it is hidden.
     fn absent(&self) -> io::Result<Lookup> {
         let all = self.members(None)?;
         let is_ours = |one: &Process| self.processes.is_in_cgroup(one.who.pid, &self.container);
         Ok(if all.iter().any(is_ours) { Lookup::Ended } else { Lookup::Hidden })
     }
 
-    /// Signals every process that has to get this signal and has not ended. Continues if a signal fails.
+    /// Signals every process that has to get this signal and has not ended. If a signal fails, continues and
+    /// then returns the error.
     pub(super) fn signal(
         &self,
         main: Option<&Main>,
@@ -140,7 +143,7 @@ impl ProcessFinder {
     }
 
     /// The processes that may be in the container: the processes of its cgroup, which is found through the
-    /// main process of the container or of the exec. If the cgroup cannot be read, all processes of the host.
+    /// main process of the container or of the exec. If the cgroup cannot be read, returns all processes of the host.
     pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
         let listed = |pid| self.groups.processes(pid, &self.container).ok();
         match self.init.into_iter().chain(main).find_map(listed) {
@@ -150,7 +153,7 @@ impl ProcessFinder {
     }
 
     /// Whether the main process of the exec runs: a process with the marker whose parent is containerd's
-    /// shim. Also true if dockbridge cannot see the container.
+    /// shim. Also true if dockbridge does not see the container's main process, or cannot read the processes.
     pub(super) fn main_runs(&self) -> bool {
         let Some(init) = self.init.and_then(|pid| self.processes.get(pid)) else { return true };
         let Ok(all) = self.members(None) else { return true };
@@ -181,7 +184,7 @@ impl ProcessFinder {
         Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
     }
 
-    /// Takes a pidfd and checks the cgroup again, because the pid may have been reused.
+    /// Before the signal, takes a pidfd and checks the cgroup again, because the pid may have been reused.
     fn signal_one(&self, who: Identity, message: ProcessSignal) -> io::Result<()> {
         match ProcessHandle::take(&self.processes, who)? {
             Some(held) if self.processes.is_in_cgroup(who.pid, &self.container) => {

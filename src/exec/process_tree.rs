@@ -1,9 +1,9 @@
-//! Decides, without I/O, which processes belong to an exec's main process.
+//! Decides, without I/O, which processes belong to an exec.
 //!
 //! No single sign is reliable: a parent may end, a process may begin its own session, redirect its output, or
 //! clear the marker in its environment. So a process belongs to the exec if its session, its output or its
-//! environment shows it, and so do its children. A process that existed before the exec, or is not in the
-//! container, never belongs to it.
+//! environment shows it, or if its parent belongs to the exec. A process that existed before the exec, or is
+//! not in the container, never belongs to the exec.
 
 use std::collections::HashSet;
 
@@ -15,11 +15,11 @@ pub(super) struct Main {
     pub(super) who: Identity,
     /// Whether the process leads a session, which no process outside of the exec can have joined.
     pub(super) leads: bool,
-    /// The pipes to which the process wrote, without pipes that older processes also had.
+    /// The pipes of the process's standard output and error, without pipes that older processes also had.
     pub(super) pipes: Vec<String>,
 }
 
-/// A process in the same container that began with or after the main process.
+/// A process in the exec's container. If the main process is known, the candidate did not begin before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) process: Process,
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
     pub(super) marked: bool,
 }
 
-/// The candidates that belong to the exec, also the main process if it is among them.
+/// The candidates that belong to the exec and have not ended, also the main process if it is among them.
 pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let since = main.map_or(0, |main| main.who.started);
     let able = |one: &&Candidate| one.process.is_alive && one.process.who.started >= since;
@@ -52,7 +52,8 @@ pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     belongs.map(|one| one.process.who).collect()
 }
 
-/// The candidates that get SIGHUP when the main process's terminal is closed: those in its session.
+/// The candidates that get SIGHUP when the main process's terminal is closed: the main process, and the
+/// processes of the session that it leads.
 pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let Some(main) = main else { return Vec::new() };
     let leads = has_session(main, candidates);
@@ -72,8 +73,8 @@ fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool 
         || one.marked
 }
 
-/// Whether processes with the main process's session id are in its session. If a later process has the main
-/// process's pid, all processes of that session have ended, and the id means another session.
+/// Whether a process whose session id is the main process's pid is in the session that the main process leads. If a
+/// later process has this pid, all processes of that session have ended, and the id can only mean another session.
 fn has_session(main: &Main, candidates: &[Candidate]) -> bool {
     let reused =
         |one: &Candidate| one.process.who.pid == main.who.pid && one.process.who != main.who;

@@ -1,11 +1,11 @@
 //! Messages that an engine sends as the output of a command that it could not start.
 //!
-//! The engine reports any failed start of a command with exit code 126, 127 or 128. That the program does not
-//! exist is a result of the command. That containerd cannot be reached is not a result of the command: as the
-//! answer to a probe, it would restart a healthy container.
+//! The engine reports a failed start of a command with exit code 126, 127 or 128, or without an exit code. That the
+//! program does not exist is a result of the command. That containerd cannot be reached is not a result of the command:
+//! as the answer to a liveness probe, an exit code would make kubelet restart a healthy container.
 
-/// Whether the command was not started because of the container: the program or the working directory is
-/// missing or cannot be used. All other failures count as problems of the node.
+/// Whether the command was not started because of the container: the program, or with runc the working
+/// directory, is missing or cannot be used. All other failures count as problems of the node.
 pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     let said = String::from_utf8_lossy(said);
     let Some(reason) = said.trim_start().strip_prefix(RUNTIME_SAYS) else { return false };
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn a_message_about_the_command_is_its_outcome() {
         for reason in [
-            // The messages of runc 1.0, 1.1 and 1.3.
+            // Messages of runc 1.0, 1.1 and 1.3, and at the end one of crun.
             "exec failed: container_linux.go:380: starting container process caused: exec: \"x\": \
              executable file not found in $PATH: unknown",
             "exec failed: unable to start container process: exec: \"/n/x\": stat /n/x: not a \

@@ -1,4 +1,4 @@
-//! Which processes belong to a command, and by which signs.
+//! Tests which processes belong to an exec command, and how dockbridge looks for them.
 
 use std::{fs, os::unix::fs::symlink, path::Path, sync::mpsc, thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn main() -> Main {
     Main { who: Identity { pid: MAIN, started: BEGUN }, leads: true, pipes: Vec::new() }
 }
 
-/// A process without a sign that it belongs to the command.
+/// A process whose session, output and environment do not show that it belongs to the command.
 fn stranger(pid: u32, parent: u32) -> Candidate {
     let who = Identity { pid, started: BEGUN + 1 };
     let process = Process { who, parent, group: pid, session: pid, is_alive: true };
@@ -42,7 +42,7 @@ fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
     members(main, table).into_iter().map(|who| who.pid).collect()
 }
 
-/// Each pause between two inspects is at most a quarter of the time that has passed, or 1 ms.
+/// Each pause between two inspects is at most 1 ms or a quarter of the time that has passed, whichever is longer.
 #[test]
 fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
     let (mut passed, mut looks) = (Duration::ZERO, 0);
@@ -55,7 +55,7 @@ fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
     assert!(looks < 40, "{looks} in the first second");
 }
 
-/// A failed scan may have missed a process, but it killed none.
+/// A failed scan may have missed a process, and does not count as a scan that killed one.
 #[test]
 fn a_failed_scan_is_repeated_and_kills_nothing() {
     let of = |signalled, unclear| Some(Signalled { signalled, unclear });
@@ -125,8 +125,8 @@ fn what_has_ended_is_left_alone() {
     assert!(pids(Some(&main()), &[dead]).is_empty());
 }
 
-/// While dockbridge still ends processes that the main process has left, a process of another exec can get
-/// the main process's pid.
+/// While dockbridge still ends processes that the main process has left behind, a process of another exec can
+/// get the main process's pid.
 #[test]
 fn a_session_of_a_reused_pid_is_another_one() {
     let mut reused = of_main(MAIN, 1);
@@ -187,8 +187,8 @@ fn an_earlier_pipe_is_no_mark_of_a_command() {
     assert!(own("/dev/null").is_empty());
 }
 
-/// dockbridge reads only the processes of the container, because a host may have many others. In this test,
-/// reading a process outside of the container would block forever.
+/// If dockbridge can list the container's cgroup, it reads only the processes of the container, because a host may have
+/// many others. In this test, reading the process `MAIN + 2`, which is outside of the container, would block forever.
 #[test]
 fn only_the_processes_of_the_container_are_looked_at() {
     let root = tempfile::tempdir().unwrap();

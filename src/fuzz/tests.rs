@@ -1,5 +1,5 @@
-//! Runs the targets with the committed inputs: inputs that once broke a decoder, and inputs that reach most
-//! of its code.
+//! Runs the fuzz targets with the committed inputs: inputs that once broke a decoder, and inputs that reach most of the
+//! decoder's code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

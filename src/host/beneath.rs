@@ -1,4 +1,5 @@
-//! Creates, opens and removes files below a directory, without following symbolic links.
+//! Opens, creates and lists files below a directory, and creates and removes links there. Follows no symbolic
+//! links below the directory.
 //!
 //! If dockbridge followed links, a pod that can write below the directory, or next to it, could make
 //! dockbridge change files elsewhere. The parents of the directory belong to the operator and may be links.
@@ -75,10 +76,10 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
     })
 }
 
-/// Opens an existing file for reading and appending, like [`append`].
+/// Opens an existing file `below` the directory `root` for reading and appending. Does not follow a link.
 ///
 /// # Errors
-/// The file does not exist, the path is not a file, or access is denied.
+/// The file does not exist, is not a regular file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     in_parent(("open", Missing::Refused), root, below, |directory, name| {
         regular(openat(directory, name, APPEND_FLAGS, Mode::empty())?.into())
@@ -134,7 +135,7 @@ enum Missing {
     Refused,
 }
 
-/// Opens the directory `below` the directory `root`, part by part. Neither `root` nor a part may be a link.
+/// Opens the directory `below` `root`; [`Missing::Made`] creates missing parts. Neither `root` nor parts may be links.
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
     // Removes a trailing slash, with which `open` would follow a link at `root`.
     let root: PathBuf = root.components().collect();
@@ -156,7 +157,7 @@ fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
 }
 
 /// Opens the parent directory of a file or link `below` the directory `root`, and calls `work` with that
-/// directory and the name of the file or link.
+/// directory and the name of the file or link. [`Missing::Made`] creates missing directories.
 fn in_parent<T>(
     (action, missing): (&'static str, Missing),
     root: &Path,
@@ -205,7 +206,7 @@ const READ_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 const APPEND_FLAGS: OFlag = READ_FLAGS.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
 
-/// How many times [`list`] reads a directory whose names change. kubelet renames far fewer files at once.
+/// How many attempts [`list`] makes if the names in the directory change. kubelet renames far fewer files at once.
 const MOST_READINGS: usize = 100;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The Linux capabilities of the engine's process and of dockbridge, and the names of capabilities.
 //!
-//! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. The OCI runtime then
-//! fails with an unclear error if a container requests a lower `oom_score_adj` than the runtime has. So
-//! dockbridge raises such a score to the lowest value that the runtime can set.
+//! Nested engines (CI jobs, Docker in Docker, rootless) often lack `CAP_SYS_RESOURCE`. Without `CAP_SYS_RESOURCE`,
+//! the OCI runtime fails with an unclear error if a container requests a lower `oom_score_adj` than the kernel permits.
+//! So dockbridge raises a requested score that is below [`oom_floor`] to that value.
 
 use std::{fs, os::unix::net::UnixStream, path::Path};
 
@@ -42,11 +42,12 @@ fn effective(process: Option<Pid>) -> Option<CapabilitySet> {
     Some(capabilities(process).ok()?.effective)
 }
 
-/// The lowest `oom_score_adj` that the engine behind `engine_socket` can give a process: -1000 with
-/// `CAP_SYS_RESOURCE`, otherwise the engine's own score or 0, whichever is higher.
+/// The lowest `oom_score_adj` that dockbridge lets the engine behind `engine_socket` give a process: -1000 if the
+/// process that made the socket listen ([`listening_pid`]) has `CAP_SYS_RESOURCE` in the initial user namespace,
+/// otherwise the score of that process or 0, whichever is higher.
 ///
-/// The kernel reports which process listens on the socket. If that process is not visible, dockbridge's own
-/// capabilities count. Opens a connection, but sends nothing.
+/// If dockbridge cannot see the process that made the socket listen, dockbridge's own capabilities and score count.
+/// Opens a connection, but sends nothing.
 pub fn oom_floor(engine_socket: &Path) -> i64 {
     let engine = listening_pid(engine_socket).and_then(|pid| i32::try_from(pid).ok());
     let engine = engine.and_then(Pid::from_raw);
@@ -61,8 +62,9 @@ fn floor_of(process: Option<Pid>) -> Option<i64> {
     Some(floor(effective(process)?, &map, &own.unwrap_or_default()))
 }
 
-/// A negative score requires `CAP_SYS_RESOURCE` in the initial user namespace. Root of another user namespace
-/// also has this capability, but there it has no effect on scores.
+/// Without `CAP_SYS_RESOURCE` in the initial user namespace, a process cannot lower its score below the last value that
+/// a process with this capability has set. Root of another user namespace also has `CAP_SYS_RESOURCE`, but there the
+/// capability has no effect on scores.
 pub(super) fn floor(effective: CapabilitySet, uid_map: &str, own: &str) -> i64 {
     let initial = uid_map.split_whitespace().eq(["0", "0", "4294967295"]);
     if initial && effective.contains(CapabilitySet::SYS_RESOURCE) {

@@ -1,8 +1,9 @@
 //! Finds the cgroup directories of a process, with any layout of the cgroup hierarchies.
 //!
-//! A host may have one hierarchy for all controllers (v2), one for each controller (v1), or both. Inside a
-//! container, only a part of a hierarchy may be mounted. `/proc/<pid>/cgroup` has the path of a process in
-//! each hierarchy. A pid may be reused, so callers also give the container's id, which the path must contain.
+//! A host has one hierarchy for all controllers (v2), several hierarchies with different controllers (v1), or
+//! both. Inside a container, the mount of a hierarchy can show only a part of it. `/proc/<pid>/cgroup` has the path
+//! of the process's cgroup in each hierarchy. A pid may be reused, so callers also give the container's id, which
+//! the path must contain.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -44,12 +45,12 @@ struct CachedGroup {
     group: Arc<Cgroup>,
 }
 
-/// The directories of a process's cgroup.
+/// The directories of one cgroup in the hierarchies.
 #[derive(Clone, Debug)]
 pub struct Cgroup {
     proc: PathBuf,
     v2: Option<PathBuf>,
-    /// The cgroup's directory in the hierarchy of each v1 controller, also of `name=systemd`.
+    /// The cgroup's directories in v1 hierarchies that dockbridge sees, by controller, also by `name=systemd`.
     v1: BTreeMap<String, PathBuf>,
     open_files: OpenFiles,
 }
@@ -90,10 +91,11 @@ impl Cgroups {
     }
 
     /// The cgroup whose path contains `owner` and in which, or below which, process `pid` runs. Leaves out
-    /// hierarchies without such a cgroup. Blocks while the kernel creates or removes cgroups.
+    /// hierarchies in which dockbridge does not see this cgroup. Blocks while the kernel creates or removes cgroups.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if the process has ended, or is in no cgroup of `owner`.
+    /// [`io::ErrorKind::NotFound`] if the process has ended, or is in no cgroup of `owner` that dockbridge can
+    /// see.
     pub fn find(&self, pid: u32, owner: &str) -> io::Result<Arc<Cgroup>> {
         let group = self.find_uncached(pid, owner)?;
         // If the cache has the same cgroup, returns the cached value, because its files are already open.
@@ -120,7 +122,8 @@ impl Cgroups {
             }
         }
         found.ok_or_else(|| {
-            let reason = format!("process {pid} is not in any cgroup of {owner}");
+            let reason =
+                format!("process {pid} is in no cgroup of {owner} that dockbridge can see");
             io::Error::new(io::ErrorKind::NotFound, reason)
         })
     }
@@ -148,7 +151,8 @@ impl Cgroups {
         self.found.lock().retain(|owner, _| is_owner(owner));
     }
 
-    /// Whether a hierarchy of this version has the controller; None if dockbridge cannot find out.
+    /// Whether a hierarchy of this version has the controller; None if dockbridge cannot find out. For v2,
+    /// also None if no v2 hierarchy is mounted.
     pub fn has_controller(&self, hierarchy: Hierarchy, controller: &str) -> Option<bool> {
         let mounts = self.mount_table().ok()?.mounts;
         if mounts.is_empty() {
@@ -186,7 +190,7 @@ impl Cgroups {
         (found.v2.is_some() || !found.v1.is_empty()).then_some(found)
     }
 
-    /// The mount table from the last read. The first call reads the table.
+    /// The mount table from the last read, or if none has succeeded yet, from a read now.
     fn mount_table(&self) -> io::Result<Table> {
         let last = self.mounts.lock().clone();
         last.map_or_else(|| self.read_mounts(), Ok)
@@ -210,7 +214,7 @@ impl Default for Cgroups {
 }
 
 impl Cgroup {
-    /// The directory with a controller's files, and the version of its hierarchy.
+    /// The cgroup's directory in the controller's v1 hierarchy, or otherwise in the v2 hierarchy, with the version.
     pub fn directory(&self, controller: &str) -> Option<(Hierarchy, &Path)> {
         let v1 = self.v1.get(controller).map(|place| (Hierarchy::V1, place.as_path()));
         v1.or_else(|| self.v2().map(|place| (Hierarchy::V2, place)))
@@ -238,7 +242,7 @@ impl Cgroup {
         }
     }
 
-    /// One of the cgroup's directories. Each lists the cgroup's processes, without those in cgroups below it.
+    /// One of the cgroup's directories, whose file `cgroup.procs` leaves out processes in cgroups below.
     pub fn any(&self) -> Option<&Path> {
         self.v1.values().chain(&self.v2).next().map(PathBuf::as_path)
     }
@@ -248,7 +252,7 @@ impl Cgroup {
         self.any().is_some_and(Path::is_dir)
     }
 
-    /// The name of the cgroup's systemd scope, if systemd has created the cgroup.
+    /// The name of the cgroup's systemd scope. None if no directory of the cgroup has a name that ends in `.scope`.
     pub fn scope(&self) -> Option<&str> {
         let mut places = self.v2.iter().chain(self.v1.values());
         places.find_map(|place| place.file_name()?.to_str().filter(|name| name.ends_with(".scope")))
@@ -289,7 +293,7 @@ impl Mount {
     }
 }
 
-/// The text of a cgroup file, trimmed.
+/// The text of a cgroup file, without white space at its end.
 ///
 /// # Errors
 /// The file does not exist, or cannot be read.
@@ -305,7 +309,7 @@ pub fn read(directory: &Path, file: &str) -> io::Result<String> {
 /// Writes a cgroup file. May wait for the kernel to reclaim memory.
 ///
 /// # Errors
-/// The file does not exist, or the kernel refuses the value.
+/// `file` is not the name of an existing file, or cannot be opened, or the kernel refuses the value.
 pub fn write(directory: &Path, file: &str, value: &str) -> Result<(), HostError> {
     let path = directory.join(file);
     // Writes everything at once, because the kernel treats each write as a whole value. Creates no file.

@@ -1,11 +1,11 @@
 //! Runs a program that continues to run even if dockbridge is killed.
 //!
-//! Nobody may kill CRIU while its code runs inside the processes of a container, because they would also die.
-//! So a detached program runs in its own session, ignores signals that ask it to end, and prints to a file.
+//! CRIU must not be killed while its code runs inside the processes of a container, because these processes would
+//! also die. So a detached program runs in its own session, ignores signals that ask it to end, and prints to a file.
 //! With systemd, the program also runs in its own unit: in dockbridge's unit, systemd would kill the program
 //! together with dockbridge, and the unit's system call filter would make CRIU fail.
 //!
-//! dockbridge recognises the program and its processes by their current directory.
+//! dockbridge recognises the detached program and its processes by their current directory.
 
 use std::{
     ffi::OsStr,
@@ -33,8 +33,8 @@ use super::{
     processes::Processes,
 };
 
-/// Starts a program in a separate directory, and appends its output to [`OUTPUT`] there. Dropping the child
-/// does not end the program. With systemd, the child is a `systemd-run` that waits for the unit `name`.
+/// Starts a program with `directory` as its current directory, and appends its output to [`OUTPUT`] there. Dropping the
+/// child does not end the program. With systemd, the child is a `systemd-run` that waits for the unit `name`.
 pub fn start(
     program: &Path,
     arguments: &[&OsStr],
@@ -46,7 +46,8 @@ pub fn start(
         let mut command = Command::new("systemd-run");
         let place = directory.to_string_lossy();
         command.args(["--quiet", "--collect", "--wait", "--unit", name]);
-        // So stopping the unit does not end the program. At a shutdown, systemd kills the program last.
+        // With these properties, stopping the unit does not end the program. At a shutdown, systemd kills the
+        // program last.
         for property in ["KillSignal=SIGCONT", "SendSIGKILL=no", "OOMScoreAdjust=-999"] {
             command.args(["--property", property]);
         }
@@ -85,7 +86,7 @@ pub fn start(
 pub async fn ended(directory: &Path) {
     loop {
         let place = directory.to_owned();
-        // The task fails only if it panics.
+        // If the task panics, no process counts as left.
         if !spawn_blocking(move || is_used(&place)).await.unwrap_or_default() {
             return;
         }
@@ -99,8 +100,8 @@ pub fn is_used(directory: &Path) -> bool {
     Processes::new("/proc").has_in(&directory)
 }
 
-/// Runs a command for the detached program, and waits for its end. The command writes to the program's
-/// output. Returns whether the command succeeded. Fails if the command cannot be started.
+/// Runs a command in the detached program, and waits for the command's end. The command has the same output file as
+/// the detached program. Returns whether the command succeeded. Fails if the command cannot be started.
 pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
         command.split_first().map_or(("", command), |(it, rest)| (it.as_str(), rest));
@@ -108,7 +109,8 @@ pub fn run(command: &[String]) -> Result<bool, HostError> {
     Ok(ended.or_cannot("run", Path::new(program))?.success())
 }
 
-/// Makes this process, and all programs that it starts later, ignore signals that ask a process to end.
+/// Makes this process ignore signals that ask a process to end. A program that this process starts later also ignores
+/// such a signal, unless the program sets its own handler.
 pub fn ignore_requests_to_end() {
     for request in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
         // Ignoring SIGHUP, SIGINT, SIGQUIT or SIGTERM cannot fail.
@@ -116,7 +118,7 @@ pub fn ignore_requests_to_end() {
     }
 }
 
-/// Makes writes to closed pipes fail instead of ending the process: a failed `exec` has reset SIGPIPE.
+/// Makes writes to closed pipes fail instead of ending the process: a failed `CommandExt::exec` has reset SIGPIPE.
 pub fn ignore_broken_pipes() {
     // Ignoring SIGPIPE cannot fail.
     let _ = ignore(Signal::SIGPIPE);
@@ -128,20 +130,21 @@ fn ignore(request: Signal) -> nix::Result<SigHandler> {
     unsafe { signal(request, SigHandler::SigIgn) }
 }
 
-#[allow(unsafe_code, reason = "the session can be set only between fork and exec")]
+#[allow(unsafe_code, reason = "the child's session can be set only between fork and exec")]
 fn lead_session(command: &mut Command) {
     // SAFETY: the closure calls only setsid, which does not allocate.
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
-/// The target of a link such as `/proc/self/exe`. After an upgrade, removes the kernel's suffix ` (deleted)`.
+/// The target of a link such as `/proc/self/exe`, otherwise `program` itself. Removes ` (deleted)`, which the
+/// kernel appends if the executable was replaced.
 fn resolved(program: &Path) -> PathBuf {
     let Ok(target) = fs::read_link(program) else { return program.to_owned() };
     let text = target.to_string_lossy();
     text.strip_suffix(" (deleted)").unwrap_or(&text).into()
 }
 
-/// The path of the first program with this name in the directories of `PATH`.
+/// The path of the first file with this name in the directories of `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = search_path()?;
     path.split(':').map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())

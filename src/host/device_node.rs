@@ -13,7 +13,7 @@ use super::error::{HostError, OrCannot as _};
 /// Type, numbers, mode and owner of a device file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceNode {
-    /// `b` for a device that is read and written in blocks, and `c` for one in bytes.
+    /// `b` for a block device, and `c` for a character device.
     pub kind: &'static str,
     pub major: u64,
     /// The minor number, which identifies the device within its driver.

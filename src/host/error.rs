@@ -13,7 +13,7 @@ use crate::error::{Kind, WithKind};
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct HostError {
-    /// The failed action, as a verb with its preposition, for example "open" or "rename to".
+    /// The failed action, as the words between "cannot" and the path, for example "open" or "rename to".
     pub action: &'static str,
     pub path: PathBuf,
     pub source: io::Error,
@@ -25,7 +25,7 @@ impl HostError {
         Self { action, path: path.to_owned(), source: source.into() }
     }
 
-    /// Whether the path, or a directory above it, does not exist.
+    /// Whether the call failed because the path, or a directory above it, does not exist.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }

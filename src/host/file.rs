@@ -1,9 +1,9 @@
 //! Replaces files atomically: a reader sees either the old or the new text.
 //!
-//! The file gets a new inode, so a bind mount of the old file still shows the old text. The new text
-//! is first written to a draft: a file in the same directory whose name starts with a dot and ends in `.tmp`.
-//! Code that lists the directory skips names with a leading dot. A process that is killed leaves its drafts.
-//! dockbridge removes the drafts in its own directories, usually at its next start, see [`is_draft`].
+//! The file gets a new inode, so a bind mount of the old file still shows the old text. The new text is first written
+//! to a draft: a file in the same directory whose name starts with a dot and ends in `.tmp`. dockbridge ignores drafts
+//! when it lists its own directories. A process that is killed during a write leaves its draft. dockbridge removes the
+//! drafts in its own directories, at its next start or when it removes the directory, see [`is_draft`].
 
 use std::{
     ffi::OsString,
@@ -26,11 +26,11 @@ use super::error::{HostError, OrCannot as _};
 pub enum Durability {
     /// The write survives a power loss: the file and its directory are flushed before the call returns.
     Synced,
-    /// The write survives the end of this process, but not a power loss.
+    /// The write survives the end of this process, but might not survive a power loss.
     Written,
 }
 
-/// Replaces a file that only dockbridge's own user may read: see [`replace_with_mode`].
+/// Replaces a file as [`replace_with_mode`] does. Only dockbridge's own user may read the new file.
 ///
 /// # Errors
 /// The directory is absent or not writable, or the disk is full or fails. After an error, the file has its
@@ -50,9 +50,8 @@ pub fn replace_with_mode(
     rename_draft(mode, path, bytes, durability, |_| Ok(()))
 }
 
-/// Replaces the text of another program's file. Keeps the file's mode and owner, and follows a symbolic link
-/// at `path`. Creates a missing file and its directory, readable by all users. The file's new text survives a
-/// power loss.
+/// Replaces the text of another program's file. Keeps the file's mode and owner, and follows a symbolic link at `path`.
+/// Creates a missing file, readable by all users, and its directory. The file's new text survives a power loss.
 pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -73,8 +72,8 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     })
 }
 
-/// Gives the file `from` the additional name `to`, as a hard link. Fails if `to` exists. On a file system
-/// without hard links, such as vfat, renames the file.
+/// Gives the file `from` the additional name `to`, as a hard link. Fails if `to` exists. If the error may mean
+/// that the file system lacks hard links ([`has_no_links`]), as vfat does, renames the file instead.
 pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let linked = match fs::hard_link(from, to) {
         Err(e) if has_no_links(&e) => {
@@ -118,7 +117,7 @@ pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, Ho
 /// Reads a file of at most `limit` bytes; None if the file does not exist.
 ///
 /// # Errors
-/// The file is unreadable, larger than `limit`, or not a regular file: reading a FIFO would never return.
+/// The file is unreadable, larger than `limit`, or not a regular file: reading a FIFO could block forever.
 pub fn read_if_present(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = match opened.and_then(regular) {
@@ -169,7 +168,8 @@ pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Creates a directory and its missing parents with `mode`. Fails if the path is not a directory.
+/// Creates a directory and its missing parents with `mode`, without the bits of the umask. Fails if the path is
+/// not a directory.
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
     DirBuilder::new().recursive(true).mode(mode).create(path).or_cannot("create directory", path)
 }
@@ -213,7 +213,7 @@ fn write_draft(draft: &Path, bytes: &[u8], mode: u32, durability: Durability) ->
     }
 }
 
-/// Whether `name` is the name of a draft. Only for directories in which no other process writes.
+/// Whether `name` is the name of a draft. Use only for directories in which no other process is writing.
 pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
@@ -236,16 +236,16 @@ pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
 }
 
 /// Creates a directory that only dockbridge's own user and `group` can pass through; only dockbridge's own
-/// user can list or change it. An existing directory gets the same mode and group. Fails if the path is not a
-/// directory.
+/// user can list or change it. An existing directory gets the same mode, and `group` if there is one. Fails if
+/// the path is not a directory.
 pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
     make_private_directory(path)?;
-    // Before the group changes, removes its permissions, which were meant for the old group.
+    // Removes the permissions of the old group, which the new group would otherwise get.
     fs::set_permissions(path, Permissions::from_mode(0o700)).or_cannot("set the mode of", path)?;
     let Some(group) = group else { return Ok(()) };
     std::os::unix::fs::lchown(path, None, Some(group))
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o710)))
-        .or_cannot("set the group of", path)
+        .or_cannot("set the group and mode of", path)
 }
 
 /// Whether a file or directory belongs to this process's user and no other user can write to it. False for a
@@ -256,7 +256,7 @@ pub fn is_ours_alone(path: &Path) -> Result<bool, HostError> {
     Ok(ours && !facts.is_symlink() && facts.mode() & 0o022 == 0)
 }
 
-/// Whether two paths lead to the same file, for example because `/var/run` is a link to `/run`.
+/// Whether two paths are the same once symbolic links are resolved, for example `/var/run/a` and `/run/a`.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
@@ -283,9 +283,8 @@ pub fn remove_draft(draft: &Path) {
     }
 }
 
-/// The path of a new draft for `path`. The pid and a counter in its name keep two writers of the same target
-/// apart. Removes an existing draft with the same name, which an earlier process with the same pid may have
-/// left.
+/// The path of a new draft for `path`. The pid and a counter in the draft's name keep two writers of `path` apart.
+/// Removes an existing draft with the same name, which an earlier process with the same pid may have left.
 fn draft_of(path: &Path) -> PathBuf {
     let serial = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let mut name = OsString::from(".");
@@ -296,7 +295,7 @@ fn draft_of(path: &Path) -> PathBuf {
     draft
 }
 
-/// Flushes the directory of a file, so that the file's new name survives a power loss.
+/// Flushes the directory of a file, so that a new name of the file, or its removal, survives a power loss.
 pub fn sync_parent(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent).and_then(|directory| directory.sync_all()).or_cannot("flush", parent)

@@ -22,7 +22,7 @@ pub struct Freezer {
 }
 
 impl Freezer {
-    /// The freezer of a cgroup. None if the cgroup's hierarchy has no freezer.
+    /// The freezer of a cgroup. None if the cgroup does not exist, or its hierarchy has no freezer.
     pub fn of(group: &Cgroup) -> Option<Self> {
         let (hierarchy, directory) = group.directory("freezer")?;
         let freezer = Self { directory: directory.to_owned(), is_v2: hierarchy == Hierarchy::V2 };
@@ -32,7 +32,9 @@ impl Freezer {
     /// Freezes all processes of the cgroup, and returns when all of them have stopped.
     ///
     /// # Errors
-    /// The cgroup does not exist, or a process does not stop in time. The caller must thaw the others.
+    /// The cgroup's files cannot be read or written, for example because the cgroup does not exist, or a process
+    /// does not stop within `limit`. If a process does not stop, other processes may be frozen, and the caller must
+    /// thaw the cgroup.
     pub fn freeze(&self, limit: Duration) -> Result<(), HostError> {
         let until = Instant::now() + limit;
         loop {
@@ -108,7 +110,6 @@ mod tests {
         v1.freeze(Duration::ZERO).unwrap();
         assert!(v1.is_frozen().unwrap());
         v1.thaw().unwrap();
-        // In an ordinary file, unlike in a cgroup file, the end of the older, longer text remains.
         let state = fs::read_to_string(place.path().join("freezer.state")).unwrap();
         assert!(state.starts_with("THAWED\n"), "{state}");
 

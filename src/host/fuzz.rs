@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: the parsers of the kernel's tables and of lock files.
+//! Lets `make fuzz` call the parsers of the kernel's tables and of lock files.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{
     process, processes,
 };
 
-/// Parses the bytes with each parser.
+/// Parses the bytes as tables of the kernel, as a lock file, and as the output of a program.
 pub(crate) fn tables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for place in ["/", "/var/lib/docker", "/sys/fs/cgroup/memory"] {

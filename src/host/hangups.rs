@@ -1,4 +1,4 @@
-//! Blocks SIGHUP until its handler is installed, because without a handler SIGHUP would end the process.
+//! Blocks SIGHUP while the process starts, because SIGHUP ends a process without a handler.
 
 use std::io;
 
@@ -9,7 +9,7 @@ pub fn hold() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_block()?)
 }
 
-/// Unblocks SIGHUP, in the same thread. The kernel then delivers a SIGHUP that arrived before.
+/// Unblocks SIGHUP in the calling thread. The kernel then delivers a SIGHUP that arrived while it was blocked.
 pub fn release() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_unblock()?)
 }

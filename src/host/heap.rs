@@ -7,9 +7,9 @@ use std::fs;
 use nix::libc;
 
 /// Makes the threads of this process share a few heaps of the C library and return free memory early. Does
-/// nothing if the process has several threads, because only a single thread may change these settings.
+/// nothing if the process has several threads, because the settings may change only before a second thread starts.
 ///
-/// By default the C library creates up to eight heaps for each CPU. Each heap keeps the memory of its peak.
+/// By default the C library creates up to eight heaps for each CPU. Each heap can keep free memory after a peak.
 pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
@@ -18,7 +18,7 @@ pub fn limit_arenas() {
 }
 
 #[cfg(target_env = "gnu")]
-#[allow(unsafe_code, reason = "no crate has a safe mallopt")]
+#[allow(unsafe_code, reason = "neither nix nor rustix has mallopt")]
 fn set_up() {
     for (what, amount) in [
         (libc::M_ARENA_MAX, HEAPS),
@@ -27,14 +27,14 @@ fn set_up() {
         (libc::M_MMAP_THRESHOLD, KEPT_FREE_BYTES),
     ] {
         // SAFETY: `mallopt` takes two numbers, and the caller has checked that this is the only thread.
-        // Unknown parameters have no effect.
+        // `mallopt` ignores unknown parameters.
         unsafe { libc::mallopt(what, amount) };
     }
 }
 
 /// Returns free memory inside the heaps to the kernel: by default the C library returns only the end of a
 /// heap. Blocks for a millisecond or two, during which other threads may wait for memory.
-#[allow(unsafe_code, reason = "no crate has a safe malloc_trim")]
+#[allow(unsafe_code, reason = "neither nix nor rustix has malloc_trim")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: `malloc_trim` takes a number, and locks each heap while it reads the heap.
@@ -45,7 +45,7 @@ pub fn trim() {
 
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
-/// How many free bytes stay at the end of a heap.
+/// How many free bytes may stay at the end of a heap. Blocks of at least this size are outside of the heaps.
 #[cfg(target_env = "gnu")]
 const KEPT_FREE_BYTES: libc::c_int = 512 << 10;
 

@@ -98,7 +98,8 @@ impl Overlay {
     }
 
     /// The overlay that contains `path`, and the part of `path` inside the overlay. None if no overlay
-    /// contains `path`, or if a writable overlay is mounted above `path` and not at `path` itself.
+    /// contains `path`, if the overlay's layers are not below one directory, or if a writable overlay is mounted
+    /// above `path` and not at `path` itself.
     pub fn around(table: &str, path: &Path) -> Option<(Self, PathBuf)> {
         let mount = mount_of(table, path)?;
         let below = path.strip_prefix(&mount.point).ok()?;
@@ -201,7 +202,8 @@ impl Overlay {
         attach(&overlay, target)
     }
 
-    /// Mounts the overlay without attaching it to a path. Changes the calling thread permanently.
+    /// Mounts the overlay at `place` in a new mount namespace, and returns a copy of the mount that is not attached
+    /// to a path. Changes the calling thread permanently.
     fn mount_apart(
         &self,
         place: &Path,
@@ -250,8 +252,8 @@ impl Overlay {
     }
 }
 
-/// Unmounts a mount that [`mount_mapped`] or [`Overlay::mount_mapped`] has made at `at`, and removes the
-/// mount point. Also succeeds if nothing is mounted there. Fails if the directory is not empty.
+/// Unmounts a mount that a function of this module has made at `at`, and removes the mount point. Also
+/// succeeds if nothing is mounted there. Fails if the mount point is a directory with files.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     unmount_all(at).or_cannot("unmount", at)?;
     remove_mount_point(at)
@@ -277,13 +279,14 @@ fn map(mount: &OwnedFd, ids: BorrowedFd<'_>) -> io::Result<()> {
     change(mount, &attributes, 0)
 }
 
-/// Makes a copied mount, and the mounts below it, receive later mounts and unmounts of the original.
+/// Makes a copied mount, and the mounts below it, receive later mounts and unmounts of the original, if the
+/// original is shared.
 fn follow(copy: &OwnedFd) -> io::Result<()> {
     let attributes = mount_attr { propagation: MsFlags::MS_SLAVE.bits(), ..NO_CHANGE };
     change(copy, &attributes, libc::AT_RECURSIVE)
 }
 
-#[allow(unsafe_code, reason = "neither libc nor rustix has mount_setattr")]
+#[allow(unsafe_code, reason = "neither libc nor rustix has a function mount_setattr")]
 fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::Result<()> {
     // SAFETY: the path is a static C string, and the kernel reads only `size_of::<mount_attr>()` bytes of the
     // attributes.
@@ -300,14 +303,15 @@ fn change(mount: &OwnedFd, attributes: &mount_attr, flags: libc::c_int) -> io::R
     Errno::result(done).map(drop).map_err(Into::into)
 }
 
-/// The overlay's work directory, in the same mount as the upper directory, as the kernel requires. The kernel
-/// would empty the engine's work directory. The engine removes `dockbridge-work` with the layer.
+/// The overlay's work directory, in the same mount as the upper directory, as the kernel requires. The kernel empties a
+/// work directory, so the overlay does not use the engine's. The engine removes `dockbridge-work` with the layer.
 fn work_of(upper: &Path) -> PathBuf {
     upper.with_file_name("dockbridge-work")
 }
 
 const NO_CHANGE: mount_attr = mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
-/// Options that dockbridge's mount copies from the engine's mount. All others but `index` keep their default.
+/// Options that dockbridge's mount copies from the engine's mount. dockbridge sets the options of the directories
+/// and `index` itself. All other options of overlayfs keep their default.
 const COPIED_OPTIONS: &str =
     "redirect_dir metacopy userxattr volatile xino context fscontext defcontext rootcontext";
 

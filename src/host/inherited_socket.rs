@@ -1,6 +1,6 @@
 //! Listening sockets that systemd has opened and passed to dockbridge (socket activation, sd_listen_fds(3)).
 //!
-//! The sockets exist as long as the socket unit runs. During a restart, clients wait in the backlog.
+//! The sockets exist as long as the socket unit runs. During a restart of dockbridge, clients wait in the backlog.
 
 use std::{
     fs, io,
@@ -44,7 +44,7 @@ pub enum InheritedSocketError {
 /// Takes the sockets that were passed to this process. Only the first call in a process returns the sockets.
 pub fn take() -> Result<Vec<InheritedSocket>, InheritedSocketError> {
     // If LISTEN_PID names another process, systemd has passed no sockets to this process.
-    // `sd_notify::listen_fds_with_names` would treat these variables as an error.
+    // `sd_notify::listen_fds_with_names` would treat the variables for the other process as an error.
     if sd_notify::listen_fds().map_err(InheritedSocketError::Variables)?.len() == 0 {
         return Ok(Vec::new());
     }
@@ -84,7 +84,7 @@ fn own(descriptor: RawFd) -> io::Result<OwnedFd> {
         return Err(io::Error::other(format!("it is {}", target.display())));
     }
     // SAFETY: the descriptor is open, and nothing else in this process owns it: LISTEN_PID names this
-    // process, and `take` runs once, before the program opens any descriptor.
+    // process, and only the first call of `take` gets here, before the program keeps another descriptor open.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 

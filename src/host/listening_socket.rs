@@ -1,5 +1,5 @@
-//! A unix socket on which dockbridge listens. dockbridge creates it with its final mode, never replaces the
-//! socket of a running server, and removes it at the end.
+//! A unix socket on which dockbridge listens. dockbridge creates the socket with its final mode, does not
+//! replace the socket of a running server, and removes its own socket at the end.
 
 use std::{
     fs::Permissions,
@@ -28,7 +28,7 @@ pub enum BindError {
     Io(#[from] io::Error),
 }
 
-/// A bound socket. Dropping this value removes the socket's path.
+/// A bound socket. Dropping this value removes the socket's path, if no other socket has replaced it there.
 #[derive(Debug)]
 pub struct ListeningSocket {
     path: PathBuf,

@@ -1,4 +1,5 @@
-//! A lock that one process can hold, at most until it ends. The lock file has the holder's pid and socket.
+//! A lock that only one process can hold at a time. The kernel releases the lock when the process ends, but not before
+//! a child that the process was just starting runs its program. The lock file has the holder's pid and socket.
 
 use std::{
     fmt,
@@ -52,7 +53,7 @@ impl Lock {
     /// exist. If another process holds the lock, fails without waiting.
     ///
     /// # Errors
-    /// Another process has the lock, or the lock file cannot be opened.
+    /// Another process has the lock, or the lock file cannot be opened or locked.
     pub fn take(path: &Path, socket: &Path) -> Result<Self, LockError> {
         let mut file = options()
             .write(true)

@@ -24,7 +24,7 @@ use super::{
 pub struct MountInfo<'a> {
     /// The device number of the file system, as `major:minor`.
     pub device: &'a str,
-    /// Which directory of the file system is mounted.
+    /// Which directory or file of the file system is mounted.
     pub root: PathBuf,
     pub point: PathBuf,
     pub propagation: MountPropagation,
@@ -40,18 +40,18 @@ pub struct MountInfo<'a> {
 pub struct MountPropagation {
     /// Whether mounts propagate from and to other mounts of the same group.
     pub shared: bool,
-    /// Whether mounts propagate from another mount to this one.
+    /// Whether mounts propagate from the mounts of another group to this one (`master`).
     pub follows: bool,
 }
 
-/// The propagation of every mount, read only once, because a host may have tens of thousands of mounts.
+/// The propagation at every mount point, read once for all mounts of a container: a host may have thousands of mounts.
 #[derive(Debug)]
 pub struct MountTable {
     by_point: HashMap<PathBuf, MountPropagation>,
 }
 
 impl MountTable {
-    /// The mount table of the process at the engine's socket; if unreadable, dockbridge's own.
+    /// The mount table of the process at the engine's socket; if unknown or unreadable, dockbridge's own.
     pub fn of_engine(engine_socket: &Path) -> io::Result<Self> {
         let table = listening_pid(engine_socket)
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
@@ -86,13 +86,13 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// The upper directories of the overlays below the engine's `root_dir`. The key is the last component of the
-/// mount point: for a container's root file system, the container's id.
+/// The upper directories of the overlays mounted below the engine's `root_dir`. The key is the last component of the
+/// mount point: for the root file system of a container in containerd's image store, the container's id.
 ///
 /// `table` must be the host's mount table, because a container can mount anything in its own mount namespace.
 pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBuf> {
     let mut found = HashMap::new();
-    // Skips lines of other file systems without parsing them, because the table may be long.
+    // Skips lines of file systems other than overlay without parsing them, because the table may be long.
     let overlays = table.lines().filter(|line| line.contains(" - overlay "));
     for mount in overlays.filter_map(MountInfo::read) {
         let name = mount.point.file_name().and_then(|name| name.to_str());
@@ -113,7 +113,7 @@ pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
     mount_of.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Unmounts all mounts that are stacked at `at`. Also succeeds if nothing is mounted there.
+/// Unmounts the mounts that are stacked at `at`, at most `MAX_STACKED`. Also succeeds if nothing is mounted there.
 pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
     for _ in 0..MAX_STACKED {
         match umount2(at, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
@@ -125,7 +125,7 @@ pub(super) fn unmount_all(at: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Removes an empty directory or a file without mounts, if it exists.
+/// Removes `at`, an empty directory or a file, if it exists. `at` must not be a mount point.
 pub(super) fn remove_mount_point(at: &Path) -> Result<(), HostError> {
     let removed = match fs::symlink_metadata(at) {
         Ok(facts) if facts.is_dir() => fs::remove_dir(at),

@@ -1,7 +1,8 @@
 //! Creates user and network namespaces before a container uses them.
 //!
-//! Only processes with capabilities in a network namespace's user namespace can mount its sysfs. So one child
-//! process creates first the user namespace and then the network namespace.
+//! Only a process with `CAP_SYS_ADMIN` in the user namespace that owns a network namespace can mount the sysfs of that
+//! network namespace. So one `unshare` of one child process creates both namespaces: the kernel creates the user
+//! namespace first, and so the user namespace owns the network namespace.
 
 use std::{
     fs::{self, File},
@@ -56,19 +57,19 @@ impl NamespaceHolder {
         Ok(holder)
     }
 
-    /// Opens the user namespace. Fails if no file descriptor is left.
+    /// Opens the child's user namespace. Fails if no file descriptor is left.
     pub fn open_user(&self) -> Result<OwnedFd, HostError> {
         let path = self.path("ns/user");
         Ok(File::open(&path).or_cannot("open", &path)?.into())
     }
 
-    /// Pins the user namespace at `at`. Fails if mounting is not permitted.
+    /// Pins the child's user namespace at the path `at`. Fails if mounting is not permitted.
     pub fn pin_user(&self, at: &Path) -> Result<(), HostError> {
         netns::unpin(at)?;
         netns::mount_pin(&self.path("ns/user"), at)
     }
 
-    /// Pins the network namespace at `at`.
+    /// Pins the child's network namespace at the path `at`.
     pub fn pin_network(&self, at: &Path) -> Result<(), HostError> {
         netns::pin(self.pid.as_raw().cast_unsigned(), at)
     }
@@ -93,7 +94,7 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
     let parent = getpid();
     #[allow(unsafe_code, reason = "fork has no safe form; the child makes only system calls")]
     // SAFETY: until it ends, the child calls only async-signal-safe functions: `close_range`, `prctl`, `getppid`,
-    // `unshare`, `write`, `pause` and `_exit`. These use the child's own copy of memory and descriptors.
+    // `unshare`, `write`, `pause` and `_exit`. The functions use the child's own copy of memory and descriptors.
     let forked = unsafe { fork() }?;
     match forked {
         ForkResult::Child => {
@@ -123,7 +124,8 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
 }
 
 /// Closes the child's copies of dockbridge's locks and sockets. While the kernel creates the namespaces, the
-/// child may outlive a killed dockbridge. If it kept the copies, the next dockbridge could not take the locks.
+/// child may outlive a killed dockbridge. If the child kept its copies of the locks, the next dockbridge could
+/// not take the locks.
 #[allow(unsafe_code, reason = "std has no form of this system call")]
 fn close_others(kept: &OwnedFd) {
     let kept = kept.as_raw_fd().cast_unsigned();

@@ -1,7 +1,7 @@
 //! Pins network namespaces, and runs work inside them.
 //!
-//! A pin is a bind mount of `/proc/<pid>/ns/net` onto an empty file. A pin keeps the namespace alive after
-//! its last process has ended, so that CNI plugins can still clean up inside it.
+//! Here, a pin is a bind mount of a network namespace (`/proc/<pid>/ns/net`) onto an empty file. A pin keeps the
+//! network namespace alive after its last process has ended, so that CNI plugins can still clean up inside it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -34,18 +34,18 @@ use super::{
     processes::Processes,
 };
 
-/// The directories with the pins of pods, each named after the id of its pod.
+/// The directories with the pins of pods' network namespaces. Each pin is named after the id of its pod.
 #[derive(Clone, Debug)]
 pub struct PinDirectories {
     directory: PathBuf,
-    /// The directory that dockbridge used before [`SHARED_DIRECTORY`].
+    /// The directory `netns` of the run directory. By default only for old pins; with another run directory for all.
     earlier: PathBuf,
 }
 
 impl PinDirectories {
-    /// The pins are in `/run/netns`, because CNI daemons that run in pods (Multus, Kube-OVN) mount no other
-    /// directory of the host for pins. A dockbridge with another run directory than the default keeps its pins in
-    /// that run directory, because it may be one of several on the host.
+    /// By default, new pins are in `/run/netns`, because CNI daemons that run in pods (Multus, Kube-OVN) mount no
+    /// other directory of the host for pins. A dockbridge with another run directory than the default keeps its pins
+    /// below that run directory, because it may be one of several on the host.
     pub fn of(run_dir: &Path) -> Self {
         let earlier = run_dir.join("netns");
         let is_default = run_dir == Path::new(DEFAULT_RUN_DIR);
@@ -55,13 +55,13 @@ impl PinDirectories {
         }
     }
 
-    /// The path of a pod's pin. Blocks for a moment.
+    /// The path of the pin of a pod's network namespace. Blocks for a moment.
     pub fn path(&self, pod: &str) -> PathBuf {
         let earlier = self.earlier.join(pod);
         if earlier.exists() { earlier } else { self.directory.join(pod) }
     }
 
-    /// The directories that may contain pins. The first may also contain pins of other programs.
+    /// The directories that may contain pins. The first directory may also contain pins of other programs.
     pub fn all(&self) -> [&Path; 2] {
         [&self.directory, &self.earlier]
     }
@@ -125,26 +125,26 @@ pub fn is_used(at: &Path) -> Result<bool, HostError> {
     Ok(pids.into_iter().any(|pid| is_of(pid, at)))
 }
 
-/// Removes the pin at `at` and its file. After that, the namespace ends with its last process.
+/// Removes the pin at `at` and its file. After that, this pin no longer keeps the namespace alive.
 ///
 /// Also succeeds if the pin, its file or its directory does not exist. Fails if `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
-    // After a crash between two steps of `pin`, several mounts may be stacked at `at`.
+    // Unmounts not only the top mount at `at`: a pin that was mounted over another pin did not replace it.
     match unmount_all(at) {
         Ok(()) => {}
-        // Without permission to mount, dockbridge cannot have made a pin at `at`.
+        // dockbridge has no permission to unmount, but no namespace is pinned at `at`.
         Err(Errno::EPERM) if !is_pinned(at) => {}
         Err(e) => return Err(HostError::new("unmount", at, e)),
     }
     file::remove_if_present(at, Durability::Written).map(|_| ())
 }
 
-/// Whether a namespace that can be entered is pinned at `at`. False for an ordinary file.
+/// Whether `at` is a namespace: a pin or a path such as `/proc/<pid>/ns/net`. False for an ordinary file.
 pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
 }
 
-/// Whether certainly no namespace is pinned at `at`. False if reading `at` is not permitted.
+/// Whether it is certain that `at` is not a namespace. False if reading `at` is not permitted.
 pub fn is_gone(at: &Path) -> bool {
     match statfs(at) {
         Ok(facts) => facts.filesystem_type() != NSFS_MAGIC,
@@ -158,7 +158,7 @@ pub fn is_our_own(at: &Path) -> bool {
     identity(Path::new(OWN_NAMESPACE)).is_ok_and(|own| identity(at).is_ok_and(|other| own == other))
 }
 
-/// Sets `lo` up in the namespace at `at`. The kernel adds the addresses. Fails without a pinned namespace.
+/// Sets `lo` up in the namespace at `at`. The kernel then adds the addresses of `lo`. Fails if `at` is not a namespace.
 pub fn raise_loopback(at: &Path) -> Result<(), HostError> {
     within(at, raise_own_loopback)
 }
@@ -180,10 +180,10 @@ pub fn addresses(at: &Path, interface: &str) -> Result<Vec<IpAddr>, HostError> {
     })
 }
 
-/// Runs `work` in a new thread inside the network namespace at `at`. Sockets of `work` stay in the namespace.
+/// Runs `work` in a new thread inside the network namespace at `at`. Sockets that `work` opens stay in the namespace.
 ///
 /// # Errors
-/// No namespace is pinned at `at`, access is denied, or `work` fails.
+/// There is no namespace at `at`, access is denied, or `work` fails.
 pub fn within<T: Send>(
     at: &Path,
     work: impl FnOnce() -> io::Result<T> + Send,
@@ -256,7 +256,7 @@ fn raise_own_loopback() -> io::Result<()> {
         &IFF_UP.to_ne_bytes(), // changed flags
     ];
     send(kernel.as_raw_fd(), &request.concat(), MsgFlags::empty())?;
-    // The answer has a `nlmsghdr` and the beginning of a `nlmsgerr`, which is a negative error number.
+    // The answer begins with a `nlmsghdr` and the first field of a `nlmsgerr`: 0 or a negative error number.
     let mut answer = [0; 20];
     recv(kernel.as_raw_fd(), &mut answer, MsgFlags::empty())?;
     let [.., a, b, c, d] = answer;

@@ -1,6 +1,6 @@
-//! Ends programs that a killed dockbridge has left running, because they may change the same pods as the new
-//! dockbridge process. A program has [`GRACE`] to end by itself, because a network plugin cannot always undo
-//! an ADD that was killed half-way. If a program has not ended after that time, dockbridge kills it.
+//! Ends programs that an earlier dockbridge process has left running, because they may change the same pods as the
+//! new dockbridge process. A program has [`GRACE`] to end by itself, because a network plugin cannot always undo
+//! an ADD that was killed half-way. If a program has not ended after [`GRACE`], dockbridge kills it.
 //!
 //! Each program that [`super::process::run`] starts leads a process group, and has the identity of its
 //! dockbridge in its environment. A program that still leads its group after its dockbridge has ended was
@@ -33,8 +33,8 @@ pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
     own.map_or_else(String::new, |own| mark(own.who))
 });
 
-/// Waits until the programs of ended dockbridge processes have ended, and kills those that continue to run.
-/// Must be called after the previous dockbridge has ended, and before this process repeats old operations.
+/// Waits for the programs of ended dockbridge processes, and kills those that have not ended in time. Must
+/// be called after the previous dockbridge has ended, and before this process repeats old operations.
 pub async fn end_all() {
     let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), GRACE)).await;
 }
@@ -43,7 +43,7 @@ fn end(processes: &Processes, wait: Duration) {
     let killed_from = Instant::now() + wait;
     let until = killed_from + TIME_LIMIT;
     let mut killed = Vec::new();
-    // Looks several times, because the environment of a program that is just starting may be unreadable.
+    // Looks several times if an environment is unreadable, as that of a program that is just starting.
     let mut looks = 0;
     loop {
         looks += 1;
@@ -126,7 +126,7 @@ fn pid_namespace() -> io::Result<u64> {
 }
 
 const PROCESS_TABLE: &str = "/proc";
-/// How long programs may take to end by themselves. A plugin that does not hang takes less than a second.
+/// How long programs may take to end by themselves. The CNI plugin `bridge`, for example, takes less than a second.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long dockbridge waits for killed programs to end. A program that waits for a dead disk does not end.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! A handle of one process that never means another process, even if the pid is reused.
 //!
 //! A pid with its start time identifies one process. After opening a pidfd, dockbridge checks the start time,
-//! so a signal or a wait reaches the process with that start time, or none. Kernels before 5.3 have no pidfd:
+//! so a signal or a wait reaches the process with that start time, or none. Kernels before 5.3 have no `pidfd_open`:
 //! on these, dockbridge checks the start time right before each signal, and polls to wait.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
@@ -28,7 +28,7 @@ pub struct ProcessHandle {
 /// A signal to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessSignal {
-    /// SIGHUP, which means that the terminal was closed.
+    /// SIGHUP: the terminal was closed, or dockerd must read its configuration again.
     HangUp,
     Kill,
     /// SIGSTOP, which no process can ignore.
@@ -36,7 +36,8 @@ pub enum ProcessSignal {
 }
 
 impl ProcessHandle {
-    /// Opens a handle of a process. None if the process has ended. Fails if no file descriptor is free.
+    /// Opens a handle of a process, which may be a zombie. None if the process no longer exists. Fails if no file
+    /// descriptor is free.
     pub fn take(processes: &Processes, who: Identity) -> io::Result<Option<Self>> {
         let descriptor = match pid(who.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Ok(descriptor) => Some(descriptor),

@@ -20,14 +20,15 @@ use tokio::process::Command;
 
 use super::process::ProcessGroup;
 
-/// The running plugin with its child processes. Dropping a `PluginProcess` kills all of them.
+/// The running plugin. Dropping a `PluginProcess` kills the plugin's process group.
 #[derive(Debug)]
 pub struct PluginProcess(
     #[allow(dead_code, reason = "dropping the value kills the plugin")] ProcessGroup,
 );
 
 impl PluginProcess {
-    /// Starts a plugin whose environment has only these variables, and without standard input and output.
+    /// Starts a plugin whose environment has only these variables. Its standard input, output and error are
+    /// `/dev/null`.
     pub fn start(
         program: &Path,
         environment: &[(&str, &str)],
@@ -55,8 +56,7 @@ fn inherit(command: &mut Command, socket: &OwnedFd) {
         // tokio runtime end only with dockbridge. Threads of `blocking` end earlier, so they must not start plugins.
         set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
-            // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been
-            // spawned.
+            // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been spawned.
             let kept = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
             fcntl(kept, FcntlArg::F_SETFD(FdFlag::empty()))?;
             return Ok(());

@@ -1,8 +1,8 @@
 //! Runs another program to its end, with input, output, a deadline and an output limit.
 //!
-//! The program has its own process group, which is killed at a deadline, after too much output, or when the
-//! future is dropped. If the program exits, its background processes continue to run. If another process
-//! kills the program, [`run`] waits up to five seconds for the program's children to end, then kills them.
+//! The program has its own process group, which is killed at a deadline, after too much output, if a pipe fails, or
+//! when the future is dropped. If the program exits, its background processes continue to run. If a signal ends the
+//! program, [`run`] waits up to five seconds for the other processes of the group to end, then kills them.
 
 use std::{
     fmt, io,
@@ -146,7 +146,7 @@ enum Stop {
     Lost(io::Error),
 }
 
-/// A running program with its child processes. Unless [`run`] has finished, dropping this value kills them.
+/// The process group of a program. Dropping this value kills the group, unless [`run`] has seen the program end.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     child: Child,
@@ -160,7 +160,7 @@ impl ProcessGroup {
         Self { child, leader }
     }
 
-    /// Starts the program. Retries for a moment, because a binary that is being replaced cannot be executed.
+    /// Starts the program. Retries for a second if the binary is being written, and so cannot be executed.
     async fn start(program: &Program<'_>) -> Result<Self, ProcessError> {
         let mut command = Command::new(program.executable);
         command
@@ -211,7 +211,7 @@ impl ProcessGroup {
         let status = tokio::select! {
             done = &mut pipes => { done?; self.child.wait().await }
             status = self.child.wait() => {
-                // The program has ended, so its whole output is in the pipes. Only a process that the program
+                // The program has ended, so its remaining output is in the pipes. Only a process that the program
                 // left behind can keep the pipes open.
                 if let Ok(done) = timeout(DRAIN_TIMEOUT, &mut pipes).await { done?; }
                 status
@@ -225,8 +225,9 @@ impl ProcessGroup {
         Ok(status)
     }
 
-    /// Waits until the children of a killed program have ended. If a CNI plugin is killed, the IPAM plugin
-    /// that it started still runs, and could allocate an address after the DEL that should release it.
+    /// Waits until the children of a killed program have ended, or kills them after `CHILDREN_TIMEOUT`. If a CNI
+    /// plugin is killed, the IPAM plugin that it started still runs, and could allocate an address after the DEL
+    /// that should release it.
     async fn until_children_end(&self) {
         let Some(leader) = self.leader else { return };
         let until = Instant::now() + CHILDREN_TIMEOUT;
@@ -272,7 +273,7 @@ async fn read_output(
     Ok(())
 }
 
-/// Reads standard error to its end, so that the program is not blocked. Keeps only the start.
+/// Reads standard error to its end, so that the program is not blocked, but keeps only the start.
 async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> Result<(), Stop> {
     let Some(mut pipe) = pipe else { return Ok(()) };
     let mut piece = Vec::with_capacity(4096);
@@ -303,7 +304,7 @@ pub(super) const SYSTEMD_VARIABLES: [&str; 6] = [
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long the children of a killed program may take to end by themselves.
+/// How long the children of a program that a signal has ended may take to end by themselves.
 const CHILDREN_TIMEOUT: Duration = Duration::from_secs(5);
 const CHILDREN_PAUSE: Duration = Duration::from_millis(5);
 const STDERR_LIMIT: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Runs a program. If the program takes too long, kills it and all processes that it has started.
+//! Runs a program. If the program takes too long, kills its descendants, and also the program if it does not end then.
 
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use super::{
     processes::{Process, Processes},
 };
 
-/// Runs a program to its end, and returns its exit status. If the program does not end in time, first kills
-/// all its descendants, also descendants with their own session, so that the program can clean up. If the
-/// program still does not end, kills the program. Returns None if the program did not end within the limit.
+/// Runs a program to its end, and returns its exit status. If the program does not end in time, first kills all its
+/// descendants, also descendants with their own session, so that the program can clean up, and kills the program if it
+/// does not end then. Returns None if the program did not end in time and all its descendants could be killed.
 ///
 /// # Errors
 /// The program cannot be started, or it did not end in time and not all descendants could be killed.
@@ -30,7 +30,9 @@ pub fn run_within(command: &mut Command, limit: Duration) -> io::Result<Option<E
         // A process that waits for a dead disk does not end.
         wait(&mut child, CLEANUP_LIMIT)?;
     }
-    let unkillable = |error| format!("the program takes too long and cannot be killed: {error}");
+    let unkillable = |error| {
+        format!("the program takes too long, and not all its descendants can be killed: {error}")
+    };
     killed.map(|()| None).map_err(|error| io::Error::other(unkillable(error)))
 }
 
@@ -83,7 +85,7 @@ fn stop_descendants(
     }
 }
 
-/// How long the program may take to clean up, and how long the process table may be unreadable.
+/// How long the program may take to clean up, or to end when killed, and how long the process table may be unreadable.
 const CLEANUP_LIMIT: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 5000 });
 const PAUSE: Duration = Duration::from_millis(5);
 

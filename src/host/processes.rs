@@ -46,7 +46,8 @@ impl Processes {
         Self { root: root.into() }
     }
 
-    /// The pids of processes of root with this name (at most 15 bytes) in dockbridge's mount namespace.
+    /// The pids of all processes with this name (at most 15 bytes) that belong to the user root and are in
+    /// dockbridge's mount namespace.
     pub fn find_services(&self, name: &str) -> Vec<u32> {
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
@@ -64,12 +65,12 @@ impl Processes {
         facts.is_ok_and(|facts| facts.uid() == 0) && self.has_our_mounts(pid)
     }
 
-    /// How long ago the process started. None if the time since boot cannot be read.
+    /// How long ago the process started. None if the time since boot cannot be read or is less than the start time.
     pub fn age(&self, who: Identity) -> Option<Duration> {
         let text = fs::read_to_string(self.root.join("uptime")).ok()?;
         let since_boot = Duration::try_from_secs_f64(text.split(' ').next()?.parse().ok()?).ok()?;
         let started = Duration::from_millis(who.started.checked_mul(MILLISECONDS_PER_TICK)?);
-        // lxcfs shows the uptime of an LXC container, which can be shorter.
+        // lxcfs shows the uptime of an LXC container, which can be less than `started`.
         since_boot.checked_sub(started)
     }
 
@@ -78,7 +79,7 @@ impl Processes {
         mounts(&self.root.join(pid.to_string())) == mounts(&self.root.join("self"))
     }
 
-    /// Every process.
+    /// All processes of the table, including zombies.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
         let pids = self.pids().or_cannot("list processes in", &self.root)?;
         Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())
@@ -94,7 +95,8 @@ impl Processes {
         process(pid, &self.text(pid, "stat")?)
     }
 
-    /// The words of the process's command line, including the program. Empty if the process has ended.
+    /// The words of the process's command line, including the program. Empty if the process has ended or is a
+    /// thread of the kernel.
     pub fn command_line(&self, pid: u32) -> Vec<String> {
         let bytes = self.bytes(pid, "cmdline").unwrap_or_default();
         let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|byte| *byte == 0);
@@ -102,7 +104,7 @@ impl Processes {
         if bytes.is_empty() { Vec::new() } else { words.collect() }
     }
 
-    /// The executable of a process. None if the process has ended or access is denied.
+    /// The executable of a process. None if the process has ended or is a thread of the kernel, or if access is denied.
     pub fn executable(&self, pid: u32) -> Option<PathBuf> {
         fs::read_link(self.path(pid, "exe")).ok()
     }
@@ -128,8 +130,8 @@ impl Processes {
         names.filter(|name| name.starts_with("pipe:[")).collect()
     }
 
-    /// Whether a process in dockbridge's mount namespace has its current directory in `directory`, a path
-    /// without links. Also true if the table cannot be read.
+    /// Whether a process in dockbridge's mount namespace has its current directory at or below
+    /// `directory`, a path without links. Also true if the table cannot be read.
     pub fn has_in(&self, directory: &Path) -> bool {
         let Ok(pids) = self.pids() else { return true };
         // An ended process has no current directory, even if its parent has not waited for it.
@@ -191,7 +193,7 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
 /// How many fields are between the session and the start time.
 const FIELDS_TO_START: usize = 15;
 
-/// The size limit for a file of a process, in bytes. A larger file, such as an environment, is truncated.
+/// How many bytes are read from a file of a process. The rest of a larger file, such as an environment, is ignored.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 
 /// The kernel reports start times in hundredths of a second.

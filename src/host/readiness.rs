@@ -12,7 +12,7 @@ use std::{
 
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A type that keeps the same descriptor open as long as it exists.
+/// A type whose values keep the same descriptor open as long as they exist.
 ///
 /// # Safety
 /// The implementation must keep the descriptor open and unchanged, even if the value is moved.

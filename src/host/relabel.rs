@@ -1,7 +1,7 @@
-//! Sets an extended attribute on a directory and everything below it.
+//! Sets an extended attribute on a file, or on a directory and everything below it.
 //!
-//! A pod may change the directory at the same time, so below it this module uses no paths: the module opens
-//! each directory relative to its parent, and follows no symbolic link.
+//! A pod may change the directory at the same time, so this module resolves no paths below it: the module opens
+//! each directory relative to its parent, and follows no symbolic link there.
 
 use std::{
     ffi::OsStr,
@@ -31,7 +31,7 @@ use super::error::{HostError, OrCannot as _};
 pub const SELINUX: &str = "security.selinux";
 
 /// Sets the attribute `name` to `value` on `root` and everything below it. Returns the number of entries.
-/// Skips entries that disappear and file systems without extended attributes. Stops when `is_over` is true.
+/// Skips entries that disappear and file systems without extended attributes.
 ///
 /// # Errors
 /// The tree has more than [`MAX_FILES`] entries or more than [`MAX_DEPTH`] levels, a call to the kernel
@@ -54,7 +54,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Starts the walk at `root`. Only the path of `root` may contain links.
+    /// Starts the walk at `root`. Follows links in the path of `root`, and no links below it.
     fn from(&mut self, root: &Path) -> io::Result<()> {
         let root = root.canonicalize()?;
         let above = root.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -111,15 +111,17 @@ impl Walk<'_> {
 }
 
 fn too_large() -> io::Error {
-    let text = format!("there are more than {MAX_FILES} files, or {MAX_DEPTH} nested directories");
+    let text = format!(
+        "there are over {MAX_FILES} files and directories, or directories nested over {MAX_DEPTH} deep"
+    );
     io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
 
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
-/// The maximum number of files: relabelling more files takes longer than the start of a pod may take.
+/// The maximum number of files and directories, because a container waits while they are relabelled.
 pub const MAX_FILES: usize = 1_000_000;
-/// The maximum depth of directories. During the walk, a directory of each level is open.
+/// The maximum depth of directories. While the walk is in a directory, all directories above it are open.
 pub const MAX_DEPTH: usize = 200;
 
 #[cfg(test)]

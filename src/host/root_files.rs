@@ -1,6 +1,6 @@
 //! Changes files below the root directory of a container that does not run. The image and the files of a
-//! checkpoint may have symbolic links that lead out of the root directory, so only [`RootFiles::resolve`]
-//! follows links, and stays inside the root.
+//! container checkpoint may have symbolic links that lead out of the root directory, so no function changes a
+//! file through a link. [`RootFiles::resolve`] follows links, but stays inside the root.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -58,7 +58,7 @@ impl RootFiles {
     /// Removes the file or directory at a path, with everything below it, if it exists.
     ///
     /// # Errors
-    /// The path leads out of the root or through a link, or access is denied.
+    /// The path contains `..` or leads through a link, or access is denied.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let removed = self.place(path).and_then(|place| match fs::symlink_metadata(place.path()) {
             Ok(facts) if facts.is_dir() => fs::remove_dir_all(place.path()),
@@ -80,10 +80,11 @@ impl RootFiles {
         Ok(())
     }
 
-    /// Creates a directory, or changes the properties of an existing directory.
+    /// Creates a directory, or changes the properties of an existing directory. Replaces a file or link at the
+    /// path. Does not set the modification time.
     ///
     /// # Errors
-    /// The same errors as [`Self::remove`].
+    /// The errors of [`Self::remove`]; also, the directory cannot be created or changed.
     pub fn directory(&self, path: &Path, properties: &Properties) -> io::Result<()> {
         // The engine sets the properties of the root directory itself.
         let Some(_) = path.file_name() else { return Ok(()) };
@@ -98,7 +99,7 @@ impl RootFiles {
     /// Writes a file, and replaces an existing file or directory at its path.
     ///
     /// # Errors
-    /// The same errors as [`Self::remove`].
+    /// The errors of [`Self::remove`]; also, `content` cannot be read, or the file cannot be written.
     pub fn file(
         &self,
         path: &Path,
@@ -115,17 +116,18 @@ impl RootFiles {
         )
     }
 
-    /// Creates a symbolic link, and replaces an existing file or directory at its path.
+    /// Creates a symbolic link, and replaces an existing file or directory at its path. Of `properties`, sets only
+    /// the owner.
     ///
     /// # Errors
-    /// The same errors as [`Self::remove`].
+    /// The errors of [`Self::remove`]; also, the link cannot be created.
     pub fn link(&self, path: &Path, target: &Path, properties: &Properties) -> io::Result<()> {
         let place = self.new_place(path)?;
         symlink(target, place.path())?;
         lchown(place.path(), Some(properties.uid), Some(properties.gid))
     }
 
-    /// Gives the file `first` the additional name `path` (a hard link), and replaces an existing file there.
+    /// Gives the file `first` the additional name `path` (a hard link), and replaces a file or directory there.
     ///
     /// # Errors
     /// The errors of [`Self::remove`]; also, the file `first` does not exist.
@@ -137,7 +139,7 @@ impl RootFiles {
     /// The type of the file at a path. None if the path does not exist.
     ///
     /// # Errors
-    /// The errors of [`Self::remove`]; also, the path is in `/proc`, whose links lead to other processes.
+    /// The errors of [`Self::remove`]; also, the path is in a proc file system, whose links can lead out of the root.
     pub fn kind(&self, path: &Path) -> io::Result<Option<FileType>> {
         let found = self.place(path).and_then(|place| {
             if fstatfs(&place.directory)?.f_type == PROC_SUPER_MAGIC {
@@ -194,7 +196,7 @@ impl RootFiles {
                 Component::ParentDir | Component::Prefix(_) => {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidInput,
-                        "the path leads out of the root",
+                        "the path contains .., which can lead out of the root",
                     ));
                 }
             }
@@ -219,7 +221,7 @@ fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     Ok(())
 }
 
-/// How many links are followed, as in the kernel.
+/// How many links are followed at most, as in the kernel.
 const MOST_LINKS: u32 = 40;
 const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -13,7 +13,7 @@ use nix::{
 /// no filter. Stops the process for a moment.
 ///
 /// # Errors
-/// The process does not exist or is traced, or dockbridge has a seccomp filter or lacks `CAP_SYS_ADMIN`.
+/// The process does not exist or is traced, or the calling process has a seccomp filter or lacks `CAP_SYS_ADMIN`.
 pub fn of_process(pid: u32) -> io::Result<Option<Vec<u8>>> {
     let pid = i32::try_from(pid).map_err(|_| Errno::ESRCH)?;
     trace(libc::PTRACE_ATTACH, pid, 0, ptr::null_mut())?;
@@ -35,11 +35,10 @@ fn filter(pid: i32) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(program))
 }
 
-#[allow(unsafe_code, reason = "nix has no function for these ptrace requests")]
+#[allow(unsafe_code, reason = "nix has no function for PTRACE_SECCOMP_GET_FILTER")]
 fn trace(request: libc::c_uint, pid: i32, address: usize, data: *mut c_void) -> io::Result<i64> {
-    // SAFETY: the kernel writes to `data` only for GET_FILTER. For GET_FILTER, `data` is null, or has space
-    // for the number of instructions that the kernel returned before; the filters of a stopped process do not
-    // change.
+    // SAFETY: the kernel writes to `data` only for GET_FILTER. For GET_FILTER, `data` is null, or has space for the
+    // number of instructions that the kernel returned before; the filters of a stopped process do not change.
     let answer = unsafe { libc::ptrace(request, pid, address, data) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }

@@ -14,7 +14,7 @@ pub fn is_valid(context: &str) -> io::Result<Option<bool>> {
     check(Path::new(CONTEXT), context)
 }
 
-/// Writes the context to `file`, which fails with `InvalidInput` if the policy refuses the context.
+/// Writes the context to `file`. The write fails with `InvalidInput` if the policy refuses the context.
 fn check(file: &Path, context: &str) -> io::Result<Option<bool>> {
     let opened = if_there(OpenOptions::new().write(true).open(file))?;
     let Some(mut file) = opened else { return Ok(None) };

@@ -28,21 +28,22 @@ pub struct TailWatch {
     inotify: Arc<Inotify>,
 }
 
-/// The events of a [`TailWatch`]. Only one receiver exists.
+/// The events of a [`TailWatch`]. Only one `TailEvents` exists for each inotify descriptor.
 #[derive(Debug)]
 pub struct TailEvents {
     inotify: Arc<Inotify>,
     readiness: AsyncFd<OwnedFd>,
 }
 
-/// The id of a watch. The kernel numbers watches upwards, so no other file gets the id soon.
+/// The id of a watch. The kernel numbers watches upwards, so no other file soon gets the id of an ended watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WatchedFile(WatchDescriptor);
 
 /// What happened to the watched files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
-    /// These files were written, closed, moved or removed. The watches of these files no longer exist.
+    /// These files were written, closed after writing, moved or removed, or their attributes changed. The watches
+    /// of the changed files no longer exist.
     Changed(Vec<WatchedFile>),
     /// The kernel's queue of events overflowed: any file may have changed, and any watch may no longer exist.
     Anything,
@@ -101,7 +102,7 @@ impl TailEvents {
         }
     }
 
-    /// The next events of the descriptor, at least one. Dropping the future loses no event.
+    /// The next events of the inotify descriptor, at least one. Dropping the future loses no event.
     ///
     /// # Errors
     /// The descriptor can no longer be used.

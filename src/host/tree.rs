@@ -1,7 +1,8 @@
 //! Measures the disk usage of a directory tree in steps. The tree may change during the walk.
 //!
-//! The walk never follows a symbolic link and never leaves the file system on which it began. The walk counts
-//! a file with several names once, and skips entries that are removed before it reads them.
+//! The walk follows symbolic links only in the path of its root, and never leaves the file system on which it
+//! began. The walk counts a file with several names once, as long as the walk remembers fewer than `MOST_LINKED`
+//! such files. The walk skips entries that are removed before it reads them.
 
 use std::{collections::HashSet, ffi::CStr, io, path::Path};
 
@@ -17,17 +18,17 @@ use super::error::{HostError, OrCannot as _};
 pub struct Size {
     /// The number of bytes on disk, as `du` counts.
     pub bytes: u64,
-    /// The number of files, directories and other entries, including the root of the tree.
+    /// The number of inodes (of files, directories and others), including the root of the tree.
     pub inodes: u64,
 }
 
-/// A walk in progress. However deep the tree is, the walk keeps at most [`KEPT_OPEN`] + 1 directories open.
+/// A walk in progress. However deep the tree is, at most [`KEPT_OPEN`] + 1 directories stay open between steps.
 #[derive(Debug)]
 pub struct Walk {
     device: (u32, u32),
     /// The directories from the root to the directory that is being read. The last directory is open.
     levels: Vec<Level>,
-    /// The inodes with several names that the walk has already counted.
+    /// The inodes with several names that the walk has counted and remembers.
     linked: HashSet<u64>,
     size: Size,
 }
@@ -110,7 +111,7 @@ impl Walk {
     }
 
     /// Continues the walk in the parent directory. If the directory was moved during the walk, its parent is
-    /// another directory. After such a move, the walk continues at the deepest directory that is still open.
+    /// another directory: then the walk continues at the deepest directory that is still open.
     fn leave(&mut self) {
         let left = self.levels.pop();
         while let Some(level) = self.levels.last_mut() {
@@ -178,7 +179,7 @@ const BLOCK: u64 = 512;
 /// On how many levels, counted from the root, directories stay open while the walk is further below. The walk
 /// opens deeper directories again through `..`, so the depth of a tree is not limited.
 const KEPT_OPEN: usize = 16;
-/// How many files with several names the walk remembers. Further files count once for each name.
+/// How many files with several names the walk remembers; further such files count once for each name.
 const MOST_LINKED: usize = 1 << 20;
 
 #[cfg(test)]

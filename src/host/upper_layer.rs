@@ -29,7 +29,7 @@ pub struct LayerEntry<'a> {
     /// The path relative to the layer's root.
     pub path: &'a Path,
     pub metadata: Metadata,
-    /// The extended attributes, without the SELinux label and those of overlayfs. Empty for a symbolic link.
+    /// The extended attributes of a file or directory, without the SELinux label and those of overlayfs.
     pub attributes: Vec<(String, Vec<u8>)>,
     pub kind: EntryKind,
 }
@@ -186,7 +186,7 @@ fn same(before: &Metadata, now: &File) -> io::Result<()> {
     if (now.dev(), now.ino()) == (before.dev(), before.ino()) {
         return Ok(());
     }
-    Err(io::Error::other("the file was replaced while it was read"))
+    Err(io::Error::other("the file or directory was replaced during the read"))
 }
 
 fn refused(path: &Path, what: &str) -> io::Error {
@@ -207,7 +207,7 @@ const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// The greatest depth of directories that is read, because each level needs two descriptors.
+/// The greatest depth of directories that is read. The depth is limited because each level needs two descriptors.
 const MAX_DEPTH: usize = 400;
 
 #[cfg(test)]

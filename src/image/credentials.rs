@@ -49,7 +49,7 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
 }
 
 /// The credential helper for a registry in a Docker client configuration: the registry's own helper,
-/// otherwise the helper for all registries. Ignores a name with a path separator or other special characters.
+/// otherwise the helper for all registries. Ignores a helper with a path separator or other special characters.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| registry_of(key) == domain);
@@ -87,7 +87,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
     };
     let error = match run(job).await {
         Ok(done) if done.exit == ProcessExit::Code(0) => return answered(&done.stdout, address),
-        // The log shows only the exit code, because the helper's output may contain a secret.
+        // The log shows only the exit code or signal, because the helper's output may contain a secret.
         Ok(done) => done.exit.to_string(),
         Err(error) => chain(&error),
     };

@@ -1,8 +1,9 @@
-//! Which images belong to kubelet: images that were pulled for kubelet and that nobody has tagged since.
+//! Which images belong to kubelet: images that a pull for kubelet brought, and that have no tags except those of such
+//! pulls.
 //!
-//! The list of these images is in a file, so it survives restarts. With `--collect-images pulled`, kubelet's
-//! garbage collection keeps all other images, because an operator might have no copy of a locally built
-//! image.
+//! The list of kubelet's images is in a file, so it survives restarts of dockbridge. With `--collect-images pulled`,
+//! kubelet's garbage collection keeps the images that do not belong to kubelet, because an operator might have no copy
+//! of a locally built image.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -32,7 +33,7 @@ impl KubeletImages {
         Self { known, checkpoints, saving: Arc::default() }
     }
 
-    /// Whether kubelet pulled the image under each of its tags.
+    /// Whether the image is on the list, and was pulled for kubelet under each of its tags.
     pub(super) fn contains(&self, image: &ImageRecord) -> bool {
         let known = self.known.lock();
         known.0.get(&image.id).is_some_and(|names| {
@@ -55,7 +56,7 @@ impl KubeletImages {
         }
     }
 
-    /// The names under which the image was pulled for kubelet. `None` if it is not on the list.
+    /// The names under which the image was pulled for kubelet. `None` if the image is not on the list.
     pub(super) fn names(&self, id: &ImageId) -> Option<BTreeSet<String>> {
         self.known.lock().0.get(id).cloned()
     }
@@ -87,7 +88,7 @@ impl KubeletImages {
         if let Err(error) = self.checkpoints.save_file(&known).await {
             warn!(
                 error = chain(&error),
-                "cannot save the list of images pulled for kubelet; after a restart of dockbridge, the list lacks new images"
+                "cannot save the list of images pulled for kubelet; if dockbridge restarts before the next save, the list is out of date"
             );
         }
     }

@@ -26,7 +26,7 @@ impl RegisterMetrics for ImageMetrics {
             registry,
             "dockbridge_image_pull_duration_seconds",
             &["result"],
-            "Duration of image pulls; concurrent pulls of the same image count once",
+            "Duration of image pulls; concurrent pulls of the same image with the same credentials count once",
         );
     }
 }

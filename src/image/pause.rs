@@ -17,7 +17,7 @@ impl Images {
     /// The pause image, if the store has it. Does not call the engine.
     ///
     /// A pause image that has lost its name remains the pause image, because running pods use it, until it is
-    /// removed or another allowed image has the name.
+    /// removed, another allowed image has the name, or dockbridge restarts.
     pub(super) fn cached_pause(&self) -> Option<ImageId> {
         let snapshot = self.store.snapshot();
         let mut last = self.pause.lock();
@@ -31,7 +31,7 @@ impl Images {
         last.clone().filter(|id| snapshot.image(id.as_str()).is_some())
     }
 
-    /// If the engine does not have the pause image, loads or pulls it, and updates the store.
+    /// Loads or pulls the pause image if the engine does not have it, and then updates the store.
     pub(super) async fn ensure_pause(&self) -> Result<ImageId, Failure> {
         let name = &self.pause_name();
         let id = match self.engine.inspect_image(name).await {
@@ -50,9 +50,9 @@ impl Images {
         Ok(id)
     }
 
-    /// Whether the image that has the pause image's name may be used. If the operator has set that name, any
-    /// image may be used. Otherwise only the built-in image may be used, not another image that somebody has
-    /// pulled or tagged with its name.
+    /// Whether the image that has the pause image's name may be used. If the operator has set the name, any image
+    /// with the name may be used. Without this setting, only the built-in image may be used, not another image that
+    /// somebody has pulled or tagged with its name.
     fn may_be_pause(&self, id: &ImageId) -> bool {
         self.live.current().sandbox_image.is_some() || archive::is_of(id.as_str())
     }

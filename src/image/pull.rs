@@ -31,8 +31,8 @@ impl Images {
         let id = self.inspect_pulled(&request.reference.to_string()).await?;
         self.record_pulled(&before, &id, &request.reference).await?;
         if let Some((names, old)) = named.filter(|(_, old)| *old != id) {
-            // For a moment, containerd's store lacks the image that had the name before. If dockbridge
-            // inspected the image at that time, no event corrects the answer.
+            // While the name moves to the new image, containerd's store lacks the old image for a moment. If dockbridge
+            // inspected the old image in that moment, no event corrects the answer that the old image does not exist.
             drop(self.store.refresh_image(old.as_str()).await);
             if self.store.snapshot().image(old.as_str()).is_some() {
                 self.kubelet_images.restore(old, names).await;
@@ -42,8 +42,8 @@ impl Images {
         Ok(id)
     }
 
-    /// Returns the id of a pulled image. Removes the image if the answer to its inspect is too large: the
-    /// node's cleanup would wait for the inspect forever, and such images could fill the disk.
+    /// Returns the id of a pulled image. Removes the image if the answer to its inspect is too large: the pull
+    /// then fails, and images of such failed pulls could fill the disk.
     async fn inspect_pulled(&self, name: &str) -> Result<ImageId, Failure> {
         let inspected = self.engine.inspect_image(name).await;
         if matches!(inspected, Err(EngineError::TooLarge { .. })) {
@@ -57,8 +57,8 @@ impl Images {
         Ok(inspected?.id)
     }
 
-    /// Updates a pulled or loaded image in the store. Adds it to kubelet's images, unless it was foreign
-    /// before.
+    /// Updates a pulled or loaded image in the store. Adds the image to kubelet's images, unless the image existed
+    /// before and was not one of them.
     pub(super) async fn record_pulled(
         &self,
         before: &Snapshot,
@@ -80,7 +80,7 @@ impl Images {
             engine.containerd_store && engine.api >= ApiVersion::LIMITS_DOWNLOADS
         });
         let stalled = |Stall { silent, layer }: Stall| {
-            let named_none = || "the registry has named no layer yet".to_owned();
+            let named_none = || "Docker has reported no layer yet".to_owned();
             let layer = layer.unwrap_or_else(named_none);
             let text =
                 format!("pull of {} made no progress for {silent:?}: {layer}", request.reference);

@@ -1,4 +1,4 @@
-//! Removes an image with all its names. Removes by id first, so that an image in use keeps its names.
+//! Removes an image with all its names. Begins with a removal by id, so that an image in use keeps its names.
 
 use tracing::info;
 
@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl Images {
-    /// The id of the image that the engine finds by `name`; None if the engine finds no image.
+    /// The id of the image with this name or id; None if the engine finds no such image.
     ///
-    /// The image must really have the name: the engine may take a short name for the prefix of an id.
+    /// The image that the engine finds must really have the name: the engine may take a short name for an id's prefix.
     pub(super) async fn resolve(&self, name: &str) -> Result<Option<ImageId>, Failure> {
         match self.engine.inspect_image(name).await {
             Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
@@ -65,9 +65,9 @@ impl Images {
         Err(Failure::unmet(format!("image {id} still exists after {ATTEMPTS} removals")))
     }
 
-    /// Removes the image by its id first, which fails if a container uses the image. Removing by name would
-    /// fail only for the last name. The removal by id also fails for an image with several names and for a
-    /// parent of other images, so dockbridge itself checks which reason it was.
+    /// Removes the image by its id first, which fails if a container uses the image. For an image in use,
+    /// removals by name fail only for the last name. The removal by id also fails for an image with several names
+    /// and for a parent of other images, so dockbridge itself checks which reason it was.
     ///
     /// Returns true if only the image's layers are left, because other images are based on them. Returns
     /// false otherwise; then the next inspect shows whether the image still exists.
@@ -93,7 +93,7 @@ impl Images {
         Ok(false)
     }
 
-    /// Removes a name of an image. Also succeeds if no image has the name.
+    /// Removes a name of an image, or an image by its id. Also succeeds if no image has the name or id.
     pub(super) async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
         match self.engine.remove_image(name).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -102,7 +102,7 @@ impl Images {
     }
 }
 
-/// Whether `name` is the image's id, a prefix of at least 12 digits, or one of its names in any spelling.
+/// Whether `name` is the image's id, at least the first 12 digits of its id, or one of its names in any spelling.
 pub(super) fn has_name(record: &ImageRecord, name: &str) -> bool {
     if names_id(name) {
         return record.id.as_str() == name || record.id.hex() == name;
@@ -126,7 +126,7 @@ fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
 
 /// How often dockbridge tries to remove an image that somebody tags again each time.
 const ATTEMPTS: u32 = 5;
-/// The length of Docker's short id. A shorter text is more likely a name.
+/// The length of Docker's short id. A shorter text is more likely a name than an id.
 const SHORTEST_PREFIX: usize = 12;
 
 /// The error if a container uses the image. `container` is the engine's id of any such container.

@@ -1,4 +1,4 @@
-//! The state that the calls PullImage, RemoveImage and ImageFsInfo share.
+//! The state of the calls about images, for example of pulls, removals and measurements.
 
 use std::sync::Arc;
 
@@ -41,9 +41,9 @@ pub struct Images {
 }
 
 impl Images {
-    /// Starts background tasks that measure the image store and update the list of kubelet's images until the
-    /// last clone is dropped. Must be called inside a tokio runtime. At shutdown, `tracker` waits for
-    /// removals and loads of images. A pull is cancelled when all its callers have dropped their calls.
+    /// Starts tasks that measure the image store and take removed images off `kubelet_images`. They end when the last
+    /// clone of the new value is dropped. Must be called inside a tokio runtime. At shutdown, `tracker` waits for
+    /// removals of images and loads of the pause image. A pull is cancelled when all its callers' calls are dropped.
     pub fn new(
         engine: Engine,
         store: Store,
@@ -72,8 +72,8 @@ impl Images {
 
     /// Pulls an image and returns its current id.
     ///
-    /// Equal calls share one pull, which is cancelled when all of these calls are dropped. Fails with the
-    /// error of the registry or the engine, or if the pull makes no progress.
+    /// Equal calls at the same time share one pull, which is cancelled when all of these calls are dropped. Fails
+    /// with the error of the registry or the engine, or if the pull makes no progress.
     pub async fn pull(&self, request: PullRequest) -> Result<ImageId, Failure> {
         let (images, key) = (self.clone(), request.clone());
         let pull = async move { images.pull_now(&request).await };
@@ -82,7 +82,7 @@ impl Images {
 
     /// Removes the image that has this name, with all its names.
     ///
-    /// Also succeeds if no image has the name. After success, neither the engine nor the store has an image
+    /// Also succeeds if no image has the name. After success, neither the engine's list nor the store has an image
     /// of this name. A removal that has begun runs to its end, even if its caller drops the future. Fails
     /// with `FailedPrecondition` if a container uses the image.
     pub async fn remove(&self, name: &str) -> Result<(), Failure> {
@@ -120,8 +120,8 @@ impl Images {
             || (live.collect == CollectImages::Pulled && !self.kubelet_images.contains(record))
     }
 
-    /// The space that images take, from the last measurement. Does not call the engine. The first call waits
-    /// up to two seconds for a measurement. Fails if the engine has not answered yet.
+    /// The space that images take, from the last measurement. Does not call the engine. Before the first measurement, a
+    /// call waits up to two seconds for it, and then returns an estimate. Fails if the engine has not answered yet.
     pub async fn filesystem(&self) -> Result<FilesystemUsage, Failure> {
         self.usage.read(&self.store).await
     }

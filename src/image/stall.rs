@@ -1,8 +1,9 @@
 //! Decides when a pull is stalled, because it has made no progress for too long. A message alone is not
 //! progress: the engine repeats messages ten times a second and counts the seconds of an extraction.
 //!
-//! A download must make progress within the configured deadline. A step without visible progress (a queued
-//! layer, or an extraction without byte counts) may take several times as long.
+//! While a layer is being downloaded and none is being extracted, the pull must make progress within the configured
+//! deadline. A step that may have no visible progress (a queued layer, or an extraction) may take several times as
+//! long.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

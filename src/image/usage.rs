@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Default)]
 pub(super) struct UsageMonitor {
     image_bytes: Arc<watch::Sender<Option<u64>>>,
-    /// The usage of the disk, without the bytes of the images.
+    /// The usage of the disk; its `image_bytes` is 0.
     disk: Arc<watch::Sender<Option<FilesystemUsage>>>,
 }
 
@@ -39,7 +39,7 @@ impl UsageMonitor {
             engine_info(store).await;
             let began = Instant::now();
             // Copies only the images and the engine from the snapshot: the snapshot would keep all its
-            // records in memory until an image changes.
+            // records in memory during the wait below.
             let (images, described) = {
                 let now = store.snapshot();
                 (now.images().to_vec(), now.engine.clone())
@@ -48,7 +48,7 @@ impl UsageMonitor {
                 Ok(Ok(bytes)) => {
                     self.image_bytes.send_replace(Some(bytes));
                     let pause = INTERVAL.max(began.elapsed() * SHARE);
-                    // Waits until a new measurement would have a different result.
+                    // Waits until a new measurement could have a different result.
                     let is_other = |now: &Snapshot| {
                         now.images() != images.as_slice() || now.engine != described
                     };
@@ -105,7 +105,7 @@ async fn first<T: Clone>(latest: &watch::Sender<Option<T>>, deadline: Instant) -
     known.ok().and_then(|known| known.clone())
 }
 
-/// Reads the file system. Hangs as long as the file system does not answer.
+/// Reads how many inodes the file system of the images uses. Hangs as long as the file system does not answer.
 async fn read_disk(engine: &EngineInfo) -> FilesystemUsage {
     let mountpoint = storage::image_directory(engine).await;
     let place = mountpoint.clone();
@@ -127,8 +127,8 @@ async fn until<T>(store: &Store, find: impl Fn(&Snapshot) -> Option<T>) -> T {
     }
 }
 
-/// The sum of the sizes of all images. The sum is too large, because it counts shared layers several times,
-/// but never 0 if images exist: kubelet would take 0 for a broken file system.
+/// The sum of the sizes of all images. The sum is too large if images share layers, because it counts a shared layer
+/// for each image.
 fn estimate(snapshot: &Snapshot) -> u64 {
     snapshot.images().iter().map(|image| image.size).fold(0, u64::saturating_add)
 }
@@ -137,9 +137,9 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 const MEASURE_DEADLINE: Duration = Duration::from_secs(120);
 /// The time between two reads of the disk: half of kubelet's eviction interval.
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
-/// The shortest time between two measurements, also after a failed measurement.
+/// The shortest time between two measurements of the images' size, also after a failed measurement.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Successful measurements take at most one tenth of the time.
+/// Successful measurements of the images' size take at most one tenth of the time.
 const SHARE: u32 = 10;
-/// How long after a change the measurement starts, so that it includes the changes that follow.
+/// The shortest time from a change to the measurement, so that it includes the changes that follow.
 const DEBOUNCE: Duration = Duration::from_secs(2);

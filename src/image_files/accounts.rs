@@ -9,11 +9,11 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// The users and groups of an image. Callers that ask at the same time share one inspection.
+    /// The users and groups of an image. Callers that ask for the same image at the same time share one inspection.
     ///
     /// # Errors
-    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large, a pipe or a device, or a call of
-    /// the engine fails.
+    /// The image does not exist, `/etc/passwd` or `/etc/group` is too large or is a pipe, device or socket, or a call
+    /// of the engine fails.
     pub async fn accounts(&self, image: &ImageId) -> Result<Arc<Accounts>, UnreadableFile> {
         let known = self.accounts.lock().get(image).cloned();
         if let Some(known) = known {
@@ -34,7 +34,7 @@ impl ImageFiles {
             let read = read_accounts(&inspection).await;
             inspection.close().await;
             match read {
-                // A dockbridge process that has just started may have removed the container as a leftover.
+                // A dockbridge process that has just started may have removed the inspection container.
                 Err(error) if error.kind() == Kind::NotFound && !is_repeated => {
                     is_repeated = true;
                 }
@@ -74,6 +74,6 @@ async fn read_accounts(inspection: &ImageInspection) -> Result<Accounts, Unreada
     Ok(Accounts::parse(&passwd, &group))
 }
 
-/// The largest file that is read, in bytes. The files of real images are much smaller.
+/// The largest `/etc/passwd` or `/etc/group` that is read, in bytes. Those of real images are much smaller.
 const LARGEST_FILE: u64 = 1 << 20;
 const CACHED_FILES: usize = 512;

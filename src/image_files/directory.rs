@@ -1,8 +1,8 @@
 //! Mounts the layers of an image as a read-only overlay, so that the image is a directory of this host.
 //!
 //! The labels of containers say which containers need the directory. dockbridge creates a directory and its
-//! pin before the container, and removes them after the container. The code that creates a container holds
-//! the image's lock until the store shows the container.
+//! pin before the first container that needs them, and removes them after the last one. The code that creates a
+//! container holds the image's lock until the store shows the container.
 
 use std::{
     collections::BTreeSet,
@@ -61,7 +61,7 @@ impl ImageFiles {
         let _alone = self.making.write(image.as_str()).await;
         let new = self.pin(image).await?;
         let root = self.directory_of(image);
-        // A new pin needs a new mount, because the image may have been pulled again with other layers.
+        // A new pin needs a new mount, because the image may have been pulled again into other directories.
         let place = root.clone();
         if new || !blocking(move || overlay::is_mounted(&place)).await {
             self.mount_layers(engine, image).await?;
@@ -70,15 +70,15 @@ impl ImageFiles {
         match blocking(move || overlay::is_visible_to(&socket, &shown)).await {
             true => Ok(root),
             false => Err(Failure::unmet(format!(
-                "Docker does not see what dockbridge mounts at {}: run Docker and dockbridge in one mount \
-                 namespace, or make the mount above that path shared (mount --make-rshared)",
+                "dockbridge cannot find its mount at {} among Docker's mounts: run Docker and dockbridge in one \
+                 mount namespace, or make the mount above that path shared (mount --make-rshared)",
                 root.display()
             ))),
         }
     }
 
-    /// Removes the directory of an image and its pin, if no container needs them. Fails if the engine does
-    /// not answer, or the directory cannot be removed.
+    /// Removes the directory of an image and its pin, if the store knows all containers and none needs them. Fails
+    /// if the engine fails, or the directory cannot be removed.
     pub async fn release(&self, image: &ImageId) -> Result<(), Failure> {
         let alone = self.locks.write(image.as_str()).await;
         self.release_locked(image, alone).await
@@ -99,12 +99,12 @@ impl ImageFiles {
         self.unpin(image).await?;
         let root = self.directory_of(image);
         blocking(move || overlay::unmount(&root)).await?;
-        debug!(%image, "no unpacked directory of this image exists");
+        debug!(%image, "no directory with mounted layers of this image exists");
         Ok(())
     }
 
     /// Repairs the directories after a crash, a reboot, or the removal of a container by another program:
-    /// mounts directories that containers need, and removes all others.
+    /// mounts directories that containers need, and removes the others, except those of locked images.
     pub async fn restore_directories(&self) {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
@@ -137,21 +137,21 @@ impl ImageFiles {
         Ok(new)
     }
 
-    /// Removes the directories on this host that no container needs.
+    /// Removes the directories on this host that no container needs, except those of locked images.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
         let found = blocking(move || images_in(&directories)).await;
         self.release_all(found).await;
     }
 
-    /// Releases images that no container needs, except locked ones, which the lock's holder releases.
+    /// Releases images that no container needs, except locked ones.
     async fn release_all(&self, images: Vec<ImageId>) {
         for image in images {
             if !needed(&self.store.snapshot()).contains(&image)
                 && let Some(alone) = self.locks.try_write(image.as_str())
                 && let Err(error) = self.release_locked(&image, alone).await
             {
-                warn!(%image, error = chain(&error), "cannot remove the unpacked directory of an image; retrying later");
+                warn!(%image, error = chain(&error), "cannot remove the directory with the mounted layers of an image; retrying later");
             }
         }
     }
@@ -232,5 +232,5 @@ fn pin_name(image: &ImageId) -> String {
     format!("{NAME_START}{}", image.as_str().replace(':', "-"))
 }
 
-/// How the names of pins begin: unlike those of pods' containers, so that the store treats pins as foreign.
+/// How the names of pins begin: unlike those of pods' containers, so that nobody takes a pin for a container of a pod.
 const NAME_START: &str = "dockbridge-image-pin-";

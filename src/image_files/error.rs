@@ -4,11 +4,11 @@ use thiserror::Error;
 
 use crate::error::{Failure, Kind, WithKind};
 
-/// Why a file was not read. The error can be cloned, because several callers may wait for one task.
+/// Why a file of an image was not read. The error can be cloned, because several callers may wait for one task.
 #[derive(Clone, Debug, Error)]
 pub enum UnreadableFile {
-    /// The file is a pipe or a device: opening it could block forever.
-    #[error("file {path} in the image is a pipe or a device: reading it could hang Docker forever")]
+    /// The file is a pipe, device or socket: opening a pipe or device could block forever.
+    #[error("file {path} in the image is a pipe, device or socket, not a regular file")]
     NotRegular { path: String },
     #[error(transparent)]
     Failed(#[from] Failure),

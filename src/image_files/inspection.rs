@@ -32,7 +32,7 @@ pub struct ImageInspection {
 }
 
 impl ImageFiles {
-    /// Opens an inspection, during which the engine counts the image as used. Fails if there is no image.
+    /// Opens an inspection, during which the engine counts the image as used. Fails if the engine lacks the image.
     pub async fn inspect(&self, image: &ImageId) -> Result<ImageInspection, Failure> {
         let name = format!("{}{:016x}", self.name_prefix(), rand::rng().random::<u64>());
         let body = unstarted(image, &self.volumes_of(image), label::IMAGE_INSPECTION);
@@ -56,7 +56,7 @@ impl ImageFiles {
     /// Removes the inspection containers that earlier dockbridge processes have left.
     ///
     /// # Errors
-    /// The engine fails. After a failed removal, the other containers are still removed.
+    /// The engine is unavailable, or a call fails. After a failed removal, the other removals are still tried.
     pub async fn sweep_inspections(&self) -> Result<(), Failure> {
         self.store.described(SYNC_TIMEOUT).await?;
         let all = self.engine.containers_named(NAME_PREFIX, label::IMAGE_INSPECTION).await?;
@@ -85,10 +85,11 @@ impl ImageInspection {
     }
 
     /// The path of the regular file to which an absolute path leads, after following links inside the image.
-    /// None if the path does not exist or leads to a directory.
+    /// None if the path leads to nothing or to a directory.
     ///
     /// # Errors
-    /// The engine fails, the links form a loop, or the file is larger than `limit` bytes, a pipe or a device.
+    /// The engine fails, the links form a loop, or the file is larger than `limit` bytes, or is a device, a pipe or
+    /// a socket.
     pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, UnreadableFile> {
         let step = async |path| self.step(path).await.map_err(Failure::from);
         let (end, kind) = match step(path).await? {
@@ -107,9 +108,9 @@ impl ImageInspection {
         }
     }
 
-    /// The content of a file that [`Self::file`] has found. The caller must first have checked `/etc/passwd`
-    /// and `/etc/group` with [`Self::file`]: on each read, the engine looks up the file's owner in both. If
-    /// either is a pipe, the engine never answers and never releases the container.
+    /// The content of a file that [`Self::file`] has found. The caller must first have checked `/etc/passwd` and
+    /// `/etc/group` with [`Self::file`]: on each read, the engine looks up the file's owner in both. If `/etc/passwd`
+    /// or `/etc/group` is a pipe, the engine never answers and never releases the container.
     pub async fn read(&self, file: &str, limit: u64) -> Result<Option<Vec<u8>>, Failure> {
         Ok(self.engine.read_path(self.id(), file, limit).await?)
     }
@@ -140,7 +141,7 @@ impl Drop for ImageInspection {
     }
 }
 
-/// Removes a container. Retries in the background. If dockbridge ends first, the next process removes it.
+/// Removes a container, and retries in the background. The next dockbridge process removes a container that is left.
 async fn remove(engine: &Engine, container: &str) {
     let Err(error) = engine.remove_container(container).await else { return };
     let error = chain(&error);
@@ -159,6 +160,6 @@ async fn remove(engine: &Engine, container: &str) {
 /// The pause between two tries to remove a container.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
-/// The start of the names of inspection containers. A container counts as dockbridge's only with such a name:
-/// an image can set labels, but not the names of containers.
+/// The start of the names of inspection containers. Only a container with such a name counts as an inspection
+/// container: an image can set labels, but not the names of containers.
 const NAME_PREFIX: &str = "dockbridge-image-inspection-";

@@ -26,7 +26,7 @@ pub struct ImageFiles {
     pub(super) directories: PathBuf,
     /// Owns tasks that run on after their caller was dropped.
     pub(super) tracker: TaskTracker,
-    /// A random part of the names of inspection containers, different for each dockbridge process.
+    /// A random part of the names of inspection containers, which each dockbridge process chooses at its start.
     pub(super) token: u32,
     /// Locks of images' directories: the creation of a container that mounts a directory read-locks the image,
     /// and the removal of the directory write-locks it.
@@ -55,7 +55,7 @@ impl ImageFiles {
     }
 
     /// The paths of the volumes that containers of an image get. Empty if the store does not know the image
-    /// yet; the only effect is that the engine copies files.
+    /// yet: the only effect is that the engine copies the image's files into new volumes.
     pub(super) fn volumes_of(&self, image: &ImageId) -> BTreeSet<String> {
         let now = self.store.snapshot();
         now.image(image.as_str()).map(|known| known.volumes.clone()).unwrap_or_default()

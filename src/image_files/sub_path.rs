@@ -23,7 +23,7 @@ pub(super) enum PathEntry {
 }
 
 /// The path to which `sub_path` leads, relative to the image's root and without links; empty for the root.
-/// Fails with `InvalidArgument` if the path does not exist, or its links form a loop or are too many.
+/// Fails with `InvalidArgument` if the path does not exist, leads through a file, or has a loop of links or too many.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,

@@ -1,5 +1,5 @@
 //! Mounts an image, or a path in the image, into a container. The engine makes the mount if it can; otherwise
-//! dockbridge mounts the image as a directory, if the storage driver is overlay2.
+//! dockbridge mounts the image as a directory, if Docker keeps images with its storage driver overlay2.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,7 @@
-//! Restores the pins of images that containers mount. `docker system prune` first removes every container
-//! that is not running, also the pins, and then images without containers. If dockbridge creates the pin
-//! again between these steps, Docker keeps the image, and running containers keep their files.
+//! Restores the pins of images that containers mount. A pin is a container that is never started.
+//! `docker system prune --all` first removes every container that is not running, also the pins, and then images
+//! without containers. If dockbridge creates the pin again between these two steps of the prune, Docker keeps the
+//! image, and running containers that mount the image keep its files.
 
 use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
@@ -14,9 +15,9 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Restores missing pins and directories; never returns.
+    /// Restores missing pins and directories of images; never returns.
     pub async fn restore_volumes(&self) -> Infallible {
-        // Images that could not be restored, often because nobody has pulled removed images again.
+        // Images whose pin or directory could not be restored, often because nobody has pulled the image again.
         let mut failed = BTreeSet::new();
         loop {
             let due = |now: &Arc<Snapshot>| {
@@ -69,5 +70,6 @@ fn missing(now: &Snapshot) -> BTreeSet<ImageId> {
 }
 
 const SETTLE: Duration = Duration::from_secs(1);
-/// How long dockbridge waits before it tries again to restore images that failed.
+/// If no other pin becomes missing during this time, dockbridge tries again to restore the images in `failed`, and
+/// searches for directories that are not mounted.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);

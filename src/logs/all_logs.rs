@@ -56,7 +56,7 @@ impl AllLogs {
         Self { shared, known, _watching: watching }
     }
 
-    /// Starts or updates the log of an observed container. None if no task writes the log any more.
+    /// Starts or updates the log of an observed container. None if the container was removed or the logs are closed.
     pub(super) fn observe(
         self: &Arc<Self>,
         container: LoggedContainer,
@@ -118,13 +118,14 @@ impl AllLogs {
         receiver
     }
 
-    /// All containers whose log this process writes, or an earlier process has written.
+    /// All containers whose log this process writes, or whose log has a saved position of an earlier process.
     pub(super) fn ids(&self) -> Vec<ContainerId> {
         let known = self.known.lock();
         known.logs.keys().chain(known.saved.keys()).cloned().collect()
     }
 
-    /// Starts no more polls, waits for running polls, and saves the positions of existing containers' logs.
+    /// Starts no more polls, waits for running polls up to the poll limit, and saves the positions of existing
+    /// containers' logs.
     pub(super) async fn close(&self) {
         self.shared.permits.close();
         let Known { logs, mut tasks, .. } = std::mem::take(&mut *self.known.lock());

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use super::{cri_tail::Written, entry, line};
 
-/// The buffers of a conversion. Only one poll uses a `Buffers` at a time.
+/// The buffers of a conversion. At most one poll at a time uses the same `Buffers`.
 #[derive(Debug, Default)]
 pub struct Buffers {
     input: Vec<u8>,
@@ -29,17 +29,17 @@ impl Buffers {
 /// The result of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// How many bytes of the input were converted. An incomplete line is not converted.
+    /// How many bytes of the input were converted or skipped. A last line without a newline is left out, unless
+    /// `is_last` was set.
     pub consumed: u64,
-    /// How many lines of the input have no readable entry.
+    /// How many lines of the input are not empty and have no readable entry.
     pub unreadable: u64,
     /// The length of the input up to the end of the last entry that the CRI file already has.
     pub written: Option<u64>,
 }
 
-/// Converts the first `length` bytes of the input, from the beginning of a line. If `is_last`, a last line
-/// needs no newline. With `search`, compares the entries with the CRI file's entries instead of converting
-/// them.
+/// Converts the first `length` bytes of the input, from the beginning of a line. If `is_last`, a last line needs no
+/// newline. With `search`, compares the entries with the CRI file's entries instead of converting them.
 pub fn convert(
     buffers: &mut Buffers,
     length: usize,

@@ -1,4 +1,4 @@
-//! Lists the CRI files of one log: the current file and the files that kubelet has rotated.
+//! Lists the CRI files of one log: the current file and the rotated files that kubelet has not compressed.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -25,7 +25,7 @@ pub struct CriFile {
 pub struct CriFiles {
     pub link: bool,
     current: Option<CriFile>,
-    /// The files whose name is the log's name with a suffix, in descending order of their names.
+    /// The uncompressed files whose name is the log's name with a suffix, in descending order of their names.
     renamed: Vec<CriFile>,
 }
 
@@ -61,7 +61,7 @@ impl CriFiles {
         Ok(found)
     }
 
-    /// The file in which `position` starts, and all newer files. None if that file no longer exists.
+    /// The file in which `position` starts, and all newer files. None if the position's file no longer exists.
     pub fn since(&self, position: &OutputPosition) -> Option<WrittenSince<'_>> {
         let origin = self.all().find(|file| file.identity == position.file)?;
         let mut later: Vec<&CriFile> = self.others(&origin.identity).collect();
@@ -85,7 +85,7 @@ impl CriFiles {
 }
 
 impl WrittenSince<'_> {
-    /// The name of the newest file, which dockbridge continues, if no file has the log's own name.
+    /// The name of the newest file, which dockbridge continues, if neither a file nor a link has the log's own name.
     pub fn newest_if_renamed(&self) -> Option<&OsStr> {
         let newest = self.later.last().unwrap_or(&self.origin);
         self.is_renamed.then_some(newest.name.as_os_str())

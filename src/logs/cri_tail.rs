@@ -1,5 +1,4 @@
-//! Reads the last complete entries of a CRI file, for a log whose saved position is missing or
-//! unusable.
+//! Reads the last complete entries of a CRI file, for a log whose saved position is missing or unusable.
 
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
@@ -9,7 +8,7 @@ use memchr::{memchr, memrchr};
 use super::entry::{LogEntry, is_time};
 use crate::model::time::Nanos;
 
-/// The entries at the end of a log's CRI files, by time in nanoseconds, which identifies an entry.
+/// The entries at the end of a log's CRI files, by their times in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// How many lines have each time. The parts of a long line have the same time.
@@ -17,12 +16,12 @@ pub struct Written {
 }
 
 impl Written {
-    /// Whether the tail of the CRI file has no entry.
+    /// Whether the ends of the CRI files have no entry.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Whether all entries are older than `instant`.
+    /// Whether there are entries and all of them are older than `instant`.
     pub fn ends_before(&self, instant: Nanos) -> bool {
         let latest = self.lines.keys().max();
         latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
@@ -65,7 +64,8 @@ pub fn last(file: &File) -> io::Result<Option<Written>> {
     }
 }
 
-/// Truncates the file after the last newline. Returns the number of removed bytes.
+/// Truncates the file after the last newline, or to nothing if it has no newline. Returns the number of removed bytes.
+/// Removes nothing if the last [`LARGEST_WINDOW`] bytes of a longer file have no newline.
 pub fn cut(file: &File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut window = WINDOW;

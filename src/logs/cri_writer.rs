@@ -1,8 +1,8 @@
 //! Writes the CRI file of one log, and skips output that the file already has.
 //!
 //! The caller passes all CRI lines after some place in the engine's files. After a restart, or after a write
-//! that a full disk cut short, the CRI file already has the first of these lines, so the writer skips their
-//! bytes. The writer recognises a renamed CRI file by its identity.
+//! that a full disk cut short, the writer skips the first of these lines if the CRI file already has them. The
+//! writer recognises a renamed CRI file by its identity.
 
 use std::{fs::File, io, io::Write};
 
@@ -18,7 +18,7 @@ use crate::host::{beneath, error::HostError};
 /// The state of the CRI files when the log was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// The saved position is valid. The writer skips bytes after the position that the files already have.
+    /// The saved position is valid. The writer skips the bytes that the files already have after the position.
     Known,
     Nothing,
     /// The log's path was a symbolic link to the engine's file, because another log format was used before.
@@ -131,7 +131,7 @@ impl CriWriter {
     /// Opens the file at the log's path, or creates it, and continues in that file.
     ///
     /// # Errors
-    /// The file cannot be created. The writer then continues in the old file.
+    /// The file cannot be opened or created. After an error the writer continues in the old file.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         let opened = beneath::append(self.target.root(), self.target.name(), MODE);
         let file = opened.map_err(LogError::Target)?;
@@ -177,9 +177,9 @@ impl CriWriter {
         OutputPosition { file: self.origin, length, older, newer }
     }
 
-    /// The total length of the files from the position's file on, and the newer files. None if the position's
-    /// file no longer exists. Removes an incomplete last line from all files except the open one, which gets
-    /// the rest of the line.
+    /// The total length of the position's file and all newer files, and the identities of the newer files. None if
+    /// the position's file no longer exists. Removes an incomplete last line from each of these files except the
+    /// open one, which gets the rest of the line.
     fn since(&self, position: &OutputPosition) -> Result<Option<(u64, Vec<Identity>)>, LogError> {
         self.listed(|cri_files| {
             let Some(since) = cri_files.since(position) else { return Ok(Some(None)) };
@@ -192,8 +192,8 @@ impl CriWriter {
         })
     }
 
-    /// The existing content of a log without a position, and the list of its files. `link` says whether a
-    /// link had the log's name. Removes an incomplete last line.
+    /// The existing content of a log without a usable position, and the list of the log's files. `link` says
+    /// whether a link had the log's name. Removes an incomplete last line from each of the files.
     fn before(&mut self, link: bool) -> Result<(Existing, CriFiles), LogError> {
         self.cut_torn()?;
         self.listed(|cri_files| {
@@ -203,8 +203,8 @@ impl CriWriter {
         })
     }
 
-    /// Lists the log's files and calls `read` with them. If `read` returns None, because a file was renamed,
-    /// lists the files again.
+    /// Lists the log's files and calls `read` with them. If `read` returns None, because a file was renamed
+    /// or removed, lists the files again.
     fn listed<T>(
         &self,
         read: impl Fn(CriFiles) -> Result<Option<T>, LogError>,
@@ -217,7 +217,7 @@ impl CriWriter {
         Err(read_error(&self.target, io::Error::other("the log files are being renamed")))
     }
 
-    /// The last entries in the files; `Some(None)` if they have no entries, None if a file was renamed.
+    /// The last entries in the files; `Some(None)` if they have no entries, None if a file was renamed or removed.
     fn last_written(&self, cri_files: &CriFiles) -> Result<Option<Option<Written>>, LogError> {
         let own = cri_tail::last(&self.file).map_err(|e| read_error(&self.target, e))?;
         let mut newest_first: Vec<Written> = own.into_iter().collect();

@@ -1,7 +1,7 @@
 //! Parses an entry of a container's log from the engine's line of JSON.
 //!
 //! The engine writes `{"log":"…\n","stream":"stdout","time":"…"}`, sometimes with `"attrs":{…}` before the
-//! time. A fast parser splits these lines, and a slower parser reads lines with other JSON. After a crash, a
+//! time. A fast parser splits the engine's lines, and a slower parser reads lines with other JSON. After a crash, a
 //! line may be truncated and followed by NULs or the next line; the parser finds the complete line inside it.
 
 use std::{borrow::Cow, str};
@@ -36,7 +36,8 @@ pub fn parse<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<LogEntry<'a
     Some(LogEntry { time, stream, text: plain.unwrap_or(scratch), full })
 }
 
-/// Whether programs that split CRI lines at spaces can read the text as an RFC 3339 time.
+/// Whether the text has a length and characters that an RFC 3339 time can have, and its `T` at the right place. Such a
+/// text has no spaces, at which programs split CRI lines.
 pub fn is_time(text: &[u8]) -> bool {
     let known = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b':' | b'.' | b'T' | b'Z' | b'+');
     (20..=35).contains(&text.len())
@@ -128,7 +129,7 @@ fn store(text: &str, scratch: &mut Vec<u8>) -> bool {
 
 /// The start of every line with text that the engine writes, which no JSON string contains.
 const OPENING: &[u8] = b"{\"log\":\"";
-/// How many cut-off lines before a complete line are skipped. Only a crash leaves a cut-off line.
+/// How many cut-off lines before a complete line are skipped at most. A crash can leave a cut-off line.
 const ATTEMPTS: usize = 16;
 
 #[cfg(test)]

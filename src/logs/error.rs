@@ -18,35 +18,37 @@ pub enum LogError {
          recreate the container with the driver json-file"
     )]
     NoSource { driver: String },
-    /// The engine has not created the log file yet, it was removed, or the engine is not on this host.
+    /// The engine has not created the log file yet, the file was removed, or dockbridge cannot see Docker's files.
     #[error(
         "Docker's log file {} does not exist here; if dockbridge runs in a container, mount Docker's \
          data root at the same path",
         path.display()
     )]
     SourceAbsent { path: PathBuf },
-    #[error("cannot read the engine's log")]
+    #[error("cannot read Docker's log of the container")]
     Source(#[source] HostError),
     /// A file or link at the log's path, or its directory, cannot be created, read, written or removed, for example
     /// because the disk is full.
-    #[error("cannot write the CRI log")]
+    #[error("cannot use the container's log path")]
     Target(#[source] HostError),
     #[error(
-        "the log directory {} does not answer; check the file system mounted there",
+        "the work on the log in {} did not end in time; check whether the file system of this \
+         directory or of Docker's log files hangs",
         directory.display()
     )]
     Hung { directory: PathBuf },
     #[error("no log is written for container {id}")]
     Unknown { id: String },
-    /// dockbridge is stopping, or the task that writes logs has ended.
+    /// dockbridge is stopping, the container was removed, or the poll that should reopen the log panicked.
     #[error(
-        "the container log is no longer written: dockbridge is stopping, or the container was removed"
+        "cannot reopen the container log: dockbridge is stopping, the container was removed, or a \
+         bug ended the write of the log"
     )]
     Closed,
 }
 
 impl LogError {
-    /// Whether the error is that the disk is full, which is temporary.
+    /// Whether the error is that a disk or quota is full, which is temporary.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Target(error) if error.kind() == Kind::ResourceExhausted)
     }

@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: the engine's files of a container's log, and saved positions of logs.
+//! Entry points for `make fuzz`: log files of the engine, ends of CRI files, and saved positions in logs.
 
 use super::{
     convert::{Buffers, Converted, convert},
@@ -7,8 +7,7 @@ use super::{
 use crate::{fuzz_input::portions, model::stream::Source};
 
 /// `bytes` are a log file of the engine. Converting the file at once or in pieces must give the same lines,
-/// all in CRI form. For an entry with the keys `log`, `stream` and `time`, a JSON parser must find the same
-/// values as this code.
+/// all in CRI form. If both `entry::quick` and a JSON parser can read an entry, both must find the same values.
 pub(crate) fn json(bytes: &[u8]) {
     let whole = converted(&[bytes]);
     assert_eq!(whole, converted(&portions(bytes)), "the cut changed the lines");
@@ -31,8 +30,7 @@ pub(crate) fn json(bytes: &[u8]) {
     }
 }
 
-/// The CRI lines that are converted from the pieces of a file, and how many of the file's lines could not be
-/// read.
+/// The CRI lines that are converted from the pieces of a file, and how many of the file's lines could not be read.
 fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     let (mut buffers, mut rest) = (Buffers::default(), Vec::new());
     let (mut output, mut lost) = (Vec::new(), 0);
@@ -51,8 +49,8 @@ fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     (output, lost)
 }
 
-/// `bytes` are the end of a CRI file and a saved position. Other programs may have written to the CRI file
-/// and to the file with the position.
+/// Reads `bytes` both as the end of a CRI file and as saved positions. Other programs may have written to the CRI
+/// file and to the file with the positions.
 pub(crate) fn ends(bytes: &[u8]) {
     for part in bytes.split(|byte| *byte == 0) {
         let Some(saved) = position_store::decode(part) else { continue };

@@ -1,6 +1,6 @@
 //! A blocking state machine that reads the engine's log files of one container and writes its CRI file.
 //!
-//! [`JsonFileTailer::resume`] decides where a log continues after a restart or a kill.
+//! [`JsonFileTailer::resume`] decides where a log continues after a restart or a kill of dockbridge.
 
 use std::{os::unix::fs::FileExt, path::Path};
 
@@ -31,7 +31,7 @@ pub struct Losses {
     pub gaps: u64,
 }
 
-/// Reads the engine's files of one container as they grow.
+/// Reads the engine's log files of one container as they grow, and writes the container's CRI file.
 #[derive(Debug)]
 pub struct JsonFileTailer {
     chain: RotatedFiles,
@@ -50,22 +50,24 @@ pub struct JsonFileTailer {
 struct Search {
     written: Written,
     found: Option<SourcePosition>,
-    /// The file to start with if the search finds no entry. If `otherwise` is None, or if the file no longer
-    /// exists, reading starts with the oldest file.
+    /// The file to start with if the search finds no entry: the oldest file, if `otherwise` is None or the file no
+    /// longer exists.
     otherwise: Option<Identity>,
     is_counted: bool,
 }
 
 impl JsonFileTailer {
-    /// Starts a log, or continues from the position of an earlier run.
+    /// Starts a log, or continues from `position`.
     ///
     /// `source` is the engine's newest file; older files are beside it. Creates the CRI file and its parent
-    /// directories. Without a position, writes all lines that the CRI file does not have. If the log path was
-    /// a link to the engine's file before, writes only the last 16 MiB. CRI lines from before `created_at`
-    /// belong to another container.
+    /// directories. If the log path was a link to the engine's file, the tailer starts at most 16 MiB before the end
+    /// of the engine's files. Without such a link and without a position, the tailer continues after the lines at the
+    /// end of the CRI files, or writes all lines if the engine's files have none of those. Without a position, if all
+    /// CRI lines are older than `created_at`, they count as lines of another container, and lines that the engine's
+    /// files lack do not count as lost.
     ///
     /// # Errors
-    /// The engine's file is missing or unreadable, or the CRI file cannot be created.
+    /// The engine's file is missing or unreadable, or the CRI file cannot be created or read.
     pub fn resume(
         source: &Path,
         target: LogPath,
@@ -111,7 +113,7 @@ impl JsonFileTailer {
         Ok(tailer)
     }
 
-    /// Reads and converts at most about one buffer. Also returns whether the engine's files have more.
+    /// Reads and converts at most about one buffer. Also returns whether the engine's files may have more.
     ///
     /// # Errors
     /// A file cannot be read or written. No output is lost: the next step continues at the same place.
@@ -161,10 +163,10 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: done.consumed, has_more })
     }
 
-    /// Must be called after kubelet has renamed the CRI file. Creates a new file before it returns.
+    /// Must be called after kubelet has renamed the CRI file. Opens or creates the file at the log's path.
     ///
     /// # Errors
-    /// The new file cannot be created. The tailer then continues in the old file.
+    /// The new file cannot be opened or created. The tailer then continues in the old file.
     pub fn reopen(&mut self) -> Result<(), LogError> {
         self.writer.reopen()
     }
@@ -177,7 +179,8 @@ impl JsonFileTailer {
         Position { source, output: self.writer.position() }
     }
 
-    /// How many bytes of the engine's files are not converted yet. None while the tailer searches for its place.
+    /// How many bytes of the engine's files are not converted yet. None while the tailer searches for its place, or
+    /// if the size of a file cannot be read.
     pub fn left(&self) -> Option<u64> {
         self.search.is_none().then(|| self.chain.left(self.place.offset).ok()).flatten()
     }
@@ -288,12 +291,12 @@ impl JsonFileTailer {
     }
 }
 
-/// How many bytes are read at once: enough for few system calls, and few enough for a processor's cache.
-/// Tests read less, so that entries cross the boundaries of reads.
+/// How many bytes are read at once, except for longer lines: enough for few system calls, and few enough for a
+/// processor's cache. Tests read less, so that entries cross the boundaries of reads.
 const WINDOW: usize = if cfg!(test) { 512 } else { 256 * 1024 };
 /// The longest line that is read whole, in bytes. The engine does not write longer lines.
 const LONGEST_LINE: usize = if cfg!(test) { 512 << 8 } else { 4 * 1024 * 1024 };
-/// If the log path was a link to the engine's file, how many bytes at the end of the engine's files are converted.
+/// How many existing bytes of a log are converted at most, if the log path was a link to the engine's file.
 const ADOPTED_BYTES: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

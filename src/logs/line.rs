@@ -10,7 +10,7 @@ use super::entry::LogEntry;
 pub fn append(entry: &LogEntry<'_>, out: &mut Vec<u8>) -> u32 {
     let mut lines = 0;
     let mut rest = entry.text;
-    // The engine writes at most one line of output into an entry. Other programs might write several.
+    // The engine writes at most one line of output into an entry, but other programs might write several.
     while let Some(at) = memchr(b'\n', rest) {
         let (line, behind) = rest.split_at_checked(at).unwrap_or((rest, b""));
         lines += append_parts(entry, line, true, out);

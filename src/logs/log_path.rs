@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The path of a log. Neither the trusted directory nor anything below it may be a link.
+/// The path of a log. Neither the trusted directory nor a directory between it and the log may be a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogPath {
     root: PathBuf,

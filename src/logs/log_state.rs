@@ -16,7 +16,7 @@ use crate::model::time::Nanos;
 /// A log that a task writes, or has written.
 #[derive(Debug)]
 pub(super) struct LogState {
-    /// Wakes the log's task when the engine's file has changed, or when a caller has a request.
+    /// Wakes the log's task, for example when the engine's file has changed, or when a caller has a request.
     pub(super) wake: Arc<Notify>,
     wanted: Mutex<Wanted>,
 }
@@ -24,8 +24,8 @@ pub(super) struct LogState {
 #[derive(Debug)]
 struct Wanted {
     container: LoggedContainer,
-    /// The start time of the run that has ended, if one has. `i64::MAX` if the container was removed before
-    /// dockbridge saw an end.
+    /// The start time of the latest run, if that run has ended. `i64::MAX` if the container was removed before
+    /// dockbridge saw the end.
     ended: Option<Nanos>,
     /// The start time of the run whose whole log was written, or cannot be written, if there is one.
     complete: Option<Nanos>,
@@ -88,7 +88,7 @@ impl LogState {
         wanted.progress.subscribe()
     }
 
-    /// Records that a caller has stopped waiting for the log of this run. Later callers do not wait for it.
+    /// Records that a caller has stopped waiting for the log of this run. Later callers do not wait for this run's log.
     pub(super) fn give_up(&self, run: Nanos) {
         self.wanted.lock().progress.send_modify(|now| now.given_up |= now.ended == Some(run));
     }
@@ -129,7 +129,7 @@ impl LogState {
         Some(NextPoll { container: wanted.container.clone(), request, reopening })
     }
 
-    /// Reports the result of a poll to the waiting callers.
+    /// Records the result of a poll, and reports it to the callers that follow the log's progress.
     pub(super) fn report(&self, request: PollRequest, outcome: &PollOutcome) {
         let mut wanted = self.wanted.lock();
         if outcome.needs_no_retry(request) || outcome.state == ReadState::Complete {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Tasks get permits for polls in the order in which they queue, so a container that writes without end
-//! delays each other log by one poll. A poll that hangs in a file system loses its permit to the next task.
+//! delays each other log by at most one poll. A poll that hangs in a file system loses its permit to the next task.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,7 +47,8 @@ pub(super) struct LogTask {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pause {
-    /// No pause: the log has more output or gets a watch. Other logs that wait for a poll come first.
+    /// No pause: the log has more output, or its next poll sets a watch. Logs that already wait for a poll come before
+    /// this log.
     None,
     Until(Instant),
     UntilWoken,
@@ -67,7 +68,7 @@ impl LogTask {
         }
     }
 
-    /// Writes the log until its container is removed, or until dockbridge stops polls.
+    /// Writes the log until its container is removed, or until dockbridge shuts down.
     pub(super) async fn run(mut self, mut log: Log) {
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
         let mut pause = Pause::UntilWoken;
@@ -126,7 +127,8 @@ impl LogTask {
     fn record(&mut self, container: &ContainerId, request: PollRequest, outcome: &PollOutcome) {
         let metrics = &self.shared.metrics;
         metrics.converted.inc_by(outcome.bytes);
-        // The task of a removed container ends after a failure, so its bytes must not stay in the gauge.
+        // The task of a removed container ends after a failure, so the unread bytes of its log must not stay in the
+        // gauge.
         let waits = outcome.error.is_some() && !request.removed;
         let is_behind = outcome.state == ReadState::More || waits;
         let behind = outcome.remaining.filter(|_| is_behind).unwrap_or(0);
@@ -147,7 +149,7 @@ impl LogTask {
         }
     }
 
-    /// Logs a warning for each change of state, and not for each try.
+    /// Logs no second warning while the error stays the same.
     fn record_failure(
         &mut self,
         container: &ContainerId,
@@ -168,7 +170,7 @@ impl LogTask {
             warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show the log");
             self.last_error = Some(text);
         } else if self.failures > 1 || !matches!(error, LogError::SourceAbsent { .. }) {
-            // After a missing source, the next try usually succeeds.
+            // If the engine's log file was missing, the next try usually succeeds.
             warn!(%container, error = text, "cannot write the container log; retrying");
             self.last_error = Some(text);
         }
@@ -222,24 +224,22 @@ async fn poll(
     drop(permit);
     warn!(
         container = %container.id, directory = %container.target.root().display(),
-        "cannot write the container log: the file system of its directory does not answer; other \
-         logs are not affected"
+        "a container log takes long to read or write; continuing with other logs"
     );
     let polled = polling.await;
-    info!(container = %container.id, "the file system of the container log answers again");
+    info!(container = %container.id, "the slow read or write of the container log has ended");
     polled
 }
 
-/// A log is busy if the last poll found output, and either an earlier poll within [`BUSY_WITHIN`] did so, or the
-/// output has at least [`BUSY_BYTES`]. A busy log is polled without events, because an event for each line
-/// would cost more.
+/// A log is busy if the last poll found output, and either an earlier poll within [`BUSY_WITHIN`] did so, or the output
+/// has at least [`BUSY_BYTES`]. A busy log is polled without events, because an event for each line would cost more.
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a log is polled whose file cannot be watched for events.
 const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// The longest pause between two retries, for example until a full disk has space again.
+/// The longest pause between two retries, for example while a disk is full.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
-/// How long after a panic in its poll a log is polled again.
+/// How long after a panic in its poll a log is polled again, if no event wakes its task earlier.
 const AFTER_PANIC: Duration = Duration::from_secs(1);

@@ -27,7 +27,7 @@ pub(super) enum RunState {
 }
 
 impl LoggedContainer {
-    /// None if kubelet has requested no log for the container.
+    /// None if kubelet has requested no log for the container, or if the log path has too few components.
     pub(super) fn of(record: &ContainerRecord) -> Option<Self> {
         let spec = &record.document.spec;
         let path = spec.log_path.as_deref()?;

@@ -13,7 +13,7 @@ pub struct LogMetrics {
     /// How many bytes of the engine's logs dockbridge has seen but not converted yet.
     pub(super) behind: Gauge,
     pub(super) followed: Gauge,
-    /// How many lines or files of the engine's logs were lost.
+    /// How many lines of the engine's logs could not be parsed, and how often files may have been lost unread.
     pub(super) lost: Family<Counter, 1>,
 }
 
@@ -26,7 +26,7 @@ impl RegisterMetrics for LogMetrics {
         }
         registry.register(
             "dockbridge_log_converted_bytes_total",
-            "Bytes of Docker logs converted to CRI logs",
+            "Bytes of Docker logs converted to CRI logs, or compared with them to find the position",
             &self.converted,
         );
         registry.register(
@@ -36,7 +36,7 @@ impl RegisterMetrics for LogMetrics {
         );
         registry.register(
             "dockbridge_log_tailers",
-            "Containers whose CRI log dockbridge writes",
+            "Containers that have started and still exist, and whose CRI log dockbridge has to write",
             &self.followed,
         );
         registry.register(
@@ -47,7 +47,7 @@ impl RegisterMetrics for LogMetrics {
         registry.register_family(
             "dockbridge_log_lost_total",
             &["kind"],
-            "Losses in CRI logs: lines that could not be parsed, files that were removed or truncated before they were read",
+            "Losses in CRI logs: lines that could not be parsed, Docker's log files that may have been removed or truncated before they were read",
             &self.lost,
         );
     }

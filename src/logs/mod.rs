@@ -1,8 +1,8 @@
 //! Writes the CRI log files of containers from the engine's logs.
 //!
-//! The engine keeps the lines of each container in json-file logs. This module converts the lines to CRI form
-//! and appends them to the log path that kubelet has chosen and rotates. Start with [`service`], which other
-//! modules call, and `log_task`, which runs a log.
+//! With the log driver json-file, the engine keeps the lines of each container in files. This module converts the
+//! lines to CRI form and appends them to the file at the log path that kubelet has chosen. kubelet rotates that
+//! file. Start with [`service`], which other modules call, and `log_task`, the task that writes one log.
 //!
 //! ```text
 //! service ─▶ all_logs ─▶ log_state ──wanted──▶ log_task ─▶ poll: json_file_tailer (the engine's files)
@@ -10,8 +10,9 @@
 //!    └───────progress────────┘ └────progress──────┴─ inotify events: watches
 //! ```
 //!
-//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a kill, a log
-//!   resumes from its saved [`position`], or from the end of the CRI file ([`cri_tail`]) if there is none.
+//! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a restart of dockbridge,
+//!   a log resumes from its saved [`position`], or without a usable position, after the last entries of the CRI
+//!   file ([`cri_tail`]).
 //! - [`convert`] and [`mod@line`]: convert entries to CRI lines. [`cri_writer`] writes the CRI lines, and
 //!   opens a new file after a rotation ([`cri_files`]).
 

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::model::time::Nanos;
 
-/// A log that is being written. Each poll moves this value to a thread.
+/// The log of a container, for which dockbridge writes a CRI file. Each poll moves this value to a thread.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) container: LoggedContainer,
@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) metrics: LogMetrics,
     /// Limits how many polls, except hanging ones, run at the same time. Closed once no more polls may start.
     pub(super) permits: Semaphore,
-    /// After this time, a poll counts as hanging.
+    /// How long a poll may run before it counts as hanging.
     pub(super) poll_limit: Duration,
     buffers: Mutex<Vec<Buffers>>,
     #[cfg(test)]
@@ -51,9 +51,9 @@ pub(super) struct Shared {
 /// The input of a poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PollRequest {
-    /// Whether to create a new CRI file, because kubelet has renamed the old one.
+    /// Whether to open or create a new CRI file, because kubelet has renamed the old one.
     pub(super) reopen: bool,
-    /// The start of the run that has ended, if one has.
+    /// The start time of the latest run, if that run has ended; `i64::MAX` if the end was not seen before a removal.
     pub(super) ended: Option<Nanos>,
     /// Whether the whole log of the ended run was already written, or cannot be written.
     pub(super) complete: bool,
@@ -65,7 +65,7 @@ pub(super) struct PollRequest {
 
 #[derive(Debug, Default)]
 pub(super) struct PollOutcome {
-    /// How many bytes of the engine's log were converted.
+    /// How many bytes of the engine's log were converted, or in a search compared with the CRI file.
     pub(super) bytes: u64,
     pub(super) state: ReadState,
     pub(super) opened: bool,
@@ -157,7 +157,7 @@ impl Log {
     ) -> Result<(), LogError> {
         let tailer = match self.tailer.take() {
             Some(tailer) => tailer,
-            // The engine has removed its log, and kubelet may have removed the CRI file.
+            // The engine has removed the container's log, and kubelet may have removed the CRI file.
             None if request.removed => return Ok(()),
             None => self.open()?,
         };
@@ -185,7 +185,8 @@ impl Log {
         JsonFileTailer::resume(source, target.clone(), position, *created_at).map(Box::new)
     }
 
-    /// Saves the log's position from time to time, and after a new file, a reopening or the end of a run.
+    /// Saves the log's position from time to time, after a change of the engine's file, a search, a reopening or the
+    /// end of a run. Removes the saved position of a removed container once the log has no more output or a poll fails.
     fn keep_position(&mut self, request: PollRequest, shared: &Shared, outcome: &PollOutcome) {
         let complete = request.ended.filter(|_| outcome.state == ReadState::Complete);
         if request.removed && outcome.state != ReadState::More {
@@ -213,14 +214,14 @@ impl Log {
             metrics.lost.with(["lines"]).inc_by(losses.unreadable);
             warn!(
                 container = %self.container.id, lines = losses.unreadable,
-                "cannot parse lines of the engine's log; skipping them"
+                "cannot parse lines of Docker's log of a container; skipping them"
             );
         }
         if losses.gaps > 0 {
             metrics.lost.with(["files"]).inc_by(losses.gaps);
             warn!(
                 container = %self.container.id, gaps = losses.gaps,
-                "log files of the engine were removed or truncated before they were read; lines may be missing"
+                "Docker's log files of a container may have been removed or truncated before they were read; lines may be missing"
             );
         }
     }
@@ -231,8 +232,9 @@ fn record(step: ReadProgress, outcome: &mut PollOutcome) {
     outcome.bytes = outcome.bytes.saturating_add(step.bytes);
 }
 
-/// How often the position is saved. After a crash, at most the output of this time is read again.
+/// The shortest time between two regular saves of a position. After a crash of dockbridge, the output
+/// since the last save is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
-/// How many polls may run at the same time. Each poll occupies a thread that reads, converts and writes. More
-/// polls at the same time would take processor time from the containers.
+/// How many polls, except hanging ones, may run at the same time. Each poll occupies a thread that reads, converts
+/// and writes. More polls at the same time would take processor time from the containers.
 const CONCURRENT_POLLS: usize = 2;

@@ -1,8 +1,8 @@
 //! The position up to which a log has been written, in the form in which it is saved.
 //!
 //! A position connects a place in the engine's files with a length of the CRI file. Bytes after that length
-//! result from entries after that place, so dockbridge skips these bytes when it reads the entries again. An
-//! old position costs time, but loses no line.
+//! result from entries after that place, so dockbridge does not write these bytes again when it reads the entries
+//! again. An old position costs time, but loses no line.
 
 use std::{
     fs::{File, Metadata},

@@ -1,7 +1,8 @@
 //! Saves the position of each log in a file: `<id>.json` for each container.
 //!
-//! The files with positions are written often and read once. If such a file is lost or damaged, dockbridge
-//! reads the engine's log files again. So the files are neither flushed to disk nor repaired.
+//! The files with positions are written often, and read only at a start or after a panic. dockbridge neither flushes
+//! them to disk nor repairs them: if a container's file is lost or damaged, dockbridge reads the engine's log files of
+//! this container again.
 
 use std::{
     collections::HashMap,
@@ -21,7 +22,7 @@ use crate::{
     model::{id::ContainerId, time::Nanos},
 };
 
-/// The directory of the files with positions. All methods of `PositionStore` block the thread.
+/// The directory of the files with positions. The methods that use files block the thread.
 #[derive(Clone, Debug)]
 pub(super) struct PositionStore {
     directory: PathBuf,
@@ -31,7 +32,7 @@ pub(super) struct PositionStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     version: u32,
-    /// The position up to which the log was written; None if nothing was written.
+    /// The position up to which the log was written; None if nothing was written or the position is unknown.
     pub(super) position: Option<Position>,
     /// The start time of the run whose whole log was written; None if the engine may have more output.
     pub(super) complete: Option<Nanos>,
@@ -48,7 +49,7 @@ impl PositionStore {
         Self { directory }
     }
 
-    /// Reads the saved states of all logs. An unreadable file counts as missing. Removes unfinished drafts.
+    /// Reads the saved states of all logs. An unreadable file gives an empty state. Removes unfinished drafts.
     pub(super) fn load(&self) -> HashMap<ContainerId, Saved> {
         let mut all = HashMap::new();
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
@@ -77,17 +78,17 @@ impl PositionStore {
             file::replace(&self.path(id), &bytes, Durability::Written)
         });
         if let Err(error) = written {
-            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; after a crash dockbridge reads more of the log again");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; unless a later save succeeds, dockbridge reads more of Docker's log again at its next start");
         }
     }
 
     pub(super) fn remove(&self, id: &ContainerId) {
         if let Err(error) = file::remove_if_present(&self.path(id), Durability::Written) {
-            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position of a container log; the file stays");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position of a container log; retrying at the next start of dockbridge");
         }
     }
 
-    /// Removes all saved positions, because another log format is configured.
+    /// Removes all saved positions, which the log format `docker` does not need.
     pub(super) fn clear(&self) {
         for id in self.load().keys() {
             self.remove(id);
@@ -116,7 +117,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Saved> {
 const VERSION: u32 = 2;
 /// Only root may read the directory of positions.
 const MODE: u32 = 0o700;
-/// The size limit of a file with a position in bytes. Every such file is much smaller.
+/// The size limit, in bytes, of a file with a position. dockbridge writes much smaller files.
 const SIZE_LIMIT: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use crate::model::time::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) opened: bool,
-    /// How many bytes of the engine's log this process has converted.
+    /// How many bytes of the engine's log this process has converted, or compared to find the end of the CRI file.
     pub(super) bytes: u64,
-    /// The start time of the container's run that has ended, if a run has ended.
+    /// The start time of the container's latest run, if that run has ended.
     pub(super) ended: Option<Nanos>,
     /// Whether the CRI file has the container's whole output, or can never get more.
     pub(super) complete: bool,
@@ -25,8 +25,9 @@ pub(super) struct Progress {
     pub(super) remaining: Option<u64>,
 }
 
-/// Returns when the whole log of this run is written. Returns at once if an earlier caller has already waited
-/// too long for this log, or if the container was started again.
+/// Returns when the whole log of this run is written or cannot be written, or no task writes the log any more.
+/// Returns at once if an earlier caller has already waited too long for the log of this run, or if this run has not
+/// ended or is not the container's latest run.
 ///
 /// # Errors
 /// The caller has waited too long; the error is the last known state of the log.
@@ -54,13 +55,14 @@ pub(super) async fn completion(
     }
 }
 
-/// Returns when the CRI file is open, or when the log has ended without one. Fails after a time limit.
+/// Returns when the CRI file is open, or when the log has ended without one. Fails after [`MAX_STALL`].
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
     timeout(MAX_STALL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }
 
-/// How long callers wait while a log makes no progress, and how long they wait for the whole log.
+/// How long callers wait at most while a log makes no progress.
 const MAX_STALL: Duration = Duration::from_secs(2);
+/// How long callers wait at most for the whole log.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

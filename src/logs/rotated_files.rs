@@ -1,7 +1,8 @@
 //! The engine's json-file logs of one container: `….log`, and the rotated `….log.1`, `….log.2`.
 //!
-//! When the newest file is full, the engine renames all files and removes the oldest one. An open file stays
-//! readable, so dockbridge keeps the files open that it has not read yet.
+//! With `max-file` above 1, the engine renames all files when the newest one is full, and removes the oldest one if
+//! there are too many. An open file stays readable, so dockbridge keeps files open that it has not read to the end.
+//! While [`HELD`] or more of these files are open, dockbridge opens no others.
 
 use std::{
     collections::VecDeque,
@@ -51,7 +52,7 @@ pub struct RotatedFiles {
 
 impl RotatedFiles {
     /// Starts with the file `at`, or with the oldest one if `at` is None or no longer exists. Returns whether
-    /// `at` was found. Fails if no file exists, or if a file cannot be read.
+    /// `at` was found. Fails if no file exists, or if dockbridge cannot read the files.
     pub fn begin(source: &Path, at: Option<&Identity>) -> Result<(Self, bool), LogError> {
         let mut found = find_files(source, at)?;
         let absent = || LogError::SourceAbsent { path: source.to_owned() };
@@ -59,14 +60,14 @@ impl RotatedFiles {
         Ok((Self { source: source.to_owned(), current, newer: found.files }, found.met))
     }
 
-    /// Whether the engine now writes to a newer file.
+    /// Whether dockbridge has found a newer file.
     pub fn has_newer(&self) -> bool {
         !self.newer.is_empty()
     }
 
-    /// Adds new files of the engine. Returns whether new files may be lost, or a file was truncated.
+    /// Adds new files of the engine. Returns whether new files may have been lost, or an unread file was truncated.
     ///
-    /// While the maximum number of files is open, newer files are not opened, and files that the engine
+    /// While [`HELD`] or more files are open, newer files are not opened, and newer files that the engine
     /// removes in this time are lost. [`JsonFile::after_gap`] marks a gap.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
         let mut gap = false;
@@ -97,8 +98,8 @@ impl RotatedFiles {
         true
     }
 
-    /// Skips the oldest output, so that at most `limit` bytes are left: skips whole files, and returns how
-    /// many bytes of the then current file to skip.
+    /// Skips the oldest output, so that at most `limit` bytes of the found files are left: skips whole files, and
+    /// returns how many bytes of the then current file to skip.
     pub fn leave_out(&mut self, limit: u64) -> Result<u64, LogError> {
         loop {
             self.refresh()?;
@@ -124,8 +125,8 @@ impl RotatedFiles {
         Ok(metadata.map_err(|e| read_error(&self.source, e))?.len())
     }
 
-    /// Whether the file with this identity is the newest. In the middle of a rotation, no file has the newest
-    /// name; in that case no newer file exists yet.
+    /// Whether the file with this identity is the newest. Also true if no file has the newest name, as in the
+    /// middle of a rotation.
     fn is_newest(&self, identity: &Identity) -> bool {
         let newest = std::fs::metadata(&self.source);
         newest.map_or(true, |metadata| Identity::of(&metadata) == *identity)
@@ -134,7 +135,7 @@ impl RotatedFiles {
 
 struct FoundFiles {
     files: VecDeque<JsonFile>,
-    /// The number in the name of the newest file.
+    /// The number of the newest file: 0 for `….log`, 1 for `….log.1`.
     newest: Option<u32>,
     /// Whether the first file is the one for which `find_files` searched.
     met: bool,
@@ -151,7 +152,8 @@ fn find_files(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, Log
             return Ok(found);
         }
     }
-    let error = io::Error::other("the engine rotates its log files too often to read them");
+    let error =
+        io::Error::other("the engine rotates the container's log files too often to read them");
     Err(read_error(source, error))
 }
 
@@ -173,7 +175,7 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
         missing = 0;
         let metadata = file.metadata().map_err(|e| read_error(&path, e))?;
         let identity = Identity::of(&metadata);
-        // The engine has renamed an already opened file to the next number.
+        // During the search, the engine can rename an already opened file to the next number.
         let moved = |seen: &JsonFile| seen.identity == identity;
         if found.files.front().is_some_and(moved) || !metadata.is_file() {
             continue;
@@ -188,8 +190,8 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
     Ok(found)
 }
 
-/// The number in the name of the newest file, if `file` is still the newest. Each step of a rotation changes
-/// either the number or the newest file. `file` is open, so no other file can have its identity.
+/// The number of the newest file, if `file` is still the newest. A rotation first changes the number, and then the
+/// newest file. `file` is open, so no other file can have its identity.
 fn newest_number(source: &Path, file: Option<&Identity>) -> Option<u32> {
     let at = |number| Some((number, std::fs::metadata(numbered(source, number)).ok()?));
     let (number, metadata) = (0..2).filter_map(at).find(|(_, metadata)| metadata.is_file())?;
@@ -210,9 +212,9 @@ pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
 }
 
 const HELD: usize = 8;
-/// How many numbers of rotated files dockbridge tries. Nobody configures so many files.
+/// How many numbers of rotated files one search tries at most.
 const MOST_FILES: u32 = 1_000;
-/// How often the files are listed at most. The engine hardly rotates them so often in this time.
+/// How many times one search lists the files at most: it lists them again if the engine has rotated them.
 const MOST_SCANS: u32 = 16;
 
 #[cfg(test)]

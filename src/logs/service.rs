@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// Writes the logs at the log paths of containers. All clones of `Logs` share their state.
+/// Writes the logs at the log paths of containers, or makes links there. All clones of `Logs` share their state.
 #[derive(Clone, Debug)]
 pub struct Logs {
     /// None if the log paths are links to the engine's files.
@@ -44,7 +44,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts writing logs. `directory` has the saved positions, which the format `docker` does not need.
+    /// Loads the saved positions of logs from `directory`. With the format `docker`, the saved positions are not
+    /// needed and are removed.
     pub async fn start(format: ContainerLogFormat, directory: PathBuf) -> Self {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
@@ -77,7 +78,7 @@ impl Logs {
     /// Creates the directory of a log. kubelet has already done so, but other clients might not have.
     ///
     /// # Errors
-    /// The directory cannot be created, its file system hangs, or the path cannot be written.
+    /// The directory cannot be created, its file system hangs, or something other than a file or link is at the path.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
@@ -110,23 +111,23 @@ impl Logs {
     }
 
     /// Starts to write the log of a container that was just started, or makes the link. Returns when the CRI
-    /// file or the link exists, or after a time limit.
+    /// file or the link exists, when no log can be written, or after a time limit.
     pub async fn started(&self, record: &ContainerRecord) -> Result<(), LogError> {
         let Some((container, run)) = wanted(record) else { return Ok(()) };
         let Some(all) = &self.all else { return self.make_link(container).await };
         let id = container.id.clone();
         let Some(log) = all.observe(container, run) else { return Ok(()) };
         if opening(log).await.is_err() {
-            warn!(container = %id, "the container log was not created in time; continuing without the log");
+            warn!(container = %id, "the container log was not created in time; not waiting for the log");
         }
         Ok(())
     }
 
-    /// Starts a new file at the log path of a running container. The new file exists when the call returns.
-    /// Output from before the call can be in either file.
+    /// Starts a new file at the log path of a container, or makes the link again. The new file exists when the
+    /// call succeeds. Output from before the call can be in the old or the new file.
     ///
     /// # Errors
-    /// The file cannot be created, its file system does not answer, or the container has no log.
+    /// The file cannot be created, its file system does not answer, or dockbridge writes no log of the container.
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
         let (container, run) = wanted(record).ok_or_else(unknown)?;
@@ -141,10 +142,10 @@ impl Logs {
     }
 
     /// Reads the rest of a removed container's log, and closes the log. Removes a link at the log path, but
-    /// not a file, because kubelet removes it. Returns after a few seconds even if the log hangs.
+    /// leaves a file there to kubelet. Returns after a few seconds even if the log hangs.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.close_log(record)).await.is_err() {
-            warn!(container = %record.id, "the log of a removed container is still being written; not waiting for the log");
+            warn!(container = %record.id, "the log of a removed container is not closed yet; not waiting for the log");
         }
     }
 
@@ -153,21 +154,21 @@ impl Logs {
         if let Some((container, _)) = wanted(record)
             && let Err(error) = self.directories.run(container.target, unlink).await
         {
-            warn!(container = %record.id, error = chain(&error), "cannot remove the log link of a removed container; the link stays");
+            warn!(container = %record.id, error = chain(&error), "cannot remove a link at the log path of a removed container; a link there stays");
         }
         let Some(all) = &self.all else { return };
         let mut log = all.forget(&record.id);
         while log.changed().await.is_ok() {}
     }
 
-    /// Ends the log of a container that another client has removed. Does not wait, and removes no link.
+    /// Ends the log of a container that was removed, for example by another client. Does not wait, and removes no link.
     pub fn gone(&self, id: &str) {
         if let (Some(all), Ok(id)) = (&self.all, ContainerId::try_from(id)) {
             drop(all.forget(&id));
         }
     }
 
-    /// All containers whose log is being written, or has a position that an earlier process has saved. A
+    /// All containers whose log is being written, or has a position that an earlier dockbridge has saved. A
     /// container stays in this list until [`Self::forget`] or [`Self::gone`] is called for it.
     pub fn known(&self) -> Vec<ContainerId> {
         self.all.as_ref().map(|all| all.ids()).unwrap_or_default()
@@ -178,12 +179,12 @@ impl Logs {
         let Some(all) = &self.all else { return };
         if timeout(LAST_LOOK, all.close()).await.is_err() {
             warn!(
-                "stopping before all container logs were written; the rest of the logs follows at the next start"
+                "stopping before all container logs were closed; the rest of the logs follows at the next start"
             );
         }
     }
 
-    /// Makes the link, and removes links that kubelet has renamed to rotate the log: it would compress the
+    /// Makes the link, and removes links that kubelet has renamed to rotate the log: kubelet would compress the
     /// engine's whole file through each of them.
     async fn make_link(&self, container: LoggedContainer) -> Result<(), LogError> {
         let Some(source) = container.source else { return Ok(()) };
@@ -206,7 +207,7 @@ impl Logs {
     }
 }
 
-/// The parts of a record that the log needs, and the run's state. None without a log.
+/// The parts of a record that the log needs, and the run's state. None if the container has no log or never ran.
 fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     // If a start fails early, Docker has not begun a log.
     let has_failed =
@@ -219,7 +220,7 @@ fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
 
 /// How long a poll may take before its file system counts as hanging.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// How long creating a new file may take, including polls of all other logs that may come first.
+/// How long [`Logs::reopen`] waits at most for the new file. Polls of all other logs may come first.
 const NEW_FILE: Duration = Duration::from_secs(30);
-/// How long the last read of a log may delay the caller that closes the log.
+/// How long [`Logs::forget`] and [`Logs::close`] wait at most until one log or all logs are closed.
 const LAST_LOOK: Duration = Duration::from_secs(3);

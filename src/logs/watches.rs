@@ -51,12 +51,12 @@ impl Watches {
                 state.set.insert(file, Arc::clone(log));
                 true
             }
-            // Usually the engine is rotating its files. Without a watch, the log is polled from time to time.
+            // A watch often fails while the engine rotates files. Without a watch, the log is polled from time to time.
             Err(error) => {
                 if is_exhausted(&error) && !state.is_exhausted {
                     state.is_exhausted = true;
                     warn!(
-                        "no inotify watches left; polling container logs from time to time \
+                        "no inotify watches left; polling some container logs from time to time \
                          (raise fs.inotify.max_user_watches)"
                     );
                 }
@@ -73,7 +73,7 @@ impl Watches {
         }
     }
 
-    /// Wakes logs until the events end.
+    /// Wakes the task of a log when its file changes, until inotify fails; then wakes all tasks with a watch.
     pub(super) async fn wake_logs(&self, mut events: TailEvents) {
         while let Ok(event) = events.next().await {
             self.report(&event);
@@ -118,8 +118,7 @@ mod tests {
         log.notified().now_or_never().is_some()
     }
 
-    /// A watch of a log reports only one event. That event must not be lost if `set` does not contain the
-    /// watch yet.
+    /// A watch of a log reports only one event, which must not be lost if `set` does not contain the watch yet.
     #[tokio::test]
     async fn an_event_that_comes_before_its_watch_is_known_wakes_the_log() {
         let directory = tempfile::tempdir().unwrap();

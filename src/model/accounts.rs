@@ -1,7 +1,7 @@
 //! The users and groups of an image: its `/etc/passwd` and `/etc/group`.
 //!
-//! dockbridge reads the files as Docker does: if several lines match, the first counts. But Docker reads a
-//! number that it cannot parse as 0, which is root; dockbridge treats such a line as unknown.
+//! Of several lines with the same name or number, dockbridge finds the first, as Docker does. But if Docker cannot
+//! parse a number, Docker reads the number as 0, which is root. dockbridge leaves out a line with such a number.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Accounts {
     /// The users, in the order of the file: if several have the same name, the first counts.
     pub users: Vec<Account>,
     pub groups: Vec<Group>,
-    /// Whether the files have lines that dockbridge cannot parse but the engine might accept.
+    /// Whether `/etc/passwd` or `/etc/group` has a line that dockbridge cannot parse but the engine might accept.
     pub is_ambiguous: bool,
 }
 
@@ -52,7 +52,8 @@ impl ProcessUser {
 }
 
 impl Accounts {
-    /// Parses `/etc/passwd` and `/etc/group`. A missing file is an empty text. Malformed lines are ignored.
+    /// Parses `/etc/passwd` and `/etc/group`. For a missing file, the caller passes an empty text. Malformed
+    /// lines are left out, and set [`Self::is_ambiguous`].
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         let (users, groups) = (lines(passwd, account), lines(group, self::group));
         let is_ambiguous = users.iter().any(Option::is_none) || groups.iter().any(Option::is_none);
@@ -63,17 +64,17 @@ impl Accounts {
         }
     }
 
-    /// The account with this login name.
+    /// The first account with this login name.
     pub fn named(&self, name: &str) -> Option<&Account> {
         self.users.iter().find(|user| user.name == name)
     }
 
-    /// The account with this user id.
+    /// The first account with this user id.
     pub fn numbered(&self, uid: u32) -> Option<&Account> {
         self.users.iter().find(|user| user.uid == uid)
     }
 
-    /// The id of the group with this name.
+    /// The id of the first group with this name.
     pub fn group_named(&self, name: &str) -> Option<u32> {
         self.groups.iter().find(|group| group.name == name).map(|group| group.gid)
     }

@@ -1,4 +1,4 @@
-//! How a pod is connected to its network, and what a DEL has to release. Stored in the state directory.
+//! How a pod is connected to its network, and what a DEL has to release. An attachment is stored in a checkpoint file.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -16,9 +16,9 @@ use super::{
 pub struct PodNetwork {
     /// The id of the sandbox, passed to plugins as `CNI_CONTAINERID`.
     pub id: SandboxId,
-    /// The pod's name, namespace and UID, passed to plugins as `K8S_POD_*`.
+    /// The pod's name, namespace and UID, passed to plugins in `CNI_ARGS` as `K8S_POD_*`.
     pub metadata: PodMetadata,
-    /// The path at which the network namespace is pinned, passed to plugins as `CNI_NETNS`.
+    /// The path at which the network namespace is pinned, passed to plugins as `CNI_NETNS` while the namespace exists.
     pub netns: PathBuf,
     pub ports: Vec<PortMapping>,
     /// The pod's DNS settings, for plugins that support them.
@@ -29,40 +29,43 @@ pub struct PodNetwork {
     pub cgroup_parent: String,
 }
 
-/// The state of a pod's connection to its network. It is stored before each step that could leak a resource.
+/// The state of a pod's connection to its network. This state is stored before each step that could leak a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Attachment {
     /// Plugins may have been called with ADD, so a DEL is needed to release what they have allocated.
     Adding(CniAttachment),
-    /// The plugins' ADD succeeded, and the pod has addresses.
+    /// ADD succeeded in dockbridge or an earlier runtime, or dockbridge found the addresses in the pod's namespace.
     Ready {
-        /// dockbridge 0.1 wrote this field with the name `intent`.
+        /// Checkpoint files have this field under the name `intent`, as in dockbridge 0.1.
         #[serde(rename = "intent")]
         cni: CniAttachment,
         addresses: Vec<IpAddr>,
-        /// The CNI result that the last plugin printed.
+        /// The CNI result that the last plugin printed. If dockbridge found the addresses of an adopted pod in
+        /// the pod's namespace, dockbridge made this result from them.
         result: serde_json::Value,
-        /// The recorded start time of the pause container's process, which owns the network namespace.
+        /// The start time of the pause container's process, which owns the network namespace. None if it is
+        /// unknown, for example in a newly adopted pod.
         #[serde(skip_serializing_if = "Option::is_none")]
         started_at: Option<Nanos>,
     },
-    /// The plugins' DEL succeeded, and nothing is left to release.
+    /// The pod needs no further DEL from its stop or removal. DEL succeeded, or DEL failed after the namespace
+    /// was gone and dockbridge repeats it later.
     Released,
 }
 
-/// Everything that a DEL needs, recorded before the first ADD.
+/// The data that a DEL needs. Recorded before the first ADD, or when dockbridge adopts the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniAttachment {
     pub pod: PodNetwork,
     pub network: String,
     pub interface: String,
-    /// The configuration list as it was loaded (JSON text), so that DEL works without the file.
+    /// The configuration list for ADD and DEL (JSON text), so that DEL works without the file in the CNI directory.
     pub config: String,
-    /// The pod CIDRs that were known at the time of the ADD, for the capability `ipRanges`.
+    /// The pod CIDRs that were known at the time of the ADD, for the capability `ipRanges`. Empty if they are unknown.
     #[serde(default)]
     pub pod_cidrs: Vec<String>,
-    /// The capabilities that another runtime has passed. If None, they are computed from `pod`.
+    /// The capabilities that another runtime has passed. If None, they are computed from `pod` and `pod_cidrs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -76,7 +79,7 @@ impl Attachment {
         }
     }
 
-    /// The data that a DEL needs. None if nothing is left to release.
+    /// The data that a DEL needs. None if the attachment is [`Self::Released`].
     pub const fn cni(&self) -> Option<&CniAttachment> {
         match self {
             Self::Adding(cni) | Self::Ready { cni, .. } => Some(cni),
@@ -91,6 +94,7 @@ pub struct NetworkStatus {
     pub ready: bool,
     /// The reason as a CamelCase word; may be empty if the network is ready.
     pub reason: String,
-    /// Why pods cannot be connected, for the operator.
+    /// For the operator: why pods cannot be connected, or to which CNI network dockbridge connects them. Empty if
+    /// pods do not use CNI.
     pub message: String,
 }

@@ -1,13 +1,13 @@
 //! Which cgroup parents belong to only one pod.
 //!
-//! kubelet names a different parent cgroup for each pod. Other CRI clients may name the same parent for
-//! several pods, or none. The usage of a shared cgroup cannot be attributed to a pod.
+//! By default, kubelet names a different parent cgroup for each pod. Other CRI clients may name the same parent
+//! for several pods, or none. The usage of a shared cgroup cannot be attributed to a pod.
 
 use std::collections::HashMap;
 
 use super::document::SandboxDocument;
 
-/// The cgroup parents of pods, each with the UID of its pod, or None if several pods share it.
+/// The cgroup parents of pods, each with the UID of its pod, or None if pods with different UIDs share it.
 #[derive(Clone, Debug)]
 pub struct CgroupParents<'a>(HashMap<&'a str, Option<&'a str>>);
 
@@ -23,7 +23,8 @@ impl<'a> CgroupParents<'a> {
         Self(parents)
     }
 
-    /// Whether only this pod, one of those that were passed to [`Self::of`], has its cgroup parent.
+    /// Whether this pod has a cgroup parent, not the root cgroup, that no pod with another UID has. Knows only the
+    /// pods that were passed to [`Self::of`], and `pod` must be one of them.
     pub fn is_own(&self, pod: &SandboxDocument) -> bool {
         let stated = pod.parent();
         !stated.is_empty() && self.0.get(stated).is_some_and(Option::is_some)

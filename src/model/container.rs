@@ -21,9 +21,11 @@ pub struct ContainerMetadata {
 #[serde(default)]
 pub struct ContainerSpec {
     pub metadata: ContainerMetadata,
-    /// The image as the caller names it (an id, a reference or the path of a checkpoint archive), without prefixes.
+    /// The image as the caller names it (an id, a reference or the path of a checkpoint archive), without the
+    /// prefixes `docker://` and `docker-pullable://`.
     pub image: String,
-    /// The image as the user wrote it in the pod's specification; empty if the caller did not pass it.
+    /// The image as the user wrote it in the pod's specification, without credentials; empty if the caller did
+    /// not pass it.
     pub user_image: String,
     /// Replaces the image's entrypoint when not empty.
     pub command: Vec<String>,
@@ -37,8 +39,8 @@ pub struct ContainerSpec {
     pub cdi_devices: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    /// The directory of the pod's logs, which contains `log_path`. The pod may have created anything below
-    /// it. None if the container has no log, or if another program has created the container.
+    /// The directory of the pod's logs, which contains `log_path`. The pod may have created anything below this
+    /// directory. None if the container has no log, or if another program has created the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_directory: Option<PathBuf>,
     /// The absolute path of the CRI log: the log directory joined with the container's log path.

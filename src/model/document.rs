@@ -23,10 +23,10 @@ pub struct SandboxDocument {
     pub spec: SandboxSpec,
     pub network: NetworkMode,
     /// The value of the OCI annotation that makes the pod's containers share one containerd shim. None if the
-    /// engine cannot pass annotations.
+    /// engine cannot pass annotations, or if another program created the pod without this annotation.
     pub shim_group: Option<String>,
-    /// Whether this document was rebuilt from other labels and an inspect. In such a document, empty DNS
-    /// settings, ports and id mappings are unknown, not unset.
+    /// Whether this document was rebuilt from other labels, the name, and an inspect or an entry of the engine's
+    /// list. In a rebuilt document, empty DNS settings, ports and id mappings are unknown, not unset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
 }
@@ -38,7 +38,7 @@ pub struct ContainerDocument {
     pub spec: ContainerSpec,
     pub sandbox: SandboxId,
     pub image_id: ImageId,
-    /// CRI's `ContainerStatus.image_ref`: `repo@digest` of the image, if possible as requested, or the image's id.
+    /// CRI's `ContainerStatus.image_ref`: `repo@digest`, if possible with the requested repository, or the image's id.
     pub image_ref: String,
     /// The user and groups of the container's main process. None if dockbridge did not read them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,10 +46,11 @@ pub struct ContainerDocument {
     /// The image of each image mount, in the order of the specification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_volumes: Vec<MountedImage>,
-    /// Whether the container has dockbridge's OCI runtime, so that NRI plugins may change it.
+    /// Whether the container has dockbridge-runtime for NRI plugins, which may then change more than its limits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adjustable: bool,
-    /// The paths of volumes that the image declares. Set only for a pod with a user namespace.
+    /// In a pod with a user namespace: the paths of volumes that the image declares, except paths of requested
+    /// mounts. Otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,14 +58,15 @@ pub struct ContainerDocument {
     /// The edits for CDI devices, which dockbridge's OCI runtime applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<SpecEdit>,
-    /// The parts that `spec` does not have in the label because the engine stores them. None after dockbridge
-    /// has read them back, and in labels of dockbridge 0.1, whose `spec` is complete.
+    /// How many arguments and variables `spec` lacks in the label, because the engine stores them. None after
+    /// dockbridge has read them back, in labels of early builds of dockbridge 0.1, whose `spec` is complete, and in a
+    /// document that is not from a label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,
 }
 
-/// The parts of a [`ContainerSpec`] that its label lacks. The label has only the numbers of arguments and
-/// variables, and mounts without paths, because events repeat labels, and variables are often secret.
+/// How many arguments and variables of a [`ContainerSpec`] its label lacks. The label has only these numbers, and
+/// mounts without paths, because Docker's events repeat labels, and variables are often secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
     pub command: usize,

@@ -1,5 +1,5 @@
-//! CheckpointContainer and CheckpointPod. In this code a checkpoint of containers is called a dump, because
-//! checkpoints are also the files of the state directory.
+//! CheckpointContainer and CheckpointPod. In this code a container checkpoint is called a dump, because the
+//! module `checkpoint` writes the checkpoint files of the state directory.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub struct DumpSpec {
     pub containers: Vec<String>,
     /// The absolute path of the archive, or of an empty directory for the archives of a pod.
     pub location: PathBuf,
-    /// The time limit in the request for the checkpoint. None if only the gRPC deadline of the caller counts.
+    /// The time limit in the request. None if only the gRPC deadline of the caller counts.
     pub timeout: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ pub struct DumpedContainer {
     pub at: Nanos,
 }
 
-/// A mount of the container whose source is on the host.
+/// A mount that shows a file or directory of the host in the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindMount {
     pub source: String,

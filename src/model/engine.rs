@@ -16,7 +16,7 @@ pub struct ApiVersion {
 impl ApiVersion {
     /// The API of Docker 20.10, the oldest engine that dockbridge supports.
     pub const OLDEST: Self = Self::new(41);
-    /// The newest API version that dockbridge knows. dockbridge also uses it with newer engines.
+    /// The newest API version that dockbridge knows. If the engine has a newer one, dockbridge uses `NEWEST`.
     pub const NEWEST: Self = Self::new(55);
     /// Since this version (Docker 23.0), `/system/df` can return only the usage of images.
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
@@ -29,7 +29,7 @@ impl ApiVersion {
     pub const SECCOMP_BUILTIN: Self = Self::new(42);
     /// Since this version (Docker 24.0), a container can have OCI annotations.
     pub const ANNOTATIONS: Self = Self::new(43);
-    /// Since this version (Docker 25.0), read-only bind mounts are recursive by default.
+    /// Since this version (Docker 25.0), read-only bind mounts are recursively read-only by default.
     pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
     /// Since this version (Docker 28.0), pulls with containerd's image store read `hosts.toml`.
     pub const HOSTS_FILES: Self = Self::new(48);
@@ -111,7 +111,7 @@ pub struct EngineInfo {
     /// The directories from which the engine reads CDI specifications; empty if it reads none.
     pub cdi_spec_dirs: Vec<String>,
     pub warnings: Vec<String>,
-    /// The `ID` of `/info`, which identifies the engine.
+    /// The `ID` of `/info`. With Docker 20.10, several engines of a host can have the same id.
     pub daemon_id: String,
     /// Containers that the engine does not list because its image store was switched.
     pub other_store: Option<OtherStore>,
@@ -163,8 +163,8 @@ pub struct OciRuntime {
 }
 
 impl OciRuntime {
-    /// Whether the runtime is runc, or a program that itself calls runc, as NVIDIA's does, which answers
-    /// `features` with runc's features. False with engines before Docker 25.0, which do not report features.
+    /// Whether the runtime is runc, or a program that calls runc, as NVIDIA's does, and so reports runc's features.
+    /// False with engines before Docker 25.0, which do not report features.
     pub fn ends_in_runc(&self) -> bool {
         !self.path.is_empty() && self.features.as_ref().is_some_and(are_of_runc)
     }
@@ -197,15 +197,15 @@ impl EngineInfo {
         if ["", DEFAULT_HANDLER].contains(&handler) { &self.default_runtime } else { handler }
     }
 
-    /// Whether pods with this runtime handler can use features that need dockbridge's OCI runtime. If not,
-    /// the error is the reason.
+    /// Whether pods with this runtime handler can use features that need dockbridge's OCI runtime. Fails with the
+    /// reason why such pods cannot use these features.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         self.below(handler).map(drop)
     }
 
     /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls for pods with this
-    /// runtime handler; empty for the runtime with which dockbridge's was registered. Fails with the reason
-    /// why pods with this handler cannot use dockbridge's OCI runtime.
+    /// runtime handler. An empty list means the OCI runtime that dockbridge's OCI runtime calls by default.
+    /// Fails with the reason why pods with this handler cannot use dockbridge's OCI runtime.
     pub fn below(&self, handler: &str) -> Result<Vec<String>, &'static str> {
         if self.api < ApiVersion::ANNOTATIONS {
             return Err(
@@ -230,7 +230,8 @@ impl EngineInfo {
         Ok([slice::from_ref(&runtime.path), &runtime.arguments].concat())
     }
 
-    /// Whether pods with this runtime handler can have a user namespace. If not, the error is the reason.
+    /// Whether pods with this runtime handler can have a user namespace. Fails with the reason why such pods cannot
+    /// have one.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
@@ -244,7 +245,7 @@ impl EngineInfo {
             return Err("the engine's storage driver has to be overlay2 or overlayfs");
         }
         if kernel_release(&self.kernel) < Some(KERNEL_WITH_MAPPED_LAYERS) {
-            return Err("overlays of mapped layers need Linux 5.19");
+            return Err("overlays of id-mapped layers need Linux 5.19");
         }
         Ok(())
     }
@@ -260,7 +261,8 @@ impl EngineInfo {
         })
     }
 
-    /// Whether the engine and the OCI runtime of this runtime handler can make mounts recursively read-only.
+    /// Whether the engine, the kernel and the OCI runtime of this runtime handler can make mounts recursively
+    /// read-only.
     pub fn recursive_read_only(&self, handler: &str) -> bool {
         let listed = self
             .runtimes
@@ -272,7 +274,8 @@ impl EngineInfo {
             && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
     }
 
-    /// Whether dockbridge's OCI runtime makes mounts recursively read-only, because the engine is too old.
+    /// Whether dockbridge's OCI runtime can make mounts recursively read-only and has to, because the engine is
+    /// too old.
     pub fn edits_read_only(&self, handler: &str) -> bool {
         self.api < ApiVersion::RECURSIVE_READ_ONLY
             && self.edits_runtime(handler).is_ok()
@@ -297,21 +300,24 @@ const OF_RUNC: [&str; 2] =
 const KERNEL_WITH_RRO: (u32, u32) = (5, 12);
 /// The first kernel whose overlays support id-mapped layers.
 const KERNEL_WITH_MAPPED_LAYERS: (u32, u32) = (5, 19);
-/// Storage drivers with overlays as root file systems: Docker's graph driver and containerd's snapshotter.
+/// Storage drivers with overlays as root file systems: a graph driver of Docker and a snapshotter of containerd.
 const OVERLAYS: [&str; 2] = ["overlay2", "overlayfs"];
 const RUNC: &str = "runc";
-/// The storage drivers of Docker's own image store. Any other storage driver is a snapshotter of containerd.
+/// The storage drivers of Docker's own image store. A driver that is not in this list is a snapshotter of containerd.
 const GRAPH_DRIVERS: [&str; 8] =
     ["overlay2", "overlay", "aufs", "btrfs", "zfs", "vfs", "devicemapper", "fuse-overlayfs"];
 
 /// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineHealth {
-    /// The engine has not answered the first list of containers yet, and no call has failed.
+    /// dockbridge does not have the first list of containers yet, and neither the connection nor the last ping
+    /// has failed.
     Starting,
-    /// The event stream is open, and dockbridge has read the containers and images.
+    /// The event stream is open, the last ping has not failed, and dockbridge has the list of containers. After
+    /// a reconnect, the inspects of the listed objects have also ended, or are slow.
     Reachable,
-    /// The engine does not answer, or dockbridge has not yet read its lists again since it answered.
+    /// The connection or the last ping failed. After a reconnect, the engine also counts as unreachable until
+    /// dockbridge has read the containers and images again.
     Unreachable { reason: String },
 }
 
@@ -322,31 +328,32 @@ pub struct ListedContainer {
     /// The image from which the container was created.
     pub image: Option<ImageId>,
     pub ownership: Ownership,
-    /// The properties of the container in the list. Only tests leave them out.
+    /// The properties of the container in the list. `observed` is None only in tests.
     pub observed: Option<Box<Observed>>,
 }
 
-/// Whether a container is part of a pod, according to its labels. A container's labels may come from its
+/// Whether a container is part of a pod, according to its type label. A container's label may come from its
 /// image, so only an inspect shows whether the container really belongs to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// The container certainly belongs to no pod, because every container of a pod has labels that say so.
+    /// The container certainly belongs to no pod, because every container of a pod has a type label.
     None,
     Workload,
-    /// The container is part of a pod, but not a workload container.
+    /// The container has a type label, but not that of a workload container: for example, a pause container.
     Other,
 }
 
-/// A change that dockbridge itself may have requested. The engine's event then contains no news.
+/// A change that dockbridge itself may have requested. The event of a change that dockbridge has requested contains no
+/// news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// The container was created. Each later change causes another event.
+    /// The container was created. Each later change of the container's state causes another event.
     Created,
-    /// The container was started. Before another start it must end, which causes another event.
+    /// The container was started. Before another start the container must end, which causes another event.
     Started,
 }
 
-/// An event of the engine: an object has changed, so the store has to inspect it again.
+/// An event of the engine. Most events name an object that may have changed, so that the store can inspect it again.
 ///
 /// An event does not contain the object's state. Events may be late, repeated or lost, so only the next
 /// inspect shows the true state.
@@ -356,7 +363,7 @@ pub enum EngineEvent {
     ContainerTransition { id: String, transition: Transition },
     /// A container ended, was renamed, or changed in another way.
     ContainerChanged { id: String },
-    /// The engine sent SIGKILL to a container's main process because a client asked for it.
+    /// The engine sent SIGKILL to a container's main process, for example because of `docker kill` or a stop.
     ContainerKilled { id: String },
     /// The OOM killer killed a process of a container.
     ContainerOom { id: String },
@@ -366,6 +373,7 @@ pub enum EngineEvent {
     ImageChanged { name: String },
     /// dockerd has read its configuration again.
     DaemonReloaded,
-    /// An event that dockbridge cannot read. Only a new list of all objects shows what has changed.
+    /// An event that dockbridge cannot read. After such an event, only a new list of all objects shows what has
+    /// changed.
     Unreadable { reason: String },
 }

@@ -6,7 +6,7 @@ pub enum ContainerEventType {
     Created,
     /// The container's process has started, or the pod is ready.
     Started,
-    /// The container's process has ended, or could not be started.
+    /// The process of the container or pod has ended, or could not be started.
     Stopped,
     Deleted,
 }

@@ -40,7 +40,7 @@ pub struct FilesystemUsage {
     pub mountpoint: PathBuf,
     /// The bytes of all image layers, each layer counted once; an estimate before the first measurement.
     pub image_bytes: u64,
-    /// How many inodes of the file system are in use. None if the file system does not count inodes.
+    /// How many inodes of the file system are in use. None if unknown, or if the file system does not count inodes.
     pub inodes: Option<u64>,
     pub measured_at: Nanos,
 }

@@ -10,7 +10,7 @@ pub const TYPE_CONTAINER: &str = "container";
 pub const SANDBOX_ID: &str = "io.kubernetes.sandbox.id";
 /// On a workload container: the absolute path of its CRI log.
 pub const LOG_PATH: &str = "io.kubernetes.container.logpath";
-/// Kubelet's label with the container's name; on a sandbox it is [`SANDBOX_CONTAINER_NAME`].
+/// Kubelet's label with the container's name. On a sandbox, the label's value is [`SANDBOX_CONTAINER_NAME`].
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 /// [`CONTAINER_NAME`] of a sandbox.
 pub const SANDBOX_CONTAINER_NAME: &str = "POD";
@@ -22,16 +22,16 @@ pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
 /// The prefix of the labels that contain CRI annotations.
 pub const ANNOTATION_PREFIX: &str = "annotation.";
-/// dockbridge's own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]). dockbridge
-/// answers CRI calls from this document, because an image can set the other labels.
+/// dockbridge's own JSON document on a sandbox ([`crate::model::document::SandboxDocument`]), from which dockbridge
+/// reads the pod. Without a readable document, dockbridge reads the other labels and the name.
 pub const SANDBOX_DOCUMENT: &str = "io.dockbridge.sandbox";
 /// dockbridge's own JSON document on a container ([`crate::model::document::ContainerDocument`]).
 pub const CONTAINER_DOCUMENT: &str = "io.dockbridge.container";
 /// The label of an inspection container, which is never started and only exists so that dockbridge can read
 /// files of its image. The container can be removed when the dockbridge process that created it has ended.
 pub const IMAGE_INSPECTION: &str = "io.dockbridge.image-inspection";
-/// The label of a pin: a container that is never started, and only exists so that its image cannot be removed
-/// while the image's files are mounted into other containers.
+/// The label of an image pin: a container that is never started, and only exists so that its image is not removed,
+/// unless by force, while the image's files are mounted into other containers.
 pub const IMAGE_PIN: &str = "io.dockbridge.image-pin";
 /// OCI annotation, not a label: containers of one group share one containerd shim.
 pub const OCI_SHIM_GROUP: &str = "io.containerd.runc.v2.group";

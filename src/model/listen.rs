@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The socket on which the CRI is served.
+/// The socket, or the sockets, on which the CRI is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// The path of a socket. If a systemd socket unit already listens on this path, dockbridge uses the
-    /// unit's socket. Otherwise dockbridge creates a socket.
+    /// The path of a socket. If systemd passes a socket with this path, dockbridge uses that socket.
+    /// Otherwise dockbridge creates a socket.
     Path(PathBuf),
     /// The sockets that a systemd socket unit passes: all, or those with this name or descriptor.
     Inherited(Option<String>),

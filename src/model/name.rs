@@ -1,6 +1,6 @@
 //! The names of containers in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as in dockershim,
-//! because tools rely on such names. Labels identify a container. If dockbridge knows only the container's entry
-//! in the engine's list, the name must also agree with the labels.
+//! because tools rely on such names. A container's labels say what it is. If dockbridge knows only the container's
+//! entry in the engine's list, the name must also agree with the labels.
 
 use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox::PodMetadata};
 
@@ -15,17 +15,17 @@ pub struct ParsedName {
     pub attempt: u32,
 }
 
-/// The name of a sandbox.
+/// The name of a pod's sandbox in Docker.
 pub fn sandbox_name(pod: &PodMetadata) -> String {
     join(SANDBOX_CONTAINER_NAME, pod, pod.attempt)
 }
 
-/// The name of a workload container.
+/// The name of a workload container in Docker.
 pub fn container_name(container: &ContainerMetadata, pod: &PodMetadata) -> String {
     join(&container.name, pod, container.attempt)
 }
 
-/// The name to use instead if the engine reports that `name` is in use and dockbridge cannot free it.
+/// The name to use instead if the engine reports that `name` is in use and dockbridge does not free this name.
 pub fn with_suffix(name: &str, random: u32) -> String {
     format!("{name}_{random:08x}")
 }
@@ -38,7 +38,7 @@ pub fn bare(name: &str) -> &str {
 /// Reads the parts of the name of a container without a readable document, such as one of cri-dockerd.
 pub fn parse(name: &str) -> Option<ParsedName> {
     let fields: Vec<&str> = bare(name).split('_').collect();
-    // If the name has a seventh field, that is the suffix of `with_suffix`.
+    // A seventh field counts as the suffix of `with_suffix`.
     let (&["k8s", container, pod, namespace, uid, attempt]
     | &["k8s", container, pod, namespace, uid, attempt, _]) = fields.as_slice()
     else {

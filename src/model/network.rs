@@ -13,7 +13,7 @@ pub struct DnsConfig {
     pub options: Vec<String>,
 }
 
-/// Transport of a port.
+/// Transport protocol of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -52,7 +52,7 @@ pub struct PortMapping {
 pub enum NetworkMode {
     /// The sandbox has a network namespace, which CNI plugins connect.
     Cni,
-    /// The engine connects the sandbox to its own bridge and publishes ports.
+    /// The engine connects the sandbox to the engine's own bridge and publishes the sandbox's ports.
     Docker,
     Host,
 }

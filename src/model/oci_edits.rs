@@ -13,24 +13,25 @@ use super::{spec_edit::SpecEdit, user_namespace::IdMappings};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OciEdits {
-    /// The id of the container's engine. Only the dockbridge of this engine removes the file when it is no
-    /// longer used, because another engine may run on the same host.
+    /// The id of the container's engine. Only the dockbridge of this engine removes the edits of a container
+    /// that is gone, because another engine may run on the same host.
     pub engine: String,
-    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls. If empty, that is the
-    /// runtime that its argument `--dockbridge-runtime` names, or runc without this argument.
+    /// The program and arguments of the OCI runtime that dockbridge's OCI runtime calls. If empty, that is the runtime
+    /// in the argument `--dockbridge-runtime` of dockbridge's OCI runtime, or runc without this argument.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runtime: Vec<String>,
     /// The id mappings of the container's user namespace, with which its root file system is mounted.
     pub users: Option<IdMappings>,
     /// Mounts in the engine's `config.json` whose files need mapped owners.
     pub mapped_mounts: Vec<MappedMount>,
-    /// Devices that have another path in the container than on the host: container path and host path. The
-    /// runtime bind-mounts them, because devices cannot be created in a user namespace.
+    /// In a pod with a user namespace, the devices that have another path in the container than on the host:
+    /// container path and host path. dockbridge's OCI runtime bind-mounts them, because devices cannot be created
+    /// in a user namespace.
     pub moved_devices: Vec<(String, String)>,
-    /// Whether this is a pause container of dockbridge's built-in image, which reads no files: in that case
-    /// the runtime leaves out mounts that runc does not need.
+    /// Whether this is a pause container of dockbridge's built-in image, whose program reads no files. For such
+    /// a container, dockbridge's OCI runtime leaves out mounts that runc does not need.
     pub own_pause: bool,
-    /// The directory of the unpacked checkpoint, which is removed after the first start from it.
+    /// The directory with the unpacked checkpoint archive, from which the first start restores the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore: Option<PathBuf>,
     pub edits: Vec<SpecEdit>,
@@ -42,13 +43,13 @@ pub struct MappedMount {
     /// The path in the container. If several mounts have this path, the last of them is mapped.
     pub destination: String,
     pub mappings: IdMappings,
-    /// Whether the mapping was not requested but follows from the pod's user namespace. If the ids of such a
-    /// mount cannot be mapped, its files belong to the user `nobody` in the container. If the ids of a requested
-    /// mapping cannot be mapped, the container does not start.
+    /// Whether the mapping was not requested but follows from the pod's user namespace. If the ids of a
+    /// mount without a requested mapping cannot be mapped, its files belong to the user `nobody` in the container.
+    /// If the ids of a requested mapping cannot be mapped, the container does not start.
     pub is_implicit: bool,
-    /// Whether device files in the mount cannot be opened, because the mount is an image or a volume of an
-    /// image. Device files of an image would have mapped owners, so a privileged container could open the
-    /// host's devices.
+    /// Whether device files in the mount cannot be opened, because the pod has a user namespace and the mount is
+    /// an image or a volume that the image declares. Device files of an image would have mapped owners, so a
+    /// privileged container could open the host's devices.
     pub without_devices: bool,
 }
 
@@ -60,9 +61,11 @@ impl OciEdits {
     }
 }
 
-/// The format version of a file of edits. dockbridge's OCI runtime refuses versions that it does not know.
+/// The format version of a file of edits without the fields `runtime` and `restore`. dockbridge's OCI runtime
+/// refuses versions that it does not know.
 pub const VERSION: u32 = 2;
-/// The version of a file with the field `runtime`: with version 2, an older OCI runtime would call runc.
+/// The version of a file with `runtime` and without `restore`. An older dockbridge-runtime would
+/// accept a file of version 2, but ignore the field `runtime` in it.
 pub const VERSION_WITH_RUNTIME: u32 = 3;
 /// The version of a file with the field `restore`, which an older OCI runtime would otherwise ignore.
 pub const VERSION_WITH_RESTORE: u32 = 4;

@@ -1,5 +1,5 @@
 //! The current state of a sandbox, a container or an image. Records contain only facts. Readiness and CRI
-//! states are computed from them and never stored.
+//! states are computed from records and never stored.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -26,8 +26,8 @@ pub struct SandboxRecord {
     pub process: Option<Process>,
     /// The pod's addresses on Docker's own bridge ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None without a checkpoint file: no plugin has
-    /// run yet, or dockbridge adopted the pod and does not know the state.
+    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None if no checkpoint file has this state: the pod
+    /// does not use CNI, no plugin has run yet, or dockbridge adopted the pod and does not know the state.
     pub attachment: Option<Attachment>,
 }
 
@@ -79,15 +79,16 @@ impl SandboxRecord {
         }
         let mut record = Arc::unwrap_or_clone(self);
         let spec = &mut Arc::make_mut(&mut record.document).spec;
-        // With empty DNS settings, cri-dockerd also used the engine's `resolv.conf`.
+        // For a request with empty DNS settings, cri-dockerd used the engine's `resolv.conf`, as dockbridge does for an
+        // adopted pod without DNS settings.
         spec.dns = dns.filter(|dns| *dns != DnsConfig::default());
         spec.namespaces.users = users;
         Arc::new(record)
     }
 
     /// Whether the pause process, as far as dockbridge knows, is still the one whose network was connected.
-    /// After `docker restart`, the pod has a new pause process. Without dockbridge-runtime, that process is in a
-    /// new network namespace, which is not connected.
+    /// After `docker restart`, the pod has a new pause process. Without dockbridge-runtime, the new pause process is in
+    /// a new network namespace, which is not connected.
     pub fn has_same_pause_process(&self) -> bool {
         match (&self.attachment, self.process.as_ref().and_then(Process::started_at)) {
             (Some(Attachment::Ready { started_at: Some(then), .. }), Some(now)) => {
@@ -97,7 +98,7 @@ impl SandboxRecord {
         }
     }
 
-    /// The pid of the pause process on the host. None if it does not run.
+    /// The pid of the pause process on the host. None if the pause process does not run, or if its pid is unknown.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().and_then(Process::pid)
     }
@@ -116,14 +117,14 @@ pub struct ContainerRecord {
     pub stop_signal: Option<String>,
     /// Whether a label named `signal` replaces the sent signal in the engine's events.
     pub hides_signals: bool,
-    /// The engine's log file of the container, if the log driver writes one.
+    /// The engine's log file of the container, if the engine reports one.
     pub engine_log: Option<std::path::PathBuf>,
     pub log_driver: String,
     /// The directory of the container's writable layer, if the engine reports one.
     pub writable_layer: Option<std::path::PathBuf>,
-    /// The limits that the engine reports. They do not include limits of huge pages and cgroup v2 keys.
+    /// The limits that the engine reports. The engine reports no limits of huge pages and no cgroup v2 keys.
     pub limits: Resources,
-    /// The program and arguments of the process, which can be those of the image. Empty before an inspect.
+    /// The program and arguments of the process, which can be those of the image; empty before an inspect.
     pub command_line: Vec<String>,
 }
 
@@ -131,10 +132,11 @@ pub struct ContainerRecord {
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
     clippy::large_enum_variant,
-    reason = "a value is matched right after its creation and never stored"
+    reason = "a value is matched soon after its creation, and is stored only in a box"
 )]
 pub enum Observed {
-    /// A pod's pause container. The record has no attachment yet, which only the checkpoint file has.
+    /// A pod's pause container. The record has no attachment yet, because only the pod's checkpoint file has the
+    /// attachment.
     Sandbox(SandboxRecord),
     Container(ContainerRecord),
     Foreign(ForeignContainer),
@@ -171,7 +173,7 @@ pub enum Process {
     Unknown,
 }
 
-/// The state in the engine's list (`GET /containers/json`), which has neither times nor reasons.
+/// The state in the engine's list (`GET /containers/json`), which has no exact times of starts and ends and no reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedState {
     /// The container was never started, or its start failed: the list does not distinguish these.
@@ -185,7 +187,7 @@ pub enum ListedState {
 }
 
 impl Process {
-    /// The name of the state, for metrics and the state dump.
+    /// The name of the state, for metrics, the state dump and error messages.
     pub const fn state_name(&self) -> &'static str {
         match self {
             Self::Created | Self::Listed(ListedState::Created) => "created",
@@ -200,7 +202,7 @@ impl Process {
         matches!(self, Self::Running { .. } | Self::Listed(ListedState::Running))
     }
 
-    /// Whether the process has certainly ended.
+    /// Whether Docker says that the process has ended, or that it could not be started.
     pub const fn has_ended(&self) -> bool {
         matches!(self, Self::Exited { .. } | Self::Listed(ListedState::Exited { .. }))
     }
@@ -231,7 +233,7 @@ impl Process {
         }
     }
 
-    /// The pid on the host while the process runs. None while Docker restarts the container.
+    /// The pid on the host while the process runs. None while Docker restarts the container, and before an inspect.
     pub const fn pid(&self) -> Option<u32> {
         match self {
             Self::Running { pid, .. } if *pid > 0 => Some(*pid),
@@ -280,7 +282,8 @@ pub struct ImageRecord {
     pub stop_signal: Option<String>,
     /// `Config.Volumes` of the image: the paths of volumes in its containers.
     pub volumes: std::collections::BTreeSet<String>,
-    /// Whether the engine has answered an inspect of the image: its list has no user, stop signal or volumes.
+    /// Whether the engine has answered an inspect of the image. The engine's list of images has no user, stop signal or
+    /// volumes.
     pub inspected: bool,
 }
 

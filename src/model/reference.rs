@@ -1,8 +1,8 @@
 //! Parses and normalises image references as the engine does, so that they can be compared.
 //!
 //! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first of several components is a domain if it contains
-//! `.`, `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry, and a
-//! path with a single component gets the prefix `library/`.
+//! `.`, `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry. On the default
+//! registry, a path with a single component gets the prefix `library/`.
 
 use std::{borrow::Cow, fmt};
 
@@ -39,7 +39,7 @@ fn looks_like_digest(text: &str) -> bool {
     matches!(algorithm, "sha256" | "sha384" | "sha512") && !hex.contains('/')
 }
 
-/// A normalised image reference: `domain/path[:tag][@digest]`. Two spellings of one reference are equal.
+/// A normalised image reference: `domain/path[:tag][@digest]`. Two spellings of one reference give equal values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ImageReference {
     domain: String,
@@ -100,7 +100,7 @@ impl ImageReference {
             Some((name, digest)) => (name, Some(digest)),
             None => (rest, None),
         };
-        // Only a colon after the last slash starts a tag. A colon before it makes the path invalid.
+        // Only a colon after the last slash starts a tag. An earlier colon makes the path invalid.
         let (path, tag) = match name.rsplit_once(':') {
             Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
             _ => (name, None),
@@ -132,8 +132,8 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// The registry in the address of credentials, which is a host name or has the form `https://host/v1/`. The
-/// default registry has three host names, for which this function returns the same name.
+/// The registry in an address of credentials, for example in `host:5000` or `https://host/v1/`. The default registry
+/// has three host names, for which this function returns the same name.
 pub fn registry_of(address: &str) -> &str {
     let place = address.split_once("://").map_or(address, |(_, rest)| rest);
     match place.split('/').next().unwrap_or(place) {
@@ -142,7 +142,8 @@ pub fn registry_of(address: &str) -> &str {
     }
 }
 
-/// Whether the text is a whole image id: a digest, or 64 hexadecimal digits. Both could also be names.
+/// Whether the text is a whole image id: a digest, or 64 lower-case hexadecimal digits. Such a text
+/// could also be an image name.
 pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }
@@ -153,7 +154,7 @@ pub fn can_move(name: &str) -> bool {
     !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
 }
 
-/// Whether the text is a digest of a known algorithm and length. Any other `word:hex` is a name with a tag.
+/// Whether the text is a digest of a known algorithm and length. `sha256:cafe` is a name with a tag.
 pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }
@@ -190,7 +191,7 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
         }
         None => host.split('.').all(is_host_label),
     };
-    if valid { Ok(()) } else { Err("the registry is not a host name") }
+    if valid { Ok(()) } else { Err("the registry is neither a host name nor an IP address") }
 }
 
 fn is_host_label(label: &str) -> bool {
@@ -219,7 +220,7 @@ fn check_path(path: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Whether the component is letters and digits, separated by one `.`, one or two `_`, or any number of `-`.
+/// Whether the component is lower-case letters and digits, separated by one `.`, one or two `_`, or any number of `-`.
 fn is_path_component(component: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     component.starts_with(alphanumeric)
@@ -260,5 +261,5 @@ const DEFAULT_TAG: &str = "latest";
 const MAX_DOMAIN: usize = 262;
 const MAX_PATH: usize = 255;
 const MAX_TAG: usize = 128;
-/// An error quotes at most this many characters of an image name that it refuses.
+/// An error quotes at most this many characters of a refused image name.
 const SHOWN_CHARS: usize = 128;

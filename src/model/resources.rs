@@ -52,15 +52,15 @@ pub struct HugepageLimit {
 }
 
 impl fmt::Debug for Resources {
-    /// Prints the JSON that labels store. JSON leaves out unset newer fields, so old text stays the same.
+    /// Prints the JSON that labels store. JSON leaves out `pids_limit` and `memory_reservation` if they are unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Resources {}", serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
 }
 
 impl Resources {
-    /// `self` with every limit that `newer` sets. If `newer` sets the memory limit but no swap limit, the
-    /// container keeps its amount of swap.
+    /// `self` with every limit that `newer` sets. If `newer` sets a memory limit in bytes but no swap limit, and
+    /// `self` has both limits in bytes, the container keeps its amount of swap.
     pub fn updated(&self, newer: &Self) -> Self {
         let mut unified = self.unified.clone();
         if newer.memory_swap_limit != 0 {
@@ -83,8 +83,7 @@ impl Resources {
         }
     }
 
-    /// The limits that the engine reports, and from `self` the limits that the engine does not store or cannot
-    /// update.
+    /// The limits that the engine reports, and from `self` the limits that the engine does not store or cannot update.
     pub fn with_observed(&self, engine: &Self) -> Self {
         Self {
             oom_score_adj: self.oom_score_adj,
@@ -94,7 +93,7 @@ impl Resources {
         }
     }
 
-    /// The limit for memory and swap together after an update with `newer`.
+    /// The limit for memory and swap together after an update with `newer`; 0 if it is not set.
     fn updated_swap(&self, newer: &Self) -> i64 {
         let (before, together) = (self.memory_limit, self.memory_swap_limit);
         match (newer.memory_swap_limit, newer.memory_limit) {
@@ -134,8 +133,8 @@ pub fn first_set(newer: &str, older: &str) -> String {
 
 /// A limit with this value means that there is no limit.
 pub const UNLIMITED: i64 = -1;
-/// The largest memory limit that the kernel counts. dockbridge sends this limit to the engine for
-/// "unlimited", because the engine refuses -1 as too small.
+/// The largest memory limit that the kernel counts. dockbridge sends this limit to the engine for an unlimited
+/// memory limit, because the engine refuses -1 as too small.
 pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
 /// The cgroup v2 file that limits swap without memory.
 pub const SWAP_MAX: &str = "memory.swap.max";

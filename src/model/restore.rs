@@ -1,4 +1,4 @@
-//! Containers that start from a checkpoint, and the files in a checkpoint archive.
+//! Containers that start from a container checkpoint, and the files in a checkpoint archive.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,14 @@ use super::{
     sandbox::SandboxSpec,
 };
 
-/// The checkpoint from which a container starts for the first time.
+/// The container checkpoint that the first start of a container restores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restore {
     /// An archive in the directory of the setting `restore-dir` or in a direct subdirectory.
     Archive {
         path: PathBuf,
-        /// SHA-256 digest of those documents in the archive that dockbridge compared with the request.
+        /// SHA-256 digest of the documents in the archive, as dockbridge read them for the request to create the
+        /// container.
         documents: String,
     },
     /// An image that contains the files of a checkpoint archive.
@@ -48,16 +49,16 @@ pub struct RestoredPod {
     pub containers: Vec<(String, ContainerId)>,
 }
 
-/// The name of a container's archive in the directory of a pod's checkpoint.
+/// The name of a container's archive in the directory of a pod checkpoint.
 pub fn archive_name(container: &str) -> String {
     format!("{container}.tar")
 }
 
-/// Name of the file that describes a checkpointed pod, in the directory of the checkpoint.
+/// Name of the file that describes a checkpointed pod, in the directory of the pod checkpoint.
 pub const POD_INDEX: &str = "pod.json";
-/// The version of [`POD_INDEX`] that dockbridge writes. dockbridge reads no other version.
+/// The only version of [`POD_INDEX`] that dockbridge writes and reads.
 pub const POD_VERSION: u32 = 1;
-/// Name of the directory with CRIU's images, in an archive and in the directory where dockbridge makes it.
+/// Name of the directory with CRIU's images, in an archive and in the directory where dockbridge makes the archive.
 pub const IMAGES: &str = "checkpoint";
 /// Name of the tar file with the files that the container added or changed.
 pub const ROOTFS_DIFF: &str = "rootfs-diff.tar";

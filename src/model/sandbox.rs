@@ -21,8 +21,9 @@ pub struct PodMetadata {
     pub attempt: u32,
 }
 
-/// The request of RunPodSandbox. The whole request is stored in a label of the pause container and in the
-/// pod's checkpoint file. The JSON of this type is a durable format: a new field must have a default.
+/// The request of RunPodSandbox; for an adopted pod, the fields that Docker knows. dockbridge stores the request
+/// in a label of a new pause container and, if CNI plugins connect the pod, in the pod's checkpoint file. The JSON of
+/// this type is a durable format: a new field must have a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSpec {
@@ -31,7 +32,7 @@ pub struct SandboxSpec {
     pub hostname: String,
     /// Directory of the pod's container logs, absolute.
     pub log_directory: Option<PathBuf>,
-    /// DNS settings of the pod; `None` means the host's settings.
+    /// DNS settings of the pod; `None` means the host's settings, or that the settings of an adopted pod are unknown.
     pub dns: Option<DnsConfig>,
     pub ports: Vec<PortMapping>,
     pub labels: BTreeMap<String, String>,
@@ -78,7 +79,7 @@ pub enum PidMode {
 #[serde(default)]
 pub struct SandboxSecurity {
     pub identity: Identity,
-    /// Whether a container of the pod may be privileged.
+    /// Whether the pause container is privileged, because the request says that the pod may have privileged containers.
     pub privileged: bool,
     pub readonly_rootfs: bool,
     pub seccomp: Option<Profile>,

@@ -52,37 +52,37 @@ pub struct SelinuxLabel {
     pub level: String,
 }
 
-/// Capabilities to add and drop, in upper case without the `CAP_` prefix. `ALL` is allowed.
+/// Capabilities to add and drop, in upper case without the `CAP_` prefix. `add` and `drop` may contain `ALL`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
     /// Capabilities in addition to the engine's default set.
     pub add: Vec<String>,
-    /// Capabilities of the engine's default set that the container does not get.
+    /// Capabilities that the container does not get. With `ALL` here, the container gets only those that `add` names.
     pub drop: Vec<String>,
     /// Ambient capabilities, which programs of a non-root user keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambient: Vec<String>,
 }
 
-/// All security settings that a container may request.
+/// The security settings of a container, without its namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerSecurity {
     pub identity: Identity,
-    /// The container gets all capabilities and all devices, and no confinement.
+    /// The container gets all capabilities and all devices, and neither a seccomp profile nor masked paths.
     pub privileged: bool,
     pub readonly_rootfs: bool,
     /// The process gets no more privileges when it executes a set-uid program.
     pub no_new_privs: bool,
     pub capabilities: Capabilities,
-    /// Paths hidden from the container. CRI sends all paths, so an empty list hides nothing.
+    /// Paths hidden from the container. A security context in a request has all paths, so an empty list hides nothing.
     pub masked_paths: Vec<String>,
-    /// Paths made read-only. CRI sends all paths, so an empty list protects nothing.
+    /// Paths made read-only. A security context in a request has all paths, so an empty list protects nothing.
     pub readonly_paths: Vec<String>,
     /// Seccomp profile; `None` means unconfined.
     pub seccomp: Option<Profile>,
-    /// AppArmor profile; `None` means the engine's default profile.
+    /// AppArmor profile; `None` lets the engine choose a profile.
     pub apparmor: Option<Profile>,
     /// SELinux label; `None` lets the engine choose a label.
     pub selinux: Option<SelinuxLabel>,

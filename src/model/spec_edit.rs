@@ -1,5 +1,5 @@
-//! Changes of a container's `config.json` (OCI runtime specification). dockbridge describes in this form what
-//! CRI, CDI devices and NRI plugins request and the Engine API has no field for.
+//! Changes of a container's `config.json` (OCI runtime specification), as CRI requests, CDI devices and NRI plugins
+//! need them.
 //!
 //! The JSON of a [`SpecEdit`] is a durable format: dockbridge stores it in a label, in the state directory,
 //! and in the file that `dockbridge-runtime` reads.
@@ -86,10 +86,10 @@ fn owned(at: &[&str]) -> Vec<String> {
     at.iter().map(|key| (*key).to_owned()).collect()
 }
 
-/// Mount options that CDI specs often have and that the Engine API has no field for. Leaving them
-/// out is safe: a bind mount keeps these options of its source on the host.
+/// Mount options that CDI specs often have and that the Engine API has no field for. Without dockbridge-runtime,
+/// dockbridge leaves them out.
 pub const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
-/// Stands for any key in [`SET_BY_PLUGINS`].
+/// In [`SET_BY_PLUGINS`], stands for any key.
 const ANY: &str = "*";
 const SET_BY_PLUGINS: &[&str] = &[
     "annotations/*",

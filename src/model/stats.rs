@@ -1,6 +1,7 @@
-//! Resource usage of containers and pods, as the kernel counts it.
+//! Resource usage of containers and pods: what the kernel counts, and the sizes of writable layers.
 //!
-//! A figure is `None` if the kernel does not keep it, or if the reader did not request it ([`Detail`]).
+//! An optional figure is `None` if the kernel does not keep it, if dockbridge cannot read it, or if the caller did
+//! not request it ([`Detail`]).
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -14,7 +15,7 @@ use super::{
 pub enum Detail {
     /// The figures in the CRI statistics, and other figures in the same files.
     Usage,
-    /// The figures in the CRI statistics, and all other figures that the metrics have.
+    /// The figures in the CRI statistics, and all other figures that the metrics of pods and containers have.
     Everything,
 }
 
@@ -22,12 +23,11 @@ pub enum Detail {
 #[derive(Clone, Debug)]
 pub struct ContainerReading {
     pub record: Arc<ContainerRecord>,
-    /// Usage of the container's cgroup. All figures are `None` while the container has no cgroup.
+    /// Usage of the container's cgroup. Has no figures while dockbridge finds no cgroup of the container.
     pub group: GroupReading,
     /// Only with [`Detail::Everything`].
     pub processes: Option<ProcessReading>,
-    /// Size of what the container wrote outside of mounts. `None` before the first measurement, and if
-    /// dockbridge cannot measure the size.
+    /// Size of what the container wrote outside of mounts. `None` until dockbridge has measured the size.
     pub layer: Option<LayerReading>,
 }
 
@@ -35,7 +35,9 @@ pub struct ContainerReading {
 #[derive(Clone, Debug)]
 pub struct PodReading {
     pub record: Arc<SandboxRecord>,
-    /// Usage of the pod's cgroup, or the sum over the cgroups of its pause container and its containers.
+    /// Usage of the pod's cgroup, or the sum over the cgroups of its pause container and its containers. Has no
+    /// figures if dockbridge finds no cgroup of the pause container. A sum over cgroups also has no figures while a
+    /// running container of the pod has not been inspected yet.
     pub group: GroupReading,
     /// `None` if unknown, or if the pod uses the host's network.
     pub network: Option<NetworkReading>,
@@ -55,7 +57,7 @@ impl PodReading {
     }
 }
 
-/// What the kernel counts for a cgroup.
+/// What the kernel counts for a cgroup, or sums over several cgroups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupReading {
     pub cpu: Option<CpuReading>,
@@ -66,14 +68,14 @@ pub struct GroupReading {
     pub hugepages: Vec<HugepageReading>,
 }
 
-/// Processor time. Times are in nanoseconds.
+/// Processor time. Times are in nanoseconds, except those of the quota and of the pressure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuReading {
     pub at: Nanos,
     /// Processor time since the cgroup was created, as the sum over all processors.
     pub usage: u64,
-    /// Processor time per second between the last two readings: 1,000,000,000 is one processor in full use.
-    /// `None` before the second reading.
+    /// Processor time per second between two readings that are at least 0.9 seconds apart: 1,000,000,000 is one
+    /// processor in full use. `None` before there are two such readings.
     pub nano_cores: Option<u64>,
     pub user: Option<u64>,
     pub system: Option<u64>,
@@ -86,7 +88,7 @@ pub struct CpuReading {
     pub quota: Option<Limit>,
     /// Length of a quota period in microseconds; only with [`Detail::Everything`].
     pub period: Option<u64>,
-    /// The cgroup's CPU weight on the cgroup v1 scale, usually 1024; only with [`Detail::Everything`].
+    /// The cgroup's CPU weight on the cgroup v1 scale, by default 1024; only with [`Detail::Everything`].
     pub shares: Option<u64>,
     pub pressure: Option<Pressure>,
 }
@@ -97,9 +99,9 @@ pub struct MemoryReading {
     pub at: Nanos,
     /// All memory of the cgroup, including the page cache.
     pub usage: u64,
-    /// Memory without the inactive page cache. The kernel cannot reclaim this memory cheaply.
+    /// Memory without the inactive page cache, which the kernel can reclaim cheaply.
     pub working_set: u64,
-    /// Memory limit minus working set. `None` if no limit is lower than the machine's memory.
+    /// Memory limit minus working set. `None` if the cgroup has no limit that is lower than the machine's memory.
     pub available: Option<u64>,
     pub rss: Option<u64>,
     pub cache: Option<u64>,
@@ -116,7 +118,8 @@ pub struct MemoryReading {
     pub faults: Option<u64>,
     /// Page faults that needed the disk, of the cgroup and of the cgroups below it.
     pub major_faults: Option<u64>,
-    /// Page faults of the cgroup itself, without the cgroups below it. Only cgroup v1 counts them separately.
+    /// Page faults of the cgroup itself, without the cgroups below it. Only cgroup v1 counts the faults of a cgroup
+    /// itself separately.
     pub own_faults: Option<u64>,
     /// Page faults of the cgroup itself that needed the disk.
     pub own_major_faults: Option<u64>,
@@ -176,7 +179,7 @@ pub struct DeviceReading {
     pub writes: u64,
 }
 
-/// Number of tasks (threads) in a cgroup.
+/// Number of tasks (threads) in a cgroup and in the cgroups below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PidsReading {
     pub at: Nanos,
@@ -200,7 +203,8 @@ pub struct HugepageReading {
 pub struct Pressure {
     /// Time in which at least one task waited.
     pub some: Stall,
-    /// Time in which all tasks waited. Older kernels do not report this time for processors; it is 0 there.
+    /// Time in which all tasks that were not idle waited. Older kernels do not report this time for processors; it is
+    /// 0 there.
     pub full: Stall,
 }
 
@@ -244,7 +248,8 @@ pub struct TrafficReading {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     pub processes: u64,
-    /// Number of threads, for a cgroup that does not count tasks. Too low for a container with very many processes.
+    /// Number of threads, for a cgroup that does not count tasks; otherwise 0. The number of threads is too low for a
+    /// container with more than 1,000 processes.
     pub threads: u64,
     /// Number of open file descriptors of all processes; `None` if there are too many to count.
     pub descriptors: Option<u64>,
@@ -257,7 +262,7 @@ pub struct ProcessReading {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerReading {
     pub at: Nanos,
-    /// The directory in which the engine keeps layers: the same path as in ImageFsInfo.
+    /// The path that ImageFsInfo reports as the `mountpoint` of the image file system.
     pub mountpoint: PathBuf,
     pub bytes: u64,
     pub inodes: u64,

@@ -1,5 +1,6 @@
 //! The requests of ExecSync, Exec, Attach and PortForward, and the result of ExecSync. Ids of containers and
-//! sandboxes are still as the caller wrote them. A command is a program and its arguments, and never empty.
+//! sandboxes are as the caller wrote them, until the call replaces them with full ids. A command is a program
+//! and its arguments, and never empty.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 pub struct Streams {
     pub stdin: bool,
     pub stdout: bool,
-    /// Never set together with `tty`, because a terminal has a single output.
+    /// dockbridge refuses a request that sets both `stderr` and `tty`: a terminal has a single output.
     pub stderr: bool,
     pub tty: bool,
 }
@@ -32,8 +33,9 @@ pub struct AttachSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardSpec {
     pub sandbox: String,
-    /// Ports in the order of the request; no port is 0. The list may be empty for a SPDY client, which sends
-    /// the port again with each connection. A WebSocket client refers to a port by its position in this list.
+    /// Ports in the order of the request; no port is 0. The list may be empty. A SPDY client sends the port
+    /// again with each connection. A WebSocket client refers to a port by its position in this list, or in its
+    /// own query if this list is empty.
     pub ports: Vec<u16>,
 }
 
@@ -44,7 +46,7 @@ pub struct TerminalSize {
     pub height: u16,
 }
 
-/// The standard stream to which a process wrote. A process with a terminal has only standard output.
+/// The standard stream to which a process wrote. All output to a terminal counts as standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     Stdout,
@@ -66,7 +68,7 @@ impl Source {
 pub struct ExecSyncSpec {
     pub container: String,
     pub command: Vec<String>,
-    /// `None` means no limit.
+    /// `None` means that the command has no time limit.
     pub timeout: Option<Duration>,
 }
 

@@ -1,5 +1,4 @@
-//! Tests of the data types: valid ids and names, how facts determine a state, and the durable format of
-//! documents.
+//! Tests of the data types: valid ids and names, how facts determine a state, and the durable format of documents.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 

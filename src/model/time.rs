@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A time in nanoseconds since the Unix epoch; 0 means unset, as in every time field of CRI.
+/// A time in nanoseconds since the Unix epoch; 0 means unset, as in CRI.
 ///
 /// Docker's `0001-01-01T00:00:00Z` also means unset and must be read as [`Nanos::UNSET`].
 #[derive(

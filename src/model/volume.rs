@@ -21,7 +21,7 @@ pub enum VolumeSource {
         /// Relative path in the image, with all links resolved. Empty means the whole image.
         sub_path: String,
     },
-    /// dockbridge has unpacked the image into a directory, and the container gets a bind mount of `path`.
+    /// dockbridge has mounted the image at a directory, and the container gets a bind mount of `path`.
     Directory {
         /// Absolute path on this host. Links below the image's root are resolved.
         path: PathBuf,
@@ -32,8 +32,8 @@ pub enum VolumeSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountedImage {
     pub image: ImageId,
-    /// Whether dockbridge unpacked the image, so that the mount's source is its directory. If false, the
-    /// engine itself mounts the image.
+    /// Whether dockbridge mounted the image at a directory, which is the source of the container's mount. If
+    /// false, the engine itself mounts the image.
     #[serde(default)]
     pub unpacked: bool,
 }

@@ -1,6 +1,6 @@
 //! Arguments of CNI plugins for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
 //!
-//! All arguments follow from the recorded attachment, so DEL gets the same arguments as ADD.
+//! `CNI_ARGS` and the values of capabilities follow from the recorded attachment, so DEL and ADD get the same.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
     args.into_iter()
         .map(|(key, value)| {
             if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
-                // `CNI_ARGS` has no syntax to quote these characters.
+                // `CNI_ARGS` has no syntax to quote `;` or `=`.
                 let reason =
                     format!("the pod's {key} {value:?} cannot be passed to network plugins");
                 return Err(Failure::invalid(reason));
@@ -45,7 +45,7 @@ pub fn joined(pairs: &[(String, String)]) -> String {
     texts.join(";")
 }
 
-/// All CNI capabilities with a value for the pod. Fails if a bandwidth annotation is not a rate.
+/// The CNI capabilities that have a value for the pod. Fails if a bandwidth annotation is not a rate.
 pub fn capabilities(cni: &CniAttachment) -> Result<Map<String, Value>, Failure> {
     let pod = &cni.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());
@@ -96,8 +96,8 @@ fn port_mappings(ports: &[PortMapping]) -> Option<Value> {
     (!entries.is_empty()).then_some(Value::Array(entries))
 }
 
-/// The `bandwidth` capability without the directions that have no annotation. dockbridge does not send a rate
-/// of zero for them: plugins read zero as unlimited, but then refuse a burst.
+/// The `bandwidth` capability without the directions that have no annotation, because plugins read a rate of
+/// zero as unlimited, but then refuse a burst.
 fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Value>, Failure> {
     let mut limits = Map::new();
     for (key, rate, burst) in DIRECTIONS {

@@ -48,7 +48,7 @@ impl ConfigWatcher {
     }
 
     pub(super) async fn first_read(&self) {
-        // Fails only without the sender, which `self` has.
+        // This wait fails only if the sender is gone, but `self` has the sender.
         let _ = self.state.subscribe().wait_for(|state| state.serial > 0).await;
     }
 
@@ -72,7 +72,7 @@ impl ConfigWatcher {
         next
     }
 
-    /// Reads the configuration when a file or a directory setting changes, and periodically. Never returns.
+    /// Reads the configuration when a file changes, after a reload of the settings, and periodically. Never returns.
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
@@ -147,7 +147,7 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
         (None, _) => {
             warn!(
                 reason = next.reason(),
-                "no usable network configuration; no pod is connected until there is one"
+                "no usable network configuration; no new pod is connected until there is one"
             );
         }
     }

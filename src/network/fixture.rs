@@ -58,8 +58,7 @@ impl TestNode {
         );
     }
 
-    /// Installs any script as a plugin. Renames the finished file, so that no reader sees an incomplete
-    /// script.
+    /// Installs any script as a plugin. Renames the finished file, so that no reader sees an incomplete script.
     pub(super) fn script(&self, name: &str, body: &str) {
         let (draft, path) =
             (self.path("bin").join(format!(".{name}")), self.path("bin").join(name));
@@ -102,7 +101,7 @@ impl TestNode {
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// The environment variables of a plugin in its last call with `command`.
+    /// The `CNI_` variables of a plugin in its last call with `command`.
     pub(super) fn environment(&self, plugin: &str, command: &str) -> String {
         fs::read_to_string(self.path("log").join(format!("{plugin}.{command}.env"))).unwrap()
     }

@@ -1,4 +1,4 @@
-//! Releases attachments of lost pods: the namespace is gone, or neither Docker nor a checkpoint has the pod.
+//! Releases attachments of lost pods: the namespace is gone, or neither Docker nor a checkpoint file has the pod.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ impl Network {
     /// those in `live`.
     ///
     /// # Errors
-    /// The errors of plugins or of reading the cache, after all other plugins were called.
+    /// The errors of plugins or of the cache, after dockbridge has tried to release all other such attachments.
     pub async fn release_stale(&self, live: &[CniAttachment]) -> Result<(), Failure> {
         let cache = self.cache.clone();
         let read = move || {
@@ -76,7 +76,7 @@ impl Network {
         (found, whole)
     }
 
-    /// Runs DEL with the values of the cached ADD. Removes the cache entry if all plugins succeed.
+    /// Runs DEL with the values of the cached ADD but with `namespace`. Removes the cache entry if all plugins succeed.
     async fn del_cached(
         &self,
         entry: CachedResult,
@@ -94,7 +94,7 @@ impl Network {
         };
         let failures = self.chain(&list).del(&conf, Some(&entry.result)).await;
         if failures.is_empty() {
-            info!(container = %entry.key.container, network = %list.name, "released a stale CNI attachment");
+            info!(container = %entry.key.container, network = %list.name, "released a cached CNI attachment");
             let cache = self.cache.clone();
             blocking(move || cache.remove(&entry.key)).await?;
         }

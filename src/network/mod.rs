@@ -1,6 +1,6 @@
 //! Connects pods to the network with CNI plugins, and disconnects pods.
 //!
-//! This module does not know Docker, and knows only the `PodNetwork` of a pod. Start with
+//! This module does not call Docker, and gets what it needs to know about a pod as a `PodNetwork`. Start with
 //! [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the plugins.
 //! `config_watcher` updates [`config_state::ConfigState`] from the configuration directory. [`arguments`]
 //! makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `stale` finds the

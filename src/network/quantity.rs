@@ -1,6 +1,6 @@
 //! Parses the Kubernetes quantities in bandwidth annotations.
 
-/// Parses a rate in bits per second. Rounds up, and refuses rates below 1k and above 1P.
+/// Parses a rate in bits per second. Rounds up to whole bits, and then refuses rates below 1k and above 1P.
 pub fn rate(text: &str) -> Result<u64, &'static str> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -43,7 +43,7 @@ fn scale(suffix: &str) -> Option<(u128, i32)> {
 }
 
 const MALFORMED: &str = "not a quantity";
-const RANGE: &str = "must be between 1k and 1P";
+const RANGE: &str = "the rate must be between 1k and 1P bits per second";
 const LOWEST_RATE: u64 = 1_000;
 const HIGHEST_RATE: u64 = 1_000_000_000_000_000;
 

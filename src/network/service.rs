@@ -1,11 +1,11 @@
-//! Prepares, attaches and detaches a pod, and finds lost attachments.
+//! Connects pods to CNI networks and disconnects them, and finds the attachments of pods without a checkpoint file.
 //!
 //! ```text
 //! prepare ──▶ attachment, recorded by the caller ──▶ attach (ADD) ──▶ … ──▶ detach (DEL)
 //! ```
 //!
-//! The attachment has everything that DEL needs. So DEL also works if the configuration has changed, the
-//! sandbox is gone, or dockbridge was restarted. Calls for the same pod must not overlap.
+//! The attachment has the network configuration and the pod's values for DEL, so DEL also works if the node's CNI
+//! configuration has changed, the pod is gone, or dockbridge was restarted. Calls for the same pod must not overlap.
 
 use std::{
     net::IpAddr,
@@ -54,7 +54,7 @@ pub struct Attached {
     pub result: Value,
 }
 
-/// The network of this node. Clones share all state.
+/// Connects the pods of this node to a network. Clones share all state.
 #[derive(Clone, Debug)]
 pub struct Network {
     watcher: Arc<ConfigWatcher>,
@@ -64,7 +64,7 @@ pub struct Network {
     live: LiveSettings,
     /// Pod CIDRs of this node, as kubelet sent them.
     pod_cidrs: Arc<ArcSwapOption<Vec<String>>>,
-    /// dockbridge sends this notification after a failed DEL that [`Network::release_stale`] must repeat.
+    /// Notified after a failed DEL that [`Network::release_stale`] must repeat.
     pub repeat_requested: Arc<Notify>,
     _watching: Option<Arc<AbortOnDropHandle<()>>>,
 }
@@ -93,12 +93,12 @@ impl Network {
         }
     }
 
-    /// The metrics of calls to plugins.
+    /// The metrics of calls to CNI plugins.
     pub fn metrics(&self) -> &CniMetrics {
         &self.plugins.metrics
     }
 
-    /// Whether dockbridge can connect pods. The engine's network is always ready. Never blocks.
+    /// Whether dockbridge can connect pods to a network: always ready if pods do not use CNI. Never blocks.
     pub fn status(&self) -> NetworkStatus {
         match self.live.current().network {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
@@ -108,7 +108,7 @@ impl Network {
         }
     }
 
-    /// Waits until the configuration was read once, if pods use CNI. Before that, [`Self::status`] is not ready.
+    /// If pods use CNI, waits for the first read of the CNI configuration; until then, [`Self::status`] is not ready.
     pub async fn first_read(&self) {
         if self.live.current().network == NetworkMode::Cni {
             self.watcher.first_read().await;
@@ -120,7 +120,7 @@ impl Network {
         self.selected().await.map(|_| ())
     }
 
-    /// Sets the pod CIDRs of later pods, the primary IP family first. They replace the CIDRs in the settings.
+    /// Sets the pod CIDRs of later pods, the primary IP family first, instead of the pod CIDRs in the settings.
     pub fn set_pod_cidrs(&self, cidrs: Vec<String>) {
         self.pod_cidrs.store(Some(Arc::new(cidrs)));
     }
@@ -130,7 +130,7 @@ impl Network {
         sent.as_deref().map_or_else(|| self.live.current().pod_cidrs.clone(), Vec::clone)
     }
 
-    /// Returns the attachment for [`Self::attach`]. Fails without a network, or if a pod's value is invalid.
+    /// Returns the attachment for [`Self::attach`]. Fails without a usable network or with an invalid value of the pod.
     pub async fn prepare(&self, pod: PodNetwork) -> Result<CniAttachment, Failure> {
         let list = self.selected().await?.list;
         if arguments::wants_host_ports(&pod) && !list.has_capability(arguments::PORT_MAPPINGS) {
@@ -154,7 +154,7 @@ impl Network {
     /// Connects a pod: brings up `lo`, runs ADD, caches the result.
     ///
     /// # Errors
-    /// The first failure. The caller undoes the calls of earlier plugins with [`Network::detach`].
+    /// The first failure. After a failure, the caller undoes the ADD of all plugins with [`Network::detach`].
     pub async fn attach(&self, cni: &CniAttachment) -> Result<Attached, Failure> {
         let begun = Instant::now();
         let list = recorded(cni)?;
@@ -164,7 +164,7 @@ impl Network {
         let added = self.chain(&list).add(&conf).await;
         let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
         let addresses = addresses(cni, &result);
-        // DEL needs the cached result even without an address. Every DEL with a malformed result would fail.
+        // Plugins get the cached result at DEL, even without an address, but would fail at DEL with a malformed result.
         if !matches!(addresses, Err(ResultError::Malformed(_))) {
             self.cache_result(cni, conf, result.clone()).await?;
         }
@@ -178,14 +178,15 @@ impl Network {
         Ok(Attached { addresses, result })
     }
 
-    /// Disconnects a pod: runs DEL and removes the cached result. A caller can repeat this call. The call
-    /// also works if the namespace, the configuration file or the cached result is gone.
+    /// Disconnects a pod: runs DEL, and removes the cached result if DEL succeeded. A caller can repeat this call.
+    /// The call also works if the namespace, the configuration file or the cached result is gone.
     ///
-    /// If the namespace is gone and all failures are final, the pod can still be removed, because a repeated
-    /// DEL may be useless. [`Network::release_stale`] repeats the DEL.
+    /// If DEL fails, but the namespace is gone and all failures are final, the call succeeds, so that the pod can be
+    /// removed. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
-    /// The errors of failed plugins. The caller must repeat until success.
+    /// DEL fails in any other way, or a recorded value or the cache cannot be used. The caller must repeat a failed
+    /// call.
     pub async fn detach(&self, cni: &CniAttachment) -> Result<(), Failure> {
         let list = recorded(cni)?;
         let mut conf = runtime_conf(cni)?;
@@ -214,9 +215,9 @@ impl Network {
         Ok(())
     }
 
-    /// Whether DEL failed, but only with final failures and after the namespace was gone. Fails with any
-    /// other failures. Does not rely on a plugin's message about a missing namespace: the message may look
-    /// the same if the socket of the plugin's agent is missing.
+    /// Whether DEL failed, but only with final failures, and the namespace is gone. If DEL failed in another way,
+    /// returns an error. Does not rely on a plugin's message about a missing namespace: the message may look the same
+    /// if the socket of the plugin's agent is missing.
     pub(super) async fn repeat_later(
         &self,
         (sandbox, network): (&SandboxId, &str),
@@ -242,8 +243,9 @@ impl Network {
         Ok(true)
     }
 
-    /// Reads the attachment of a pod without a network checkpoint from libcni's cache. An earlier runtime, such as
-    /// cri-dockerd, may have written the entry. `None` if the entry is missing or damaged. Fails if the cache is unreadable.
+    /// Reads the attachment of a pod without a checkpoint file from libcni's cache. An earlier runtime, such as
+    /// cri-dockerd, may have written the cache entry. `None` if the entry is missing or damaged. Fails if the cache
+    /// is unreadable.
     pub async fn attachment_from_cache(
         &self,
         pod: PodNetwork,
@@ -276,7 +278,8 @@ impl Network {
     }
 
     /// Reads the attachment of a pod without a cache entry: the addresses of the interface in its namespace,
-    /// to be released with the current configuration. `None` if there is no address.
+    /// to be released with the current configuration. `None` if there is no address, if the addresses cannot be
+    /// read, or if [`Self::prepare`] fails.
     pub async fn attachment_from_namespace(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
         let cni = self.prepare(pod).await.ok()?;
         let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
@@ -286,7 +289,7 @@ impl Network {
         };
         let found = blocking(read).await;
         let found = found.inspect_err(|error| {
-            debug!(%error, sandbox = %cni.pod.id, "cannot read the addresses of a pod; adopting the pod without an attachment");
+            debug!(%error, sandbox = %cni.pod.id, "cannot read the addresses of a pod; the pod is not ready");
         });
         let ips: Vec<Value> =
             found.ok()?.iter().map(|ip| json!({ "address": ip, "interface": 0 })).collect();
@@ -375,7 +378,7 @@ fn addresses(cni: &CniAttachment, result: &Value) -> Result<Vec<IpAddr>, ResultE
     Ok(result::primary_first(found, &cni.pod_cidrs))
 }
 
-/// Checks that the network namespace is not the host's, and brings up the interface `lo` in it.
+/// Checks that a network namespace is pinned at the path and is not the host's, and brings up the interface `lo` in it.
 fn prepare_namespace(path: &Path) -> Result<(), Failure> {
     let path_text = path.display();
     let refuse = |reason| {
@@ -391,8 +394,8 @@ fn prepare_namespace(path: &Path) -> Result<(), Failure> {
     Ok(netns::raise_loopback(path)?)
 }
 
-/// Whether plugins can still use the pod's namespace. If the kernel reused the pid in the path and the path
-/// leads to the host's namespace, the pod's namespace counts as missing. Otherwise DEL would remove
+/// Whether plugins can still use the pod's namespace. If the path leads to the host's namespace, because the kernel
+/// reused the pid in the path, the pod's namespace counts as missing: in the host's namespace, DEL would remove
 /// interfaces of the host.
 pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
@@ -402,7 +405,7 @@ pub(super) fn has_namespace(path: &Path) -> bool {
 pub(super) const INTERFACE: &str = "eth0";
 /// Name of the CNI network with which cri-dockerd and dockershim bring up `lo`.
 const LOOPBACK: &str = "cni-loopback";
-/// Limit for one VERSION call, and for the STATUS calls of all plugins together.
+/// Limit for one VERSION call, and for the STATUS calls of all plugins together, unless the limit for ADD is shorter.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ impl From<&CniAttachment> for AttachmentKey {
     }
 }
 
-/// The cached results that dockbridge must release. Results of `live` pods are not among them.
+/// The cached results that dockbridge must release. Results with a key in `live` are not among them.
 ///
 /// Another runtime may use the same cache, and dockbridge does not see the namespaces of this runtime. So an
 /// attachment is stale only if dockbridge or cri-dockerd created it and its namespace is gone.

@@ -1,5 +1,5 @@
-//! The connection to one NRI plugin: dockbridge's calls to the plugin, and the plugin's calls to dockbridge.
-//! Calls to the plugin and queues have limits. dockbridge disconnects a plugin that violates the protocol.
+//! The connection to one NRI plugin: dockbridge's calls to the plugin, which have a time limit, and the plugin's
+//! calls to dockbridge. dockbridge disconnects a plugin that violates the protocol.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ pub(super) enum CloseReason {
     Protocol(#[from] ProtocolError),
     #[error("the plugin sent more than {WAITING_REQUESTS} requests that were not answered yet")]
     TooManyRequests,
-    #[error("the plugin did not answer {method} within {limit:?}")]
+    #[error("the plugin did not complete {method} within {limit:?}")]
     Timeout { method: &'static str, limit: Duration },
     #[error("{0}")]
     Violation(String),
@@ -51,7 +51,7 @@ pub(super) enum CloseReason {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CallError {
-    /// The plugin answered with an error, or the request is too long. The plugin stays connected.
+    /// The plugin answered with an error, or the request is too long. This error does not close the connection.
     #[error("{message}")]
     Refused { code: i32, message: String },
     #[error(transparent)]
@@ -82,7 +82,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Serves a socket until it is closed. The returned receiver delivers the plugin's calls.
+    /// Serves the socket of a plugin until the connection closes. The returned receiver delivers the plugin's calls.
     pub(super) fn open(socket: UnixStream) -> (Self, mpsc::Receiver<Incoming>) {
         let (outgoing, queue) = mpsc::channel(WAITING_MESSAGES);
         let (requests, incoming) = mpsc::channel(WAITING_REQUESTS);
@@ -98,7 +98,8 @@ impl Connection {
         (connection, incoming)
     }
 
-    /// Calls a plugin's method. Closes the connection if the plugin does not answer within `limit`.
+    /// Calls a plugin's method. Closes the connection if the plugin does not answer within `limit`
+    /// plus [`LATE_ANSWER`].
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
@@ -173,7 +174,7 @@ impl Connection {
         self.reason.get().cloned().unwrap_or(CloseReason::ByPlugin)
     }
 
-    /// Opens a new stream for a call. ttrpc requires odd numbers from the side that calls.
+    /// Opens a new stream for a call. ttrpc requires odd stream numbers from the side that calls.
     fn expect_answer(&self) -> (u32, oneshot::Receiver<Response>) {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock();
@@ -245,7 +246,7 @@ impl Connection {
         self.close(closed);
     }
 
-    /// Handles an answer of the plugin. Fails if no call waits for this answer.
+    /// Handles an answer of the plugin. Fails if the message does not answer an open call, or cannot be decoded.
     fn answered(&self, envelope: &Envelope) -> Result<(), ProtocolError> {
         let Envelope { kind, stream, payload } = envelope;
         let unexpected = || ProtocolError::Unexpected { kind: *kind, stream: *stream };
@@ -281,10 +282,10 @@ fn of_socket(error: &io::Error) -> CloseReason {
 /// Full name of the ttrpc service that plugins implement.
 pub(super) const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
 const WAITING_REQUESTS: usize = 16;
-/// Maximum number of messages that wait until the plugin reads from the socket.
+/// Maximum number of messages that wait for the task that writes to the socket.
 const WAITING_MESSAGES: usize = 16;
 const READ_AT_ONCE: usize = 64 << 10;
-/// How long after its time limit dockbridge still accepts an answer.
+/// How long after the time limit of a call dockbridge still accepts the answer.
 const LATE_ANSWER: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -16,10 +16,9 @@ use crate::{
 };
 
 impl Shared {
-    /// Executes the updates of a plugin's answer or request in a task, after the updates of all earlier
-    /// answers and requests: several can change the same container, and the latest decision must win. `plugin`
-    /// is only for logs. The receiver gets the result of [`Self::update_containers`], and nothing if dockbridge
-    /// stops before.
+    /// Executes the updates and evictions of a plugin's answer or request in a task, after those of all earlier answers
+    /// and requests: several can change the same container, and the latest decision must win. `plugin` is only for
+    /// logs. The receiver gets the result of [`Self::update_containers`], or nothing if dockbridge stops first.
     pub(super) fn carry_out(
         self: &Arc<Self>,
         plugin: String,
@@ -80,7 +79,7 @@ impl Shared {
         for update in merged.all() {
             let asked = update.linux.as_ref().and_then(|linux| linux.resources.as_ref());
             let container = update.container_id.clone();
-            // The limits from the answer about a new container must be set before those of a later answer.
+            // The limits from the answer about a new container must be set before those of a later update.
             let _ = timeout(CREATION_TIMEOUT, self.adjusted(&container)).await;
             let (Some(asked), true) = (asked, is_there(&container)) else { continue };
             let done = match read(asked) {
@@ -102,7 +101,7 @@ impl Shared {
         error.map_or(Ok(failed), Err)
     }
 
-    /// Waits until dockbridge has carried out the answers of plugins about a new container.
+    /// Waits while dockbridge asks plugins about a new container or carries out their answers.
     async fn adjusted(&self, id: &str) {
         let mut reveals = self.creations.reveals();
         let is_being_adjusted = || {
@@ -115,7 +114,7 @@ impl Shared {
     }
 }
 
-/// How long an update waits for the creation of its container.
+/// How long an update waits at most until the answers about its new container are carried out.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Name of the plugin in logs if several plugins requested an update together.
+/// Name of the plugin in logs of updates and evictions that come from the merged answers of plugins.
 pub(super) const ALL_PLUGINS: &str = "all";

@@ -30,8 +30,8 @@ impl Nri {
     /// to ask, or if dockbridge has already asked about the container.
     ///
     /// # Errors
-    /// A plugin rejects the container or requests an impossible change, or a required plugin is missing. All
-    /// plugins that dockbridge has asked then receive StopContainer and RemoveContainer.
+    /// A plugin rejects the container or requests an impossible change, or a required plugin is missing. The
+    /// plugins that dockbridge has asked then receive the events StopContainer and RemoveContainer.
     pub async fn create_container(
         &self,
         creation: Option<&Creation>,
@@ -76,7 +76,7 @@ impl LockedPlugins<'_> {
             asked.push(nri::PluginInstance { name, index });
             let Some(answer) = answer? else { continue };
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
-                // For a container that is being created, a plugin must send an adjustment and no update.
+                // To change the container that is being created, a plugin must send an adjustment, not an update.
                 return Err(Failure::unmet(format!(
                     "the NRI plugin {} answered CreateContainer with an update of the same container; the \
                      plugin must send an adjustment",
@@ -118,7 +118,7 @@ impl LockedPlugins<'_> {
             let reason = match answer {
                 Some(answer) if answer.reject => answer.reason,
                 Some(_) => continue,
-                None => "the plugin did not answer".to_owned(),
+                None => "the plugin gave no valid answer".to_owned(),
             };
             return Err(plugin.refusal(method(event), shortened(reason)).into());
         }

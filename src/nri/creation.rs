@@ -1,5 +1,5 @@
-//! Pods and containers that Docker and the store have, but plugins have not accepted. dockbridge hides these
-//! pods and containers from clients. A plugin that connects in this time receives each only once.
+//! Pods and containers that Docker and the store have, but plugins have not accepted yet, so dockbridge hides them
+//! from clients. A plugin that connects while a pod or container is hidden receives the pod or container only once.
 
 use std::{collections::HashMap, future::pending, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::model::{
     sandbox::PodMetadata,
 };
 
-/// Identifies a pod or container that is being created, before Docker has given it an id.
+/// Identifies a pod or container that is being created, even before Docker has given it an id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Identity {
     Pod(PodMetadata),
@@ -27,12 +27,13 @@ pub(super) struct Creations {
     revealed: watch::Sender<()>,
 }
 
-/// Reports when a hidden pod or container becomes visible to clients.
+/// Reports when the creation of a hidden pod or container ends: from then on, clients see the pod or container unless
+/// it was removed.
 #[derive(Debug, Default)]
 pub struct Reveals(Option<watch::Receiver<()>>);
 
 impl Reveals {
-    /// Waits until a hidden pod or container becomes visible. Never returns if none becomes visible.
+    /// Waits until the creation of a hidden pod or container ends. Never returns if no such creation ends.
     pub async fn next(&mut self) {
         let changed = match &mut self.0 {
             Some(revealed) => revealed.changed().await.is_ok(),
@@ -55,14 +56,15 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     hidden: bool,
-    /// Whether dockbridge has asked the plugins about this pod or container, or there was no plugin to ask.
-    /// Plugins that connect later receive it as an existing one.
+    /// Whether dockbridge has begun to ask the plugins about this pod or container, or there was no plugin to ask.
+    /// Plugins that connect later receive the pod or container as an existing one.
     asked: bool,
 }
 
-/// Marks a pod or container as being created. The call that creates it holds this value until the call ends.
+/// Marks a pod or container as being created. The call that creates the pod or container holds this value until the
+/// call ends.
 #[derive(Debug)]
-#[must_use = "the pod or container is hidden only until this value is dropped"]
+#[must_use = "clients can see the pod or container once this value is dropped"]
 pub struct Creation {
     creations: Creations,
     identity: Identity,
@@ -118,7 +120,7 @@ impl Creations {
         self.state.lock().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
 
-    /// Whether the container is hidden although plugins were asked about it: dockbridge carries out their answers.
+    /// Whether the container is hidden, and dockbridge is asking plugins about it or carries out their answers.
     pub(super) fn is_being_adjusted(&self, record: &ContainerRecord) -> bool {
         let state = self.state.lock();
         let pending = state.pending.get(&Identity::container(record));

@@ -1,6 +1,5 @@
-//! Events of pods and containers. Each event goes to the subscribed plugins, in the order of their indices.
-//!
-//! Plugins can refuse a start, but not a stop or a removal, so a plugin cannot prevent the end of a pod.
+//! Events of pods and containers. An event goes to the subscribed plugins in the order of their indices, until one
+//! refuses it. Plugins can refuse a start, but not a stop or a removal, so a plugin cannot prevent the end of a pod.
 
 use std::sync::Arc;
 
@@ -29,8 +28,8 @@ impl Nri {
     /// Asks plugins about a pod that Docker has created and that has no containers yet.
     ///
     /// # Errors
-    /// A plugin refuses the pod, or a required plugin is missing. All plugins that were asked then get an
-    /// event for the pod's end.
+    /// A plugin refuses the pod, or a required plugin is missing. The plugins that were asked then get the
+    /// events StopPodSandbox and RemovePodSandbox.
     pub async fn run_pod(
         &self,
         creation: Option<&Creation>,
@@ -99,7 +98,7 @@ impl Nri {
         locked.remove_pod(id).await;
     }
 
-    /// Tells plugins about a start. Fails if a plugin refuses, or if a required plugin is not connected.
+    /// Tells plugins that a container will start. Fails if a plugin refuses, or if a required plugin is not connected.
     pub async fn start_container(&self, record: &ContainerRecord) -> Result<(), Failure> {
         let Some(mut locked) = self.lock_plugins().await else {
             return self.check_required_plugins().await;
@@ -116,10 +115,11 @@ impl Nri {
         locked.announce(Event::PostCreateContainer, &locked.shared.container_subject(record)).await;
     }
 
-    /// Ends a start: tells plugins if it succeeded, and then if the container has already ended.
+    /// Ends a start. Tells plugins about the start if it succeeded, and about the container's end if the container has
+    /// already ended.
     pub async fn container_started(&self, id: &str, was_started: bool) {
         let Some(mut locked) = self.lock_plugins().await else { return };
-        // Plugins that know the container as running have already received this event.
+        // Plugins that know the container as running need no event of its start.
         let Some(Stage::Created | Stage::Starting) = locked.plugins.containers.stage_of(id) else {
             return;
         };
@@ -172,7 +172,7 @@ impl Nri {
         Ok(wanted)
     }
 
-    /// Tells plugins that a container has ended. During a start, the call for the start sends the events.
+    /// Tells plugins that a container has ended. During a start, [`Self::container_started`] reports the end instead.
     pub async fn stop_container(&self, id: &str) {
         let Some(mut locked) = self.lock_plugins().await else { return };
         if locked.plugins.containers.stage_of(id) != Some(Stage::Starting) {
@@ -186,7 +186,7 @@ impl Nri {
         locked.remove_container(id).await;
     }
 
-    /// Locks the plugins for one event. Returns `None` if no plugin is connected and none is being set up.
+    /// Locks the plugins. Returns `None` if no plugin is connected and none is being synchronised.
     pub(super) async fn lock_plugins(&self) -> Option<LockedPlugins<'_>> {
         let shared = self.0.as_ref().filter(|shared| !shared.is_idle())?;
         Some(shared.lock_plugins().await)
@@ -210,7 +210,7 @@ impl Nri {
 }
 
 impl LockedPlugins<'_> {
-    /// Asks the plugins in order, until one refuses. Adds the number of plugins that it asked to `asked`.
+    /// Asks the plugins in order, until one refuses. Increases `asked` by the number of asked plugins.
     async fn propose(
         &self,
         event: Event,
@@ -225,7 +225,7 @@ impl LockedPlugins<'_> {
         self.check_required_plugins()
     }
 
-    /// Tells all plugins about an event that has already happened, so they cannot refuse it.
+    /// Tells the subscribed plugins about an event that they cannot refuse.
     async fn announce(&self, event: Event, subject: &EventSubject) {
         for plugin in &self.plugins.connected {
             if let Err(refusal) = plugin.tell(event, subject).await {

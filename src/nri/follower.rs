@@ -30,7 +30,7 @@ impl Shared {
 }
 
 impl LockedPlugins<'_> {
-    /// Reports each start, end and removal that plugins do not know yet.
+    /// Reports each start and end of a container, and each removal of a pod or container, that plugins do not know yet.
     pub(super) async fn catch_up(&mut self, now: &Snapshot) {
         if self.plugins.connected.is_empty() || !now.is_synced() {
             return;

@@ -1,4 +1,4 @@
-//! Plugins that dockbridge starts: executables named `NN-name` in a directory. Each plugin inherits one end
+//! NRI plugins that dockbridge starts: executables named `NN-name` in a directory. Each plugin inherits one end
 //! of a socket pair. If a plugin or its connection ends, dockbridge starts the plugin again, after a pause of up to
 //! a minute.
 
@@ -41,7 +41,7 @@ impl InstalledPlugin {
 }
 
 impl Shared {
-    /// Starts all plugins of the plugin directory in the order of their indices, and keeps them running.
+    /// Starts the usable plugins of the plugin directory in the order of their indices, and keeps them running.
     pub(super) async fn launch_all(self: &Arc<Self>) {
         let directory = &self.settings.plugin_dir;
         let mut paths = file::entries(directory).unwrap_or_else(|error| {
@@ -93,7 +93,7 @@ impl Shared {
     }
 }
 
-/// The plugin of a file in the plugin directory. Fails if its name or configuration is unusable.
+/// The plugin of a file in the plugin directory. Fails if the plugin's name or configuration is unusable.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
     let file = path.file_name().and_then(OsStr::to_str).ok_or("the plugin's name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));
@@ -115,7 +115,7 @@ fn configuration(directory: &Path, index: &str, name: &str) -> Result<String, St
     Ok(String::new())
 }
 
-/// Whether a file of the plugin directory is executable. dockbridge starts only these files.
+/// Whether a file of the plugin directory is executable: dockbridge starts only executable files.
 pub(crate) fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }

@@ -1,4 +1,4 @@
-//! What dockbridge has reported to plugins about pods and containers, so that each end leads to one event.
+//! What dockbridge has reported to plugins about pods and containers, so that dockbridge reports each end only once.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,18 +11,18 @@ pub(super) struct Lifecycles<R>(pub(super) HashMap<String, Lifecycle<R>>);
 /// A pod or container that dockbridge has reported to plugins.
 #[derive(Debug)]
 pub(super) struct Lifecycle<R> {
-    /// The last record of the pod or container. Events after its removal contain this record.
+    /// The last record of the pod or container. Events after the removal of the pod or container contain this record.
     pub(super) record: Arc<R>,
     pub(super) stage: Stage,
 }
 
-/// The last event of a pod or container that dockbridge reported to plugins.
+/// The stage of a pod or container, which determines the events that plugins still have to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Created,
-    /// The container is being started. dockbridge reports the container's end only after the start.
+    /// The container is being started. dockbridge reports the container's end only once the start is over.
     Starting,
-    /// The container has started. Every ready pod is also in this stage.
+    /// The container has started, or the pod is ready.
     Running,
     Stopped,
 }
@@ -50,7 +50,7 @@ impl<R> Lifecycles<R> {
         self.0.get(id).map(|known| known.stage)
     }
 
-    /// Sets the last event of a pod or container, if it was reported to plugins.
+    /// Sets the stage of a pod or container, if it was reported to plugins.
     pub(super) fn set_stage(&mut self, id: &str, stage: Stage) {
         if let Some(known) = self.0.get_mut(id) {
             known.stage = stage;

@@ -37,7 +37,7 @@ impl Shared {
         }
     }
 
-    /// Tries to bind the socket until it succeeds. Returns `None` if dockbridge stops.
+    /// Tries to bind the socket until this succeeds or dockbridge stops. Returns `None` if dockbridge stops.
     async fn bind_with_retries(&self, path: &Path) -> Option<(ListeningSocket, UnixListener)> {
         let mut is_logged = false;
         while !self.shutdown.is_cancelled() {
@@ -90,7 +90,7 @@ async fn replaced(own: &ListeningSocket) {
     }
 }
 
-/// Binds the socket, in a directory that is created for root only. Fails if another runtime answers on this path.
+/// Binds the socket. Creates its directory, if missing, for root only. Fails if another process answers on this path.
 async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError> {
     if let Some(directory) = path.parent() {
         file::ensure_directory(directory, 0o700)?;
@@ -105,10 +105,11 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
     })
 }
 
-const USED: &str = "another process, such as containerd, serves this socket";
+const USED: &str = "another process, such as containerd, serves the NRI socket";
 const BIND_RETRY: Duration = Duration::from_secs(10);
-/// How often dockbridge checks its socket. When containerd starts, it removes any socket at this path.
+/// How often dockbridge checks its NRI socket. A containerd that starts removes any socket at the path of the NRI
+/// socket.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
-/// Maximum number of connections, including those whose plugin has not registered yet.
+/// Maximum number of connections to the NRI socket, including those whose plugin has not registered yet.
 const MAX_PLUGINS: usize = 64;

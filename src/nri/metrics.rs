@@ -1,4 +1,4 @@
-//! Metrics of NRI plugins: number, results and duration of calls.
+//! Metrics of NRI plugins: connections, and the number, results and duration of calls.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

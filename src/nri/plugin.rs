@@ -42,7 +42,7 @@ pub(super) struct EventSubject {
 
 /// The error with which a plugin answered a call, or the reason why dockbridge treats a call as refused.
 #[derive(Clone, Debug, Error)]
-#[error("the NRI plugin {plugin} refused {call}: {message}")]
+#[error("NRI plugin {plugin}, {call}: {message}")]
 pub(super) struct Refusal {
     plugin: String,
     call: &'static str,
@@ -57,10 +57,10 @@ impl WithKind for Refusal {
 }
 
 impl Refusal {
-    /// Logs the plugin's error about an event that has already happened.
+    /// Logs the error of a call about an event that has already happened.
     pub(super) fn log(&self) {
         let Self { plugin, call, message, .. } = self;
-        warn!(plugin, call, error = message, "an NRI plugin answered with an error; continuing");
+        warn!(plugin, call, error = message, "a call to an NRI plugin failed; continuing");
     }
 }
 
@@ -73,7 +73,8 @@ impl Plugin {
         self.events & bit(event) != 0 && !self.connection.is_closed()
     }
 
-    /// Sends the plugin an event. `None` without a subscription, and for a missing or invalid answer.
+    /// Sends the plugin an event to which it subscribed. `None` without a subscription, and for a missing or invalid
+    /// answer.
     pub(super) async fn ask<A: Message + Default>(
         &self,
         event: Event,
@@ -85,10 +86,10 @@ impl Plugin {
         self.call(method(event), message, self.limit).await
     }
 
-    /// Sends an event without a result. Plugins before NRI 0.10 have a single method for all such events.
+    /// Sends an event without a result. Plugins before NRI 0.12 have a single method for all events without a result.
     pub(super) async fn tell(&self, event: Event, subject: &EventSubject) -> Result<(), Refusal> {
         let EventSubject { pod, container } = subject.clone();
-        // The requests of all such events have the pod in field 1 and the container in field 2.
+        // The request of each event without a result has the pod in field 1, and the container, if any, in field 2.
         let request = nri::StartContainerRequest { pod, container };
         let mut told: Result<Option<nri::Empty>, Refusal> = self.ask(event, &request).await;
         if told.as_ref().is_err_and(|refusal| refusal.code == UNIMPLEMENTED) {
@@ -121,7 +122,7 @@ impl Plugin {
                     warn!(
                         plugin,
                         call = method,
-                        "an NRI plugin did not answer a call; continuing without the plugin"
+                        "an NRI plugin disconnected before it answered a call"
                     );
                 }
                 Ok(None)

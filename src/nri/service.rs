@@ -48,11 +48,11 @@ pub(super) struct Shared {
     plugins: Mutex<Plugins>,
     /// The task that carries out the updates of the plugins' latest answer.
     pub(super) last_updates: parking_lot::Mutex<Option<JoinHandle<()>>>,
-    /// Held while one plugin synchronises, so that an event waits for at most one plugin.
+    /// Held while one plugin synchronises, so that an event waits for the synchronisation of at most one plugin.
     pub(super) synchronizing: Mutex<()>,
 }
 
-/// Lets plugins change and kill containers, and read limits. The higher module `container` implements this.
+/// Lets plugins change and kill containers, and read limits. The higher module `container` implements this trait.
 pub trait NriHooks: fmt::Debug + Send + Sync {
     /// Changes the limits of a container. Returns the reason if the change fails.
     fn update(&self, id: String, limits: Resources) -> BoxFuture<'_, Result<(), String>>;
@@ -63,11 +63,11 @@ pub trait NriHooks: fmt::Debug + Send + Sync {
     /// The limits that were last requested for a container.
     fn limits(&self, container: &ContainerRecord) -> Resources;
 
-    /// The limits of a pod that kubelet sent last.
+    /// The limits that kubelet last sent for a pod.
     fn pod_limits(&self, pod: &SandboxRecord) -> PodResources;
 }
 
-/// State that only one event at a time may change.
+/// State that only the holder of the lock may change.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
     pub(super) connected: Vec<Arc<Plugin>>,
@@ -75,7 +75,7 @@ pub(super) struct Plugins {
     pub(super) containers: Lifecycles<ContainerRecord>,
 }
 
-/// The lock on the plugins while dockbridge sends them one event.
+/// The lock on the plugins, for example while dockbridge sends them one event.
 #[derive(Debug)]
 pub(super) struct LockedPlugins<'a> {
     pub(super) shared: &'a Arc<Shared>,
@@ -83,7 +83,8 @@ pub(super) struct LockedPlugins<'a> {
 }
 
 impl Drop for LockedPlugins<'_> {
-    /// Removes disconnected plugins. After the last plugin, also discards what was reported to plugins.
+    /// Removes disconnected plugins. If no plugin is left, also forgets which pods and containers were reported to
+    /// plugins.
     fn drop(&mut self) {
         self.plugins.connected.retain(|plugin| !plugin.connection.is_closed());
         let many = self.plugins.connected.len();
@@ -126,20 +127,20 @@ impl Nri {
         shared.serve().await;
     }
 
-    /// The metrics of plugins.
+    /// The metrics of NRI plugins.
     pub fn metrics(&self) -> NriMetrics {
         self.0.as_ref().map(|shared| shared.metrics.clone()).unwrap_or_default()
     }
 
-    /// Announces that a pod or container is being created. While dockbridge asks plugins, clients do not see
-    /// the pod or container. Fails if a required plugin is not connected.
+    /// Announces that a pod or container is being created. If dockbridge asks plugins, clients do not see the pod
+    /// or container until the returned value is dropped. Fails if a required plugin is not connected.
     pub async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
         let Some(shared) = &self.0 else { return Ok(None) };
         self.check_required_plugins().await?;
         Ok(Some(shared.creations.begin(identity)))
     }
 
-    /// Whether all plugins that the administrator requires are connected.
+    /// Fails unless all plugins that the administrator requires are connected.
     pub(super) async fn check_required_plugins(&self) -> Result<(), Failure> {
         match &self.0 {
             Some(shared) if !shared.settings.required.is_empty() => {
@@ -149,7 +150,7 @@ impl Nri {
         }
     }
 
-    /// The snapshot for clients: without the pods and containers about which plugins are being asked.
+    /// The snapshot for clients: without the new pods and containers that dockbridge hides until their creation ends.
     pub fn shown(&self, now: Arc<Snapshot>) -> Arc<Snapshot> {
         let Some(shared) = &self.0 else { return now };
         let creations = &shared.creations;
@@ -164,14 +165,14 @@ impl Nri {
         self.0.as_ref().map(|shared| shared.creations.reveals()).unwrap_or_default()
     }
 
-    /// Whether dockbridge hides the pod from clients because it is asking plugins about the pod.
+    /// Whether dockbridge hides the pod from clients until the creation of the pod ends.
     pub fn hides_pod(&self, record: &SandboxRecord) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.creations.hides_pod(record))
     }
 }
 
 impl LockedPlugins<'_> {
-    /// Whether all plugins that the administrator requires are connected.
+    /// Fails unless all plugins that the administrator requires are connected.
     pub(super) fn check_required_plugins(&self) -> Result<(), Failure> {
         let is_there = |name: &&String| {
             self.plugins.connected.iter().any(|plugin| {
@@ -192,12 +193,12 @@ impl LockedPlugins<'_> {
 }
 
 impl Shared {
-    /// Waits until no other event is being sent, and locks the plugins.
+    /// Waits until no other event is being sent and no plugin is being synchronised, and locks the plugins.
     pub(super) async fn lock_plugins(self: &Arc<Self>) -> LockedPlugins<'_> {
         LockedPlugins { shared: self, plugins: self.plugins.lock().await }
     }
 
-    /// Whether no plugin is connected. Returns false while dockbridge calls plugins or sets up a plugin.
+    /// Whether no plugin is connected. Returns false while dockbridge calls plugins or synchronises a plugin.
     pub(super) fn is_idle(&self) -> bool {
         self.plugins.try_lock().is_ok_and(|plugins| plugins.connected.is_empty())
     }

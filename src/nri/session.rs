@@ -127,7 +127,8 @@ impl Shared {
         Ok(events & ALL_EVENTS)
     }
 
-    /// Sends the plugin all existing pods and containers. From then on the plugin is asked about new ones.
+    /// Sends the plugin the existing pods and containers. From then on, dockbridge asks the plugin about new pods and
+    /// containers.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
         let _synchronizing = self.synchronizing.lock().await;
         let mut locked = self.lock_plugins().await;
@@ -208,8 +209,8 @@ impl LockedPlugins<'_> {
     }
 
     /// The pods and containers that a new plugin receives as existing ones. If other plugins are connected,
-    /// these are the pods and containers that were reported to them: plugins have refused all others, or
-    /// dockbridge has yet to ask about them.
+    /// these are the pods and containers that were reported to them: plugins have refused all others, dockbridge has
+    /// yet to ask about them, or they are too large for a message.
     fn existing(&mut self, now: &Snapshot) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
         let Plugins { connected, pods, containers } = &mut *self.plugins;
         let shared = self.shared;
@@ -314,14 +315,15 @@ fn stage(process: &Process) -> Stage {
     }
 }
 
-/// Whether a pod or container fits into a message. If it does not, plugins connect without learning of it.
+/// Whether a pod or container fits into a message. A plugin that connects does not learn of a pod or container that
+/// does not fit.
 fn fits(id: &str, length: usize) -> bool {
     let fits = length <= PORTION;
     if !fits {
         warn!(
             id,
             length,
-            "a pod or container is too large for the list that a new NRI plugin gets; the plugin is not told of it"
+            "a pod or container is too large for the list that a new NRI plugin gets; leaving it out of the list"
         );
     }
     fits

@@ -1,5 +1,5 @@
-//! ttrpc is the protocol of both logical connections. A ttrpc message has a header of ten bytes (length,
-//! stream, type, flags) and a protobuf message. NRI uses only calls with one request and one response.
+//! ttrpc is the protocol of both logical connections with an NRI plugin. A ttrpc message has a header of ten bytes
+//! (length, stream, type, flags) and a protobuf message. NRI uses only calls with one request and one response.
 //! docs/decisions/0034 says why dockbridge has its own implementation.
 
 use bytes::{Buf, BytesMut};
@@ -69,7 +69,7 @@ impl Envelope {
     }
 }
 
-/// Assembles messages from received bytes. Buffers at most one message of the maximum length.
+/// Assembles messages from received bytes. Between two pushes, buffers less than one message of the maximum length.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     buffer: BytesMut,
@@ -124,7 +124,7 @@ pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolEr
 pub(super) const REQUEST: u8 = 1;
 /// Message type of an answer.
 pub(super) const RESPONSE: u8 = 2;
-/// The gRPC codes that dockbridge sends to plugins.
+/// The gRPC codes of the errors that dockbridge sends to NRI plugins.
 pub(super) const UNKNOWN: i32 = 2;
 pub(super) const INVALID_ARGUMENT: i32 = 3;
 pub(super) const FAILED_PRECONDITION: i32 = 9;

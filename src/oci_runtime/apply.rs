@@ -132,7 +132,7 @@ fn add(document: &mut Value, keys: &[&str], values: &[Value]) -> Result<(), OciR
     Ok(())
 }
 
-/// Mounts propagate through the container's root, so the root needs the propagation of `mount`.
+/// Mounts propagate through the container's root, so the root needs at least the propagation of `mount`.
 fn share_root(document: &mut Value, mount: &Value) -> Result<(), OciRuntimeError> {
     let options = mount.get("options").and_then(Value::as_array);
     let has = |word: &str| options.is_some_and(|all| all.iter().any(|option| option == word));
@@ -153,7 +153,7 @@ fn allow(document: &mut Value, device: &Value, access: &Value) -> Result<(), Oci
     if is_text(device, "type", "p") {
         return Ok(());
     }
-    // The device cgroup has no type `u` (unbuffered character device). It uses `c` for such a device.
+    // For a device of the type `u` (unbuffered character device), the device cgroup uses the type `c`.
     let kind = if is_text(device, "type", "u") { &json!("c") } else { &device["type"] };
     list(document, &["linux", "resources", "devices"])?.push(json!({
         "allow": true, "type": kind, "major": device["major"], "minor": device["minor"],

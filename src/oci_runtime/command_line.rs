@@ -1,8 +1,8 @@
-//! The command line of an OCI runtime, as in runc: global flags, a command, the command's flags, a container
-//! id.
+//! The command line of an OCI runtime, as in runc: global flags, a command, the command's flags, a container id.
 //!
-//! dockbridge-runtime reads only the flags that it needs. Usually, the lower runtime gets all words except
-//! `--dockbridge-runtime` unchanged. An unknown flag, for example of a newer runc, counts as a flag without a value.
+//! dockbridge-runtime reads only the flags that it needs. Unless dockbridge-runtime restores a container, the lower
+//! runtime gets all words except `--dockbridge-runtime` and its value unchanged. An unknown flag, for example of a
+//! newer runc, counts as a flag without a value.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -14,25 +14,26 @@ use std::{
 pub struct CommandLine {
     /// Name or path of the lower runtime, and its arguments; empty if nothing names a runtime.
     pub runtime: Vec<OsString>,
-    /// All words for the lower runtime: the command line without `--dockbridge-runtime`.
+    /// All words for the lower runtime: the command line without `--dockbridge-runtime` and its value.
     pub words: Vec<OsString>,
     /// The command, such as `create`; empty if the command line has none, as with `--version`.
     pub command: String,
-    /// The container's id: the first word after the command that is a Docker id, otherwise the last word.
-    /// `kill` has a signal after the id. Empty for a command without a container.
+    /// The container's id: the first word after the command that is a Docker id, otherwise the last word after the
+    /// command that is neither a flag nor the value of a flag in `COMMAND_VALUES`. `kill` has a signal after the id.
+    /// The id is empty if only flags follow the command.
     pub id: String,
-    /// `--log`: the file from which the engine reads errors of the runtime.
+    /// `--log`: the file from which containerd's shim reads errors of the runtime.
     pub log: Option<PathBuf>,
     /// Whether `--log-format` is `json`.
     pub is_log_json: bool,
-    /// `--bundle` of `create` and `run`; the current directory is the default.
+    /// `--bundle` of `create`, `run` and `restore`; the current directory is the default.
     pub bundle: PathBuf,
     /// `--process` of `exec`.
     pub process: Option<PathBuf>,
 }
 
 impl CommandLine {
-    /// Parses the words after the program's name.
+    /// Parses the words after `dockbridge-runtime` or `dockbridge runtime`.
     pub fn read(words: impl IntoIterator<Item = OsString>) -> Self {
         let mut line = Self { bundle: PathBuf::from("."), ..Self::default() };
         let mut words = words.into_iter();
@@ -96,8 +97,10 @@ fn flag(word: &OsStr) -> (String, Option<OsString>) {
     }
 }
 
-/// The flag of dockbridge-runtime, which names the lower runtime. All other flags are those of runc.
+/// The flag of dockbridge-runtime that names the lower runtime. All other flags of dockbridge-runtime are those of
+/// runc.
 const OUR_RUNTIME: &str = "dockbridge-runtime";
 const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
-/// Flags whose next word is a value. A value after any other flag counts as the id until the real id follows.
+/// Flags of commands that have a value: attached with `=`, or the next word. A separate value of any other flag of a
+/// command counts as the container's id, until the real id follows.
 const COMMAND_VALUES: &[&str] = &["bundle", "b", "process", "p"];

@@ -29,8 +29,8 @@ use crate::{
 /// Prepares a bundle. Returns whether there are mounts to undo if the lower runtime's `create` fails.
 ///
 /// # Errors
-/// Fails if required edits are missing, do not match the document, or cannot be done. Nothing is mounted
-/// then.
+/// Fails if required edits are missing, do not match the document, or cannot be done. `prepare` then
+/// tries to unmount what it has mounted.
 pub fn prepare(
     directory: &EditsDirectory,
     id: &str,
@@ -61,14 +61,14 @@ pub fn prepare(
         Ok(mounted != Mounted::default())
     });
     if done.is_err() {
-        // dockbridge-runtime reports the error in `done`. The next `create` or the removal unmounts the rest.
+        // dockbridge-runtime reports the error in `done`. Another `create`, or the removal, unmounts the rest.
         let _ = directory.unmount(id);
     }
     done
 }
 
 /// The mode of `config.json`. If the pod has a user namespace, hooks such as NVIDIA's run as the pod's root
-/// and must read it. containerd gives the same permission in user namespaces that it creates.
+/// and must read `config.json`.
 fn config_mode(bundle: &Path, edits: &OciEdits) -> Result<u32, HostError> {
     let Some(users) = &edits.users else { return Ok(0o600) };
     file::ensure_passable_by(bundle, Some(users.gids.host))?;
@@ -88,8 +88,8 @@ fn refuse_without_edits(
     let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
     if document.get("annotations").and_then(|all| all.get(REQUIRED_ANNOTATION)).is_some() {
         return Err(OciRuntimeError::Other(format!(
-            "container {id} cannot start: {} is missing. dockbridge writes that file before each start. Start \
-             the container through the CRI, or remove it: kubelet then creates another one",
+            "container {id} cannot start: {} is missing. dockbridge writes that file before it starts a container. \
+             Start the container through the CRI, or remove the container: kubelet then creates another one",
             directory.file(id).display()
         )));
     }
@@ -138,7 +138,11 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
         Some(overlay) => {
             let root = (mappings.uids.host, mappings.gids.host);
             overlay.mount_mapped(target, ids.as_fd(), root).map_err(|e| {
-                explained(e, "the root file system", "id-mapped overlays need Linux 5.19")
+                explained(
+                    e,
+                    "the root file system",
+                    "id-mapped overlays need Linux 5.19, and layers that the kernel can id-map",
+                )
             })
         }
         None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
@@ -146,10 +150,10 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
     }
 }
 
-/// Mounts a volume again, with mapped ids. An image volume is an overlay. Nothing writes to the upper
-/// directory that the engine may add, so the new mount has none. Any other overlay with an upper directory is
-/// a volume of the host, whose layers must not be mounted again: two mounts of the same upper directory would
-/// damage the directory, and a read-only volume could be written.
+/// Mounts a volume again, with mapped ids. If an image volume is an overlay, nothing writes to the upper
+/// directory that the engine may add to it, so the new mount has no upper directory. Any other overlay with an
+/// upper directory is a volume of the host, whose layers must not be mounted again: two mounts of the same upper
+/// directory would damage the directory, and a read-only volume could be written.
 fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<(), OciRuntimeError> {
     let mappings = &mapped.mappings;
     let ids = user_namespace(mappings)?;
@@ -166,7 +170,7 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
             Overlay { upper: None, ..overlay }.mount_part_mapped(&part, target, ids.as_fd(), root)
         }
         // The container's root user can remove `nodev` from the container's own mount, but not from the mount
-        // from which dockbridge-runtime made that mount.
+        // that dockbridge-runtime makes as the source of the container's mount.
         None if mapped.without_devices => {
             id_map::mount_without_devices(source, target, Some(ids.as_fd()))
         }
@@ -194,5 +198,5 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Largest `config.json` in bytes. The engine's are usually below 100 KiB.
+/// Largest `config.json` in bytes. A `config.json` of the engine is usually smaller than 100 KiB.
 const MAX_CONFIG: u64 = 256 << 20;

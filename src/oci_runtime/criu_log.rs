@@ -1,4 +1,4 @@
-//! Finds the lines in CRIU's log and in the runtime's output that say why a checkpoint or a restore failed.
+//! Finds the lines in CRIU's log and in the runtime's output that say why a container checkpoint or a restore failed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub fn reason(log: &str, output: &str) -> String {
     let first = lines.len().saturating_sub(MOST_LINES);
     let said = lines.get(first..).unwrap_or_default().join("; ");
     let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if said.is_empty() { "the runtime gave no reason".to_owned() } else { said }
+    if said.is_empty() { "the logs give no reason".to_owned() } else { said }
 }
 
 /// The error for a restore that dockbridge-runtime ended after `limit`, with the last line of CRIU's log.
@@ -45,7 +45,7 @@ mod tests {
         let wanted = "Error (criu/files-ext.c:98): Can't dump file 5; Error (criu/cr-dump.c:2): Dumping FAILED.";
         assert_eq!(reason(log, "runc: criu failed"), wanted);
         assert_eq!(reason("", " criu: not found\u{1b}[m\n\n"), "criu: not found [m");
-        assert_eq!(reason("", ""), "the runtime gave no reason");
+        assert_eq!(reason("", ""), "the logs give no reason");
         let many = "Error (a): 1\nError (a): 2\nError (a): 3\nError (a): 4\n";
         assert_eq!(reason(many, ""), "Error (a): 2; Error (a): 3; Error (a): 4");
         let unfinished = unfinished(log, Duration::from_secs(9));

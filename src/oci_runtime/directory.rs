@@ -8,9 +8,9 @@
 //!                                        filter        bundle from which its seccomp filter is read
 //! ```
 //!
-//! Only root can write in this directory, so dockbridge-runtime trusts the files. Only root and the group of
-//! a pod's mapped root can enter a container's directory: others could run set-user-ID programs of the image
-//! or a volume. The directory is lost at a reboot, as are running containers.
+//! Only root can write in the directory of edits, and dockbridge-runtime accepts no file that others can change.
+//! Only root and the group of a pod's mapped root can enter a container's directory: others could run set-user-ID
+//! programs of the image or a volume. The directory of edits is lost at a reboot, which also ends all containers.
 
 use std::{
     ffi::OsString,
@@ -70,7 +70,7 @@ impl EditsDirectory {
         self.of(id).join(FILE)
     }
 
-    /// Writes the edits of a container, before it is started.
+    /// Writes the edits of a container, before the container is started.
     ///
     /// # Errors
     /// Fails if dockbridge cannot write to the directory.
@@ -93,7 +93,7 @@ impl EditsDirectory {
     ///
     /// # Errors
     /// Fails if the file is unreadable, malformed or of an unsupported version, or if users other than root
-    /// can write to it.
+    /// can change the file or its directories.
     pub fn read(&self, id: &str) -> Result<Option<OciEdits>, OciRuntimeError> {
         let Some(fields) = self.fields(id)? else { return Ok(None) };
         let malformed = |reason| OciRuntimeError::Malformed { path: self.file(id), reason };
@@ -125,14 +125,14 @@ impl EditsDirectory {
     /// The engine's id in the file of a container's edits, of any version. `None` if there is no file.
     ///
     /// # Errors
-    /// Fails if the file is unreadable or malformed, or if users other than root can write to it.
+    /// Fails if the file is unreadable or malformed, or if users other than root can change it or its directories.
     pub fn engine(&self, id: &str) -> Result<Option<String>, OciRuntimeError> {
         let engine = |fields: Map<String, Value>| Some(fields.get("engine")?.as_str()?.to_owned());
         Ok(self.fields(id)?.map(|fields| engine(fields).unwrap_or_default()))
     }
 
-    /// Program and arguments of the runtime that the container's file names, if any. An unreadable file
-    /// counts as empty, so that the container can end. Before a start, [`Self::read`] reports such a file.
+    /// Program and arguments of the runtime that the container's edits file names, if any. An unreadable edits file
+    /// counts as empty, so that the container can end. Before a start, [`Self::read`] reports an unreadable file.
     pub(super) fn runtime(&self, id: &str) -> Vec<OsString> {
         let fields = self.fields(id).unwrap_or_default().unwrap_or_default();
         let words = fields.get("runtime").and_then(Value::as_array).into_iter().flatten();
@@ -143,7 +143,7 @@ impl EditsDirectory {
         let path = self.file(id);
         let Some(bytes) = file::read_if_present(&path, MAX_FILE)? else { return Ok(None) };
         for owned in [self.root.as_path(), &self.of(id), &path] {
-            // Root does what the file says.
+            // dockbridge-runtime does as root what the file says.
             if !file::is_ours_alone(owned)? {
                 let reason = "users other than root can change this path, so the file of the container is not trusted";
                 let (path, reason) = (owned.to_owned(), reason.to_owned());
@@ -169,7 +169,7 @@ impl EditsDirectory {
         self.of(id).join(FILTER)
     }
 
-    /// Records that a container was restored, so it runs before the engine's `start`.
+    /// Records that a container was restored: a restored container runs before the engine's `start`.
     pub(super) fn mark_restored(&self, id: &str) -> Result<(), HostError> {
         file::replace(&self.of(id).join(RESTORED), &[], Durability::Written)
     }
@@ -208,11 +208,11 @@ impl EditsDirectory {
     /// Removes the mounts and files of a removed container. Succeeds if there are none.
     ///
     /// # Errors
-    /// Fails without permission, or if the container's directory has a file that dockbridge did not write.
+    /// Fails if a mount or file cannot be removed, or if the container's directory has a file that is not dockbridge's.
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
-        // dockbridge-runtime normally removes this bundle, but it may have been killed.
+        // dockbridge-runtime normally removes the filter's bundle, but dockbridge-runtime may have been killed.
         file::if_there(fs::remove_dir_all(self.filter(id))).or_cannot("remove", &directory)?;
         for path in entries(&directory)? {
             let is_ours = |name| [FILE, RESTORED, BEGUN].contains(&name) || file::is_draft(name);
@@ -223,7 +223,7 @@ impl EditsDirectory {
         remove_directory(&directory)
     }
 
-    /// Ids of all containers that have a directory with edits.
+    /// Ids of all containers that have a directory here, perhaps without edits.
     pub fn ids(&self) -> Result<Vec<String>, HostError> {
         Ok(entries(&self.root)?.iter().filter_map(|path| name(path).map(str::to_owned)).collect())
     }
@@ -253,7 +253,7 @@ const BEGUN: &str = "begun";
 const FILTER: &str = "filter";
 /// Name of the mount point of the root file system, in a container's directory.
 pub(super) const ROOT: &str = "root";
-/// Name of the directory of all other mount points, in a container's directory.
+/// Name of the directory of all mount points except [`ROOT`], in a container's directory.
 const MOUNTS: &str = "mounts";
-/// Largest file of edits in bytes. No container needs so much: dockbridge allows less for a pod's labels.
+/// Largest file of edits in bytes: as many bytes as all labels of a container together may have.
 const MAX_FILE: u64 = 4 << 20;

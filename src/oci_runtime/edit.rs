@@ -1,8 +1,7 @@
 //! Changes a container's `config.json`. Pure: the functions change a document in memory.
 //!
-//! dockbridge-runtime edits the document as JSON and does not parse it into types, so that fields of newer
-//! engines stay unchanged. `config.md` and `config-linux.md` of the OCI runtime specification define the
-//! fields.
+//! dockbridge-runtime edits the document as JSON and does not parse it into types, so that fields of newer engines stay
+//! unchanged. `config.md` and `config-linux.md` of the OCI runtime specification define the fields.
 
 use std::path::PathBuf;
 
@@ -50,13 +49,13 @@ pub fn mapped_mounts<'a>(document: &'a Value, edits: &OciEdits) -> Vec<(usize, &
 /// Applies all edits to the document.
 ///
 /// # Errors
-/// Fails if the document does not have a mount that an edit changes, or is not that of a container.
+/// Fails if the document is not that of a container, or does not have a mount whose options `edits.edits` change.
 pub fn edit(
     document: &mut Value,
     edits: &OciEdits,
     mounted: &Mounted,
 ) -> Result<(), OciRuntimeError> {
-    // This step must be the first: later steps add mounts and so change the indexes.
+    // This step must be the first: later steps add or remove mounts and so can change the indexes.
     for (index, source) in &mounted.sources {
         let mount = list(document, &["mounts"])?.get_mut(*index);
         let mount = mount.ok_or_else(|| wrong_type("a mount", &index.to_string()))?;
@@ -125,7 +124,7 @@ fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
     Ok(())
 }
 
-/// Limits the groups that may use ping to mapped groups: the kernel refuses Docker's range of all groups.
+/// Limits ping to mapped groups: in a user namespace, the kernel refuses Docker's range of all groups.
 fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntimeError> {
     let Some(range) = document.get("linux").and_then(|linux| linux.get("sysctl")?.get(PING_GROUPS))
     else {
@@ -137,7 +136,7 @@ fn clamp_ping_groups(document: &mut Value, groups: u32) -> Result<(), OciRuntime
     let (Some(from), Some(to)) = (bound(bounds.next()), bound(bounds.next())) else {
         return Ok(());
     };
-    // A range after the last mapped group comes from the pod's own sysctl. The kernel reports the error.
+    // A range after the last mapped group comes from the pod's own sysctl, and the kernel refuses this range.
     if to > last && from <= last {
         let clamped = json!(format!("{from} {last}"));
         object(document, &["linux", "sysctl"])?.insert(PING_GROUPS.to_owned(), clamped);
@@ -171,8 +170,7 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
 }
 
 /// Removes all mounts of the pause container (more than ten on cgroup v1) except `/proc` and `/dev`, which
-/// runc needs. Containers that join the pod's IPC namespace get `/dev/shm` and the pod's files from the
-/// engine.
+/// runc needs. The engine itself mounts `/dev/shm` and the pod's files into the pod's other containers.
 fn keep_mounts_of_pause(document: &mut Value) {
     let mounts = document.get_mut("mounts").and_then(Value::as_array_mut);
     let Some(mounts) = mounts else { return };

@@ -15,7 +15,7 @@ pub enum OciRuntimeError {
     Malformed { path: PathBuf, reason: String },
     #[error("cannot change the container's config.json: {0}")]
     Edit(String),
-    /// Why dockbridge-runtime refuses a container or a checkpoint, or cannot run the lower runtime.
+    /// Why dockbridge-runtime refuses a container or a container checkpoint, or cannot run the lower runtime.
     #[error("{0}")]
     Other(String),
 }

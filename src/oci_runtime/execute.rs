@@ -1,8 +1,8 @@
-//! Runs one command of dockbridge-runtime: applies edits if necessary, and then runs the lower runtime. This
-//! is the runtime in the container's file, or in `--dockbridge-runtime`, or runc.
+//! Runs one command of dockbridge-runtime: makes edits and runs the lower runtime, as far as the command needs them.
+//! The lower runtime is the one in the container's file, or in `--dockbridge-runtime`, or runc.
 //!
-//! A wrapper as the lower runtime may run dockbridge-runtime again. The inner call finds the container's id
-//! in the environment and makes no edits.
+//! If a wrapper as the lower runtime runs dockbridge-runtime again, this inner call finds the container's id in the
+//! environment and makes no edits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -45,12 +45,12 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
 /// Runs a command. If there is nothing to do afterwards, such as an unmount, `execve` turns this process into
 /// the lower runtime.
 pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String>) -> ExitCode {
-    // runc sets a umask for `create`, but its `exec` keeps the inherited one. dockerd 29 has 0 (moby#52892),
-    // and a containerd that it starts inherits it.
+    // runc sets a umask for `create`, but its `exec` keeps the inherited one. dockerd 29 has the umask 0
+    // (moby#52892), and a containerd that dockerd starts inherits this umask.
     umask::restrict();
     let line = CommandLine::read(words);
     if line.command.is_empty() {
-        // This line on standard error is for people. Programs read only the lower runtime's standard output.
+        // This line on standard error is for people. Programs that ask for a version read only standard output.
         let runtime = runtime(&line).to_string_lossy();
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
@@ -78,7 +78,7 @@ pub(super) fn run(
     }
     let line = &chained(line, directory, environment)?;
     if line.command == "create" {
-        // Removes the mark of a restored container that was never started.
+        // A container that was restored but never started counts as started from now on, and is not restored again.
         directory.take_restored(&line.id)?;
         if let Some(dump) = directory.restore(&line.id)? {
             return restore(line, directory, &dump).inspect_err(|_| unmount(line, directory));
@@ -122,7 +122,7 @@ fn restore(
     create::prepare(directory, &line.id, &line.bundle)?;
     // The server may write a new dump to the same path while this process runs.
     let own = dump.with_file_name(format!("taken-{}", process::id()));
-    fs::rename(dump, &own).or_cannot("start from the checkpoint in", dump)?;
+    fs::rename(dump, &own).or_cannot("start from the container checkpoint in", dump)?;
     let restored = restore_from(line, directory, &own);
     if let Err(error) = fs::remove_dir_all(&own) {
         // The server will remove this dump after the start.
@@ -176,8 +176,11 @@ fn prepare_restore(
         drop(sender.send(done));
     });
     prepared.recv_timeout(limit).unwrap_or_else(|_| {
-        let cause = "a file system of this host did not answer (a dead network mount?)";
-        let text = format!("the checkpoint was not prepared after {}s: {cause}", limit.as_secs());
+        let cause = "probably a file system of this host did not answer (a dead network mount?)";
+        let text = format!(
+            "the restore of the container checkpoint was not prepared after {}s: {cause}",
+            limit.as_secs()
+        );
         Err(OciRuntimeError::Other(text))
     })
 }
@@ -235,7 +238,7 @@ pub(super) fn change_command(
     Ok(file::replace(path, &text, Durability::Written)?)
 }
 
-/// Answers `features` with the lower runtime's answer and our version, which the engine's `info` shows.
+/// Answers `features` with the lower runtime's answer and our version. Docker's `info` shows both, since Docker 25.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, &source);
     let output = command(line).stderr(Stdio::inherit()).output().map_err(failed)?;
@@ -263,7 +266,7 @@ fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
     Ok(ended.map_err(|source| failed_to_run(line, &source))?.success())
 }
 
-/// Replaces this process with the lower runtime (`execve`). Returns only if this fails.
+/// Replaces this process with the lower runtime (`execve`). Returns only if `execve` fails.
 fn replace(line: &CommandLine) -> OciRuntimeError {
     let failed = command(line).exec();
     // Without `ignore_broken_pipes`, a write of the error to a closed standard error would kill this process.
@@ -310,7 +313,7 @@ fn report(log: Option<&Path>, is_json: bool, message: &str) {
         false => format!("time=\"{}\" level=error msg={:?}", now(), message),
     };
     let opened = OpenOptions::new().create(true).append(true).open(log);
-    // dockbridge-runtime has no other place to report that it cannot write the log.
+    // The message is already on standard error, so a failure to write the log is ignored.
     let _ = opened.and_then(|mut file| writeln!(file, "{line}"));
 }
 
@@ -324,7 +327,7 @@ pub const NAME: &str = "dockbridge-runtime";
 pub const VERSION: &str = "io.dockbridge.runtime.version";
 /// Environment variable that passes the container's id to an inner call of dockbridge-runtime.
 pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
-/// The commands that are needed to end a container. A paused container must be resumed before it can end.
+/// The commands that are needed to end a container. With cgroup v1, a paused container cannot end before `resume`.
 const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];
 const SHELL: &str = "/bin/sh";
 /// Only a host with cgroup v2 alone has this file.

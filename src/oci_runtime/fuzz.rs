@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: a bundle's `config.json` with edits, and checkpoints for a restore.
+//! Targets of `make fuzz`: a bundle's `config.json` with edits, and container checkpoints for a restore.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -54,8 +54,8 @@ pub(crate) fn edited(bytes: &[u8]) {
     }
 }
 
-/// Unpacks the archive of a checkpoint, whose contents may have at most twice the archive's size. Also applies the
-/// archive as changed files, and then applies it again in compressed form, with the same result.
+/// Unpacks the archive of a container checkpoint, whose contents may have at most twice the archive's size. Also
+/// applies the archive as changed files, and then applies it again in compressed form, with the same result.
 pub(crate) fn archive(bytes: &[u8]) {
     let place = std::env::temp_dir().join(format!("dockbridge-fuzz-tar-{}", std::process::id()));
     let (unpacked, root) = (place.join("unpacked"), place.join("root"));
@@ -95,7 +95,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Checks CRIU's images against a `config.json`. After the `config.json` and a NUL, each image has the index
-/// of its name, two bytes of length, and its content. The target compresses the archive of a tmpfs. Images that
+/// of its name, two bytes of length, and its content. The fuzz target compresses the archive of a tmpfs. Images that
 /// the check has adapted must pass it again.
 pub(crate) fn images(bytes: &[u8]) {
     let (config, mut rest) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));

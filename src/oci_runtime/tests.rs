@@ -216,7 +216,8 @@ fn a_document_that_is_no_container_is_an_error() {
     assert!(edit::edit(&mut document(), &nowhere, &Mounted::default()).is_err());
 }
 
-/// The option `dev` in a request does not override `nodev`. An edit of a missing image volume has no effect.
+/// The option `dev` in a request does not override `nodev`. An entry in `mapped_mounts` for a missing mount has no
+/// effect.
 #[test]
 fn images_and_their_volumes_are_without_devices() {
     let option = SpecEdit::add(&["mounts", "/data", "options"], ["dev"]);
@@ -243,7 +244,7 @@ fn a_program_with_a_filter_of_its_own_gets_no_other() {
     }
 }
 
-/// dockbridge-runtime does not change an invalid document: runc reports the error in it.
+/// An edit that removes the seccomp filter does not change an invalid document: runc reports the error in the document.
 #[test]
 fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     let no_seccomp = SpecEdit::remove(&["linux", "seccomp"]);

@@ -12,8 +12,9 @@ use super::{
     ustar,
 };
 
-/// The archive of the pause image for this host's processor, for `POST /images/load`. The bytes are always
-/// the same, so the image always has the same id.
+/// The archive of the pause image for this host's processor, for `POST /images/load`. For one processor and
+/// one tag, the bytes are always the same, so the image has the same id on every node with this processor and the
+/// same kind of image store.
 pub fn archive() -> Bytes {
     archive_for(Machine::host())
 }
@@ -86,8 +87,8 @@ impl Blob {
     }
 }
 
-/// The image configuration. The configuration names no user, so that the pause process runs as root:
-/// dockbridge can then open the process's namespaces even without CAP_SYS_PTRACE.
+/// The image configuration. The configuration names no user, so that the pause process runs as root unless the pod
+/// requests another user: dockbridge can open the namespaces of a process of root even without CAP_SYS_PTRACE.
 fn config(machine: Machine, layer: &Blob) -> Value {
     json!({
         "architecture": machine.architecture,
@@ -133,7 +134,7 @@ fn index(machine: Machine, manifest: &Blob) -> Value {
     json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": [descriptor] })
 }
 
-/// Fixed so that the image's id never changes.
+/// Fixed so that the image's id does not depend on the time of the build.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";

@@ -75,7 +75,7 @@ const FILE_HEADER: u16 = 64;
 const PROGRAM_HEADER: u16 = 56;
 const PROGRAM_HEADERS: u16 = 2;
 const HEADERS: u64 = FILE_HEADER as u64 + (PROGRAM_HEADER * PROGRAM_HEADERS) as u64;
-/// The address at which linkers place static programs: above the usual `mmap_min_addr`.
+/// The address at which GNU's linker places static programs: above the usual `mmap_min_addr`.
 const BASE: u64 = 0x40_0000;
 /// Alignment of the segment: the largest page size of both processors (64 KiB in some ARM kernels).
 const PAGE: u64 = 0x1_0000;

@@ -1,5 +1,4 @@
-//! Tests of the pause program for both architectures: its ELF file, its image in all formats, and the running
-//! program.
+//! Tests of the pause program for both architectures: its ELF file, its image in both formats, and the running program.
 
 use std::{
     collections::BTreeMap,
@@ -72,8 +71,8 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
     }
 }
 
-/// The pause image of a given name has the same bytes on every node. If you change the bytes, you must also
-/// change the tag in `archive::reference`, and then the digests in this test.
+/// The built-in pause image of a given name has the same bytes on every node with the same architecture. If you change
+/// the image's bytes, you must also change the tag in `archive::reference`, and then the digests in this test.
 #[test]
 fn archive_never_changes_under_one_name() {
     assert_eq!(archive::reference(), "dockbridge/pause:2");
@@ -84,7 +83,7 @@ fn archive_never_changes_under_one_name() {
     assert_eq!(archive::archive(), archive::archive_for(Machine::host()));
 }
 
-/// dockbridge finds the pause image by its id, because a user can give another image the same name.
+/// dockbridge recognises the built-in pause image by its id, because a user can give another image the same name.
 #[test]
 fn image_is_known_by_its_id() {
     let files = read_tar(&archive::archive());
@@ -124,8 +123,7 @@ fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
             _ => (AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64, [61, 128, 231]),
         };
         let code = machine.code;
-        // The filter is at the end of the program, and starts with the only instruction that loads the
-        // architecture.
+        // The filter is at the end of the program, and starts with the only instruction that loads the architecture.
         let begin = code.windows(8).position(|step| step == LOAD_ARCHITECTURE).unwrap();
         let filter = &code[begin..];
         let numbers = (0..1024).chain(X32..X32 + 1024);
@@ -175,7 +173,7 @@ fn pause_confines_itself() {
     }
 }
 
-/// The number of seccomp filters of a process, which Linux reports from 5.10 on.
+/// The number of seccomp filters of a process, which Linux reports from 5.9 on.
 fn filters(process: &str) -> u32 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
@@ -198,8 +196,7 @@ fn pause_ends_at_once_when_asked() {
 #[test]
 fn pause_reaps_and_survives_stop_and_continue() {
     for pause in installed() {
-        // The shell starts children and then becomes the pause program (`exec`), so the children are children
-        // of pause.
+        // The shell starts children and then becomes the pause program (`exec`), so the children are children of pause.
         let script = "for i in 1 2 3 4 5 6 7 8; do sleep 0.$i & done; exec \"$@\"";
         let command = pause.command();
         let mut child = Command::new("sh")
@@ -230,14 +227,13 @@ struct Installed {
 }
 
 impl Installed {
-    /// Waits until the pause process has blocked its signals, which it does before it installs its seccomp
-    /// filter.
+    /// Waits until the pause process has blocked its signals, which it does before it installs its seccomp filter.
     fn await_start(&self, child: &Child) {
         if self.runner.is_some() {
             // Under the emulator the process has no seccomp filter for which this test could wait.
             return thread::sleep(Duration::from_millis(800));
         }
-        // If the test runs in a container, the process already has the container's seccomp filters.
+        // If the test runs in a container with seccomp filters, the pause process inherits these filters.
         let (own, others) = (child.id().to_string(), filters("self"));
         assert!(within(SOON, || filters(&own) == others + 1), "{}", self.name);
     }
@@ -252,8 +248,8 @@ impl Installed {
     }
 }
 
-/// The pause program of this machine's architecture, and that of the other architecture if an emulator is
-/// installed.
+/// The pause program of this machine's architecture, and that of the other architecture if `rustc` and an emulator
+/// are installed.
 fn installed() -> Vec<Installed> {
     let mut found = Vec::new();
     for machine in machines() {
@@ -277,9 +273,8 @@ fn installed() -> Vec<Installed> {
     found
 }
 
-/// Writes the program in another process (`install`). If the test process itself had the file open for
-/// writing, a child that another thread forks in this moment would keep it open, and the kernel refuses to
-/// execute such a file.
+/// Writes the program in another process (`install`). If the test process itself had the file open for writing, a child
+/// that another thread forks at that moment would keep it open, and the kernel refuses to execute such a file.
 fn install(home: &Path, machine: Machine) -> PathBuf {
     let (bytes, program) = (home.join("bytes"), home.join("pause"));
     fs::write(&bytes, elf::program(machine)).unwrap();
@@ -288,9 +283,9 @@ fn install(home: &Path, machine: Machine) -> PathBuf {
     program
 }
 
-/// This machine, and a machine of the other architecture. The compiler assembles the pause program of the
-/// other architecture. The compiler needs no standard library of the other architecture, but an unstable
-/// feature, which `RUSTC_BOOTSTRAP` enables.
+/// This machine, and a machine of the other architecture if `rustc` is installed. The compiler assembles the
+/// pause program of the other architecture. The compiler needs no standard library of the other architecture,
+/// but an unstable feature, which `RUSTC_BOOTSTRAP` enables.
 fn machines() -> Vec<Machine> {
     let host = Machine::host();
     let (architecture, number, target, source, options) = match host.architecture {
@@ -390,7 +385,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap())
 }
 
-/// The exit code of a process that should end soon. Kills the process if it does not end.
+/// The exit code of a process that should end soon. Kills the process if it does not end within [`SOON`].
 fn exit_code(child: &mut Child) -> Option<i32> {
     if !within(SOON, || child.try_wait().unwrap().is_some()) {
         child.kill().unwrap();
@@ -416,7 +411,7 @@ const DIGESTS: [(&str, &str); 2] = [
     ("amd64", "sha256:8d43c48dfc280d5f6eade6690eeaba188f19d0aae6c766fd4633dad3511ad47e"),
     ("arm64", "sha256:63a7f261fd6968da6283141f283e70f6100dae484ad9cf4a172aa3ba9a30677f"),
 ];
-/// `linux/audit.h`.
+/// The numbers of the architectures in `linux/audit.h`.
 const AUDIT_ARCH_X86_64: u32 = 0xc000_003e;
 const AUDIT_ARCH_AARCH64: u32 = 0xc000_00b7;
 /// The bit that distinguishes the system calls of x32 programs from those of 64-bit programs.

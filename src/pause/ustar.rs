@@ -1,4 +1,5 @@
-//! Writes ustar archives of regular files with short names. The bytes are the same on every host.
+//! Writes ustar archives of regular files with short names. An archive of the same files has the same bytes on every
+//! host.
 
 use tar::{EntryType, Header};
 
@@ -7,7 +8,7 @@ pub(super) fn archive<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8
     let mut bytes = Vec::new();
     for (name, mode, content) in files {
         let mut header = Header::new_ustar();
-        // `set_path` fails only for a name of more than 99 bytes.
+        // `set_path` cannot fail for a short relative path without `..`.
         let _ = header.set_path(name);
         header.set_entry_type(EntryType::Regular);
         header.set_mode(mode);

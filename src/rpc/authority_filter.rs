@@ -2,8 +2,8 @@
 //!
 //! As `:authority`, grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, and gRPC's C core
 //! (Python, Ruby, C++) sends the percent-encoded path. The HTTP/2 library of dockbridge would reset every
-//! call with such an authority. Nothing in dockbridge uses the authority. So the filter overwrites each
-//! authority that a client sends as text with letters, in the received bytes, before the library reads them.
+//! call with an invalid authority. Nothing in dockbridge uses the authority. So if a client sends an authority as text,
+//! the filter replaces each byte of the authority with a letter, before the library reads the received bytes.
 //!
 //! The filter changes no lengths, so it passes on all bytes at once. The library's dynamic table of headers
 //! also stays correct (RFC 7541, section 4). A plain value keeps its length. A Huffman-coded value becomes
@@ -35,20 +35,20 @@ struct Frame {
     padding: usize,
 }
 
-/// The part of a header block (in one or several frames) with the next byte (RFC 7541, sections 5 and 6).
+/// The part of a header block (in one or several frames) to which the next byte belongs (RFC 7541, sections 5 and 6).
 #[derive(Clone, Copy, Debug, Default)]
 enum Field {
     #[default]
     Start,
-    /// The second and later bytes of an index. The index of `:authority` has only one byte.
+    /// The second and later bytes of an index or a table size. The static index of `:authority` has only one byte.
     LongIndex { has_value: bool },
     /// The first byte of a string's length.
     Length(Text),
-    /// The second and later bytes of a length. Each of these bytes has seven bits of the length.
+    /// The second and later bytes of a length, with seven bits of the length each.
     LongLength { text: Text, length: usize, shift: u32 },
     /// The content of a text, of which `left` bytes have not arrived yet.
     Content { text: Text, left: usize },
-    /// The bytes are not a valid header block. The HTTP/2 library will end the connection.
+    /// The HTTP/2 library will refuse these bytes as a header block, and end the connection.
     Invalid,
 }
 
@@ -56,9 +56,9 @@ enum Field {
 enum Text {
     /// A header's name. `missing` is the text that must follow for `:authority`; `None` for another name.
     Name { missing: Option<&'static [u8]> },
-    /// A header's value. Every byte of it becomes `letter`, if that is set.
+    /// A header's value. Every byte of the value becomes `letter`, if `letter` is set.
     Value { letter: Option<u8> },
-    /// The value of `:authority`, before its first byte shows whether it is Huffman-coded.
+    /// The value of `:authority`, before the first byte of its length shows whether the value is Huffman-coded.
     Authority,
 }
 
@@ -135,7 +135,7 @@ impl Frame {
 }
 
 impl Field {
-    /// Processes one byte, overwriting an authority. Returns the part of the header block that follows.
+    /// Processes one byte, and overwrites a byte of an authority. Returns the part of the header block that follows.
     fn overwrite(self, byte: &mut u8) -> Self {
         match self {
             Self::Start => Self::of(*byte),
@@ -150,7 +150,7 @@ impl Field {
                     Self::content(text, length)
                 }
             }
-            // The length has more than 22 bits, which is far longer than any header that the library accepts.
+            // The length has more than 28 bits, which is far longer than any header that the library accepts.
             Self::LongLength { shift: 22.., .. } => Self::Invalid,
             Self::LongLength { text, length, shift } => {
                 let length = length + (usize::from(*byte & !MORE_BYTES) << shift);
@@ -205,7 +205,7 @@ impl Text {
         }
     }
 
-    /// Compares one byte of a name, or overwrites one byte of a value.
+    /// Compares one byte of a name, or overwrites one byte of an authority.
     fn overwrite(self, byte: &mut u8) -> Self {
         match self {
             Self::Name { missing } => {
@@ -240,11 +240,11 @@ const PRIORITY_LENGTH: usize = 5;
 const AUTHORITY_INDEX: u8 = 1;
 const NAME: &[u8] = b":authority";
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
-/// Bit in the first byte of a length. If set, the text is Huffman-coded.
+/// Bit in the first byte of a length, which is set if the text is Huffman-coded.
 const HUFFMAN_CODED: u8 = 0x80;
 /// First byte of a length that does not fit into seven bits.
 const LONG_LENGTH: usize = 0x7f;
-/// Bit in a byte of a long number. If set, another byte follows.
+/// Bit in the second and later bytes of a number, which is set if another byte follows.
 const MORE_BYTES: u8 = 0x80;
 /// Replaces each byte of an authority, also in Huffman code: this letter's code has eight bits.
 const LETTER: u8 = b'Z';

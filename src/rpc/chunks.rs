@@ -1,4 +1,4 @@
-//! Sends the items of a list in a single message, or as a stream of several messages.
+//! Sends the items of a list in a single message, or as a stream of messages.
 //!
 //! The list of a full node may be larger than the message that a client accepts. dockbridge determines all
 //! items before it sends the first message of a stream. If dockbridge stops, the stream ends with an error,
@@ -42,20 +42,20 @@ where
 /// Answers with the whole list in one message.
 ///
 /// # Errors
-/// Fails if the list is larger than a message may be. The error names `streamed`, which streams the list.
+/// Fails if the list is larger than a message may be. The error names `streamed`, the RPC that streams the list.
 pub fn whole<R: Message>(list: R, streamed: &str) -> Result<Response<R>, Status> {
     let size = list.encoded_len();
     if size <= LARGEST_MESSAGE {
         return Ok(Response::new(list));
     }
     let text = format!(
-        "the list has {size} bytes, and a message can have at most {LARGEST_MESSAGE}: call {streamed} \
-         instead, or list with a filter"
+        "the list has {size} bytes, and a message can have at most {LARGEST_MESSAGE}: call \
+         {streamed} instead"
     );
     Err(status(Kind::ResourceExhausted, text))
 }
 
-/// The next items: at least one, at most [`MOST_ITEMS`] and [`MOST_BYTES`]. `None` after the last item.
+/// The next items: at most [`MOST_ITEMS`], and at most [`MOST_BYTES`] or a single item. `None` after the last item.
 fn next_chunk<I: Iterator<Item: Message>>(items: &mut Peekable<I>) -> Option<Vec<I::Item>> {
     let mut chunk = vec![items.next()?];
     let mut size: usize = chunk.iter().map(Message::encoded_len).sum();
@@ -68,11 +68,11 @@ fn next_chunk<I: Iterator<Item: Message>>(items: &mut Peekable<I>) -> Option<Vec
     Some(chunk)
 }
 
-/// Maximum size of a message in bytes. kubelet refuses larger answers, and sends no larger requests.
+/// Maximum size of a gRPC message in bytes. kubelet refuses larger answers, and dockbridge refuses larger requests.
 pub(super) const LARGEST_MESSAGE: usize = 16 * 1024 * 1024;
 /// Maximum number of items in a message of a streamed list.
 pub(super) const MOST_ITEMS: usize = 500;
-/// Maximum size of all items in a message of a streamed list, in bytes. A single item may be larger.
+/// Maximum size of all items in a message of a streamed list, in bytes. A message with a single item may be larger.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

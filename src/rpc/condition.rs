@@ -1,7 +1,9 @@
-//! The answer to Status: conditions of the engine and the network, features, and if requested the settings.
+//! The answer to Status: conditions of the engine and the network, runtime handlers, features, and if requested the
+//! settings and information about the engine.
 //!
-//! dockbridge answers Status at once even if the engine is down, because Status reports exactly this. Status
-//! waits only after the start of dockbridge, until the states of the engine and the network are known.
+//! dockbridge answers Status at once even if the engine is down, because Status reports whether the engine works.
+//! Directly after the start of dockbridge, however, Status waits until the states of the engine and the network are
+//! known, for at most five seconds.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,8 +15,8 @@ use crate::{model::engine::EngineHealth, store::snapshot::Snapshot, translate::r
 
 impl RuntimeRpc {
     /// Waits, for at most [`FIRST_STATE_TIMEOUT`], until it is known whether the engine and the network are
-    /// ready. If dockbridge called them not ready before that, kubelet would report the node as not ready, and
-    /// its pods would leave their services.
+    /// ready. If dockbridge reported an unknown state as not ready, kubelet would report the node as not ready, and
+    /// the node's pods would leave their services.
     pub(super) async fn until_known(&self) {
         let is_known = |now: &Arc<Snapshot>| (now.health != EngineHealth::Starting).then_some(());
         let known = async { join!(self.store.when(is_known), self.network.first_read()) };
@@ -50,6 +52,6 @@ impl RuntimeRpc {
     }
 }
 
-/// Longer than crictl waits, because a wrong answer to kubelet does more harm. The watchdog, which also calls
-/// Status, waits for a quarter of the unit's `WatchdogSec` of 30 s.
+/// Longer than crictl waits, because a wrong answer to kubelet does more harm than a timeout of crictl. The watchdog,
+/// which also calls Status, waits for a quarter of the unit's `WatchdogSec` of 30 s.
 const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -28,7 +28,8 @@ pub struct Opened {
 }
 
 impl CriSocket {
-    /// Chooses the inherited sockets that `listen` selects. Fails if `listen` requires one and none matches.
+    /// Chooses the inherited sockets that `listen` selects. Fails if `listen` requires an inherited socket and none
+    /// matches.
     pub fn choose(listen: &Listen, inherited: Vec<InheritedSocket>) -> Result<Self, ListenError> {
         let (chosen, others): (Vec<_>, Vec<_>) =
             inherited.into_iter().partition(|socket| is_meant(listen, socket));
@@ -57,8 +58,8 @@ impl CriSocket {
         &self.path
     }
 
-    /// Starts to listen. Clients may already wait at a socket of systemd. If somebody has removed its file,
-    /// which systemd does not make again, also listens on a new socket at its path.
+    /// Starts to listen. Clients may already wait at a socket of systemd. If somebody has removed the file of the
+    /// first inherited socket, which systemd does not make again, also listens on a new socket at its path.
     pub async fn open(self) -> Result<Opened, ListenError> {
         let Self { path, inherited } = self;
         let listeners = inherited.into_iter().map(|InheritedSocket { path, listener, .. }| {
@@ -86,7 +87,7 @@ fn is_meant(listen: &Listen, socket: &InheritedSocket) -> bool {
 
 const MODE: u32 = 0o660;
 
-/// Names and paths of inherited sockets, for error messages.
+/// Names and paths of inherited sockets, for errors and the log.
 fn describe(sockets: &[InheritedSocket]) -> String {
     let each =
         sockets.iter().map(|socket| format!("{:?} at {}", socket.name, socket.path.display()));

@@ -1,5 +1,5 @@
 //! The caller's deadline. Shortly before the deadline, dockbridge answers with an error that names the Docker
-//! call for which it probably waits. Without this error, gRPC would cancel the call without a message.
+//! call, if any, for which it probably waits. Without this error, the caller would not learn why the call was late.
 
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ pub(super) async fn within<T>(
     timeout(limit - margin, work).await.map_err(|_| limit)
 }
 
-/// The error for a call that missed its deadline. Names the Docker call for which the CRI call probably
-/// waited: the longest running Docker call that began during the CRI call, otherwise the longest of all.
+/// The error for a call that missed its deadline. If Docker calls are running, names the one for which the CRI call
+/// probably waited: the longest running Docker call that began during the CRI call, otherwise the longest of all.
 pub(super) fn exceeded(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
@@ -48,11 +48,11 @@ pub(super) fn exceeded(limit: Duration, calls: Vec<RunningOperation>) -> Status 
         },
     );
     Status::deadline_exceeded(format!(
-        "the call took longer than the deadline of the caller ({limit:?}): {waits}"
+        "the call does not end before the deadline of the caller ({limit:?}): {waits}"
     ))
 }
 
-/// How long before the caller's deadline dockbridge answers at most, so that the error still reaches the caller.
+/// dockbridge sends a deadline error at most this long before the caller's deadline, so that the error still arrives.
 const LONGEST_MARGIN: Duration = Duration::from_millis(250);
 /// Maximum number of digits of a timeout, as gRPC defines it.
 const MOST_DIGITS: usize = 8;

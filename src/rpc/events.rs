@@ -1,6 +1,6 @@
 //! GetContainerEvents: sends the changes between two snapshots of the store to all listeners.
 //!
-//! dockbridge renders each event once. One queue of up to [`MOST_QUEUED`] bytes serves all listeners. A
+//! dockbridge renders each event once. One queue, which [`MOST_QUEUED`] limits, serves all listeners. A
 //! listener that reads so slowly that its events are discarded gets an error.
 
 use std::{
@@ -55,7 +55,7 @@ pub struct Events {
     nri: Nri,
     limits: Limits,
     shutdown: CancellationToken,
-    /// `None` while there is no listener.
+    /// `None` while no task compares snapshots for listeners.
     listeners: Arc<Mutex<Option<broadcast::Sender<Arc<RenderedEvents>>>>>,
 }
 
@@ -71,7 +71,7 @@ struct EventQueue {
     sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
-/// Changes that are not rendered yet. An event has its pod as in `shown`.
+/// Changes that are not rendered yet. An event has its pod as in `shown`, or as in the change if the pod is gone.
 #[derive(Debug)]
 struct Batch {
     shown: Arc<Snapshot>,
@@ -87,8 +87,8 @@ impl Events {
         Self { store, nri, limits, shutdown, listeners: Arc::default() }
     }
 
-    /// Streams all changes from now on, and perhaps a few earlier ones, until the listener disconnects or
-    /// dockbridge stops. Fails if the store is not synced in time.
+    /// Streams the changes from now on, and perhaps a few earlier ones, until the listener disconnects or reads too
+    /// slowly, or dockbridge stops or is overloaded. Fails if the store is not synced in time.
     pub(super) async fn listen(
         &self,
         listening: GaugeGuard,
@@ -114,7 +114,8 @@ impl Events {
         events
     }
 
-    /// Compares snapshots until the last listener has disconnected. Does no slow work, to miss few snapshots.
+    /// Compares snapshots until the last listener has disconnected, dockbridge stops, or the queue of batches is full.
+    /// Does no slow work, to miss few snapshots.
     async fn follow(
         self,
         mut now: Arc<Snapshot>,
@@ -140,13 +141,13 @@ impl Events {
             }
             let at = Nanos(clock::nanos());
             now = self.store.snapshot();
-            // `shown` lacks pods and containers that NRI plugins have not accepted yet. Their events follow
-            // later.
+            // `shown` lacks pods and containers until NRI plugins have accepted them, which delays their events.
             let shown = self.nri.shown(Arc::clone(&now));
             pending.push(tracker.changes(&shown), Instant::now());
             let changes = pending.take_ready(&shown, Instant::now());
             // The task that renders reads cgroup files and never asks the engine, so its queue is full only
-            // on an overloaded host. All listeners then receive the queued events and the end of the stream.
+            // on an overloaded host. If the queue is full, the streams of all listeners end, the last one after the
+            // queued events.
             if !changes.is_empty() && batches.try_send(Batch { shown, changes, at }).is_err() {
                 return *self.listeners.lock() = None;
             }
@@ -171,7 +172,7 @@ impl Events {
         }
     }
 
-    /// Whether no listener is left. If so, removes the queue: a later listener gets only later changes.
+    /// Removes the queue if no listener is left, and returns whether it did. A later listener gets only later changes.
     fn end_without_listeners(&self) -> bool {
         let mut listeners = self.listeners.lock();
         let has_no_listener = listeners.as_ref().is_none_or(|events| events.receiver_count() == 0);
@@ -219,9 +220,8 @@ fn listener_stream(
                     Err(RecvError::Lagged(_)) => return Some((Err(too_slow()), None)),
                 },
             };
-            // This clones one event at a time, so a client that does not read holds no copies. The stream
-            // drops the batch with its last event, so that this listener gets no error if the queue discards
-            // the batch.
+            // This clones one event at a time, so a client that does not read holds few copies. The stream drops the
+            // batch with its last event, so that this listener gets no error if the queue discards the batch.
             let (event, is_last) = match &*batch.0.lock() {
                 Some(events) => (events.get(next).cloned(), next + 1 >= events.len()),
                 None => return Some((Err(too_slow()), None)),
@@ -236,7 +236,7 @@ fn listener_stream(
 }
 
 fn too_slow() -> Status {
-    let text = "the client did not read for too long and missed events: list, then subscribe again";
+    let text = "the client read too slowly and missed events: list, then subscribe again";
     status(Kind::ResourceExhausted, text.to_owned())
 }
 
@@ -256,10 +256,10 @@ pub async fn view<'a>(
     ContainerView { record, image, limits: limits.shown(record).await }
 }
 
-/// Limits batches that wait for rendering or for a listener. A batch can have any number of events.
+/// How many batches can wait for rendering, and how many for a listener. A batch can have any number of events.
 const QUEUED_BATCHES: usize = 1024;
 
-/// Most bytes of encoded events that wait: several times the events of all pods on a full node.
+/// Limit of the encoded events that wait, in bytes: several times a full node's events. A larger batch waits alone.
 const MOST_QUEUED: usize = 16 << 20;
 
 #[cfg(test)]
@@ -322,7 +322,7 @@ mod tests {
             assert_eq!(reading.next().await.unwrap().unwrap().container_id, large);
             assert!(
                 held(&queue) <= 4,
-                "the queue holds {} batches, each a quarter of its limit",
+                "the queue holds {} batches, each a quarter of the queue's limit",
                 held(&queue)
             );
         }

@@ -60,7 +60,7 @@ where
         }
         let span_guard = SpanGuard::new(&span);
         let limit = deadline::grpc_timeout(request.headers());
-        // `call` itself cannot panic: tonic runs the method only when the future is polled.
+        // `inner.call` cannot panic: tonic runs the RPC method only when the future is polled.
         let answer = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
         let (engine, store) = (self.metrics.engine.clone(), self.store.clone());
         let logged = async move {
@@ -91,10 +91,10 @@ pub fn about(subject: impl Display) {
     note(subject);
 }
 
-/// Corrects answers of the gRPC library tonic. For an invalid message tonic answers Internal, but gRPC
-/// defines InvalidArgument. For a message that is too large tonic answers OutOfRange, but gRPC defines
-/// ResourceExhausted. Also adds a hint to NotFound if the engine has switched its image store, because the
-/// object may be in the other store.
+/// Corrects answers of the gRPC library tonic. For an invalid message tonic answers Internal, and dockbridge
+/// InvalidArgument, because the caller made the mistake. For a message that is too large tonic answers OutOfRange,
+/// and dockbridge ResourceExhausted, as grpc-go does. Also adds a hint to NotFound if the engine has switched its
+/// image store, because the object may be in the other store.
 fn corrected(answer: Response<Body>, store: &Store) -> Response<Body> {
     let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
     if status.code() == Code::NotFound
@@ -133,7 +133,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// kubelet's calls to create or start a pod or container. dockbridge logs all their failures as warnings.
+/// kubelet's calls to create or start a pod or container. dockbridge logs each failure of these calls as a warning.
 /// Other calls often ask for pods and containers that are gone, or for unsupported features.
 const CREATE_CALLS: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 const TRACEPARENT: &str = "traceparent";

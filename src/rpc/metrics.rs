@@ -29,8 +29,8 @@ impl RpcMetrics {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
-    /// Counts a call that starts. Only methods of the CRI become labels. The timer stops when dockbridge
-    /// answers or starts to stream, or when the caller disconnects.
+    /// Starts the timer of a call, and lists the call as running. Only methods of the CRI become labels. The timer
+    /// stops when dockbridge answers or starts to stream, or when the caller disconnects.
     pub(super) fn begin(&self, name: &str) -> (Timer<2>, InProgressGuard) {
         let method = known(name);
         let timer = self.answered.start_timer([method, word(Code::Cancelled)]);

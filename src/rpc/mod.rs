@@ -1,7 +1,7 @@
 //! The gRPC server: the unix socket, the two CRI services, and gRPC's codes.
 //!
-//! The methods parse, call other modules and render, in a few lines. Start with `runtime` and `image`. The
-//! modules that carry out the calls return kinds of errors and not gRPC codes.
+//! The methods of the services parse, call other modules and render, in a few lines. Read `runtime` and `image` first.
+//! The modules that carry out the calls return kinds of errors and not gRPC codes.
 
 pub mod chunks;
 pub mod cri_socket;

@@ -18,7 +18,7 @@ use crate::wire::cri::{
     image_service_server::ImageServiceServer, runtime_service_server::RuntimeServiceServer,
 };
 
-/// How long a client may send nothing.
+/// Time limits for clients that send nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientTimeouts {
     /// Limit for the time between a client's connection and the end of its HTTP/2 preface.

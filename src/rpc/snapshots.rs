@@ -34,7 +34,7 @@ impl RuntimeRpc {
     }
 
     /// Waits for a snapshot in which this container, or this pod and all its containers, have been inspected.
-    /// If an inspect fails or takes too long, the snapshot has the state of the engine's list.
+    /// If an inspect fails or takes too long, the container or pod has the state of the engine's list.
     pub(super) async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Status> {
         let now = self.now().await?;
         let pod = now.sandbox(id).into_iter().flat_map(|pod| now.containers_of(&pod.id));
@@ -56,7 +56,7 @@ impl RuntimeRpc {
         self.now().await
     }
 
-    /// The current snapshot, if possible with `info`, which dockbridge requests before the lists.
+    /// The current snapshot, if possible with the engine's `/info`, which dockbridge requests before the lists.
     pub(super) async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
         self.store.snapshot()

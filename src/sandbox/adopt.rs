@@ -1,8 +1,9 @@
-//! Adopts pods without a checkpoint: those of cri-dockerd or dockershim, and dockbridge's own after the state
-//! directory was lost. Writes their checkpoints before dockbridge lists them, and does not change the pods.
+//! Adopts pods without a checkpoint file: those of cri-dockerd or dockershim, and dockbridge's own after the state
+//! directory was lost. Writes the checkpoint files of pods with a CNI network before dockbridge lists these pods, or
+//! later if dockbridge cannot find their network state or write the files yet. Does not change the pods.
 //!
 //! The engine has the pod's configuration. CNI's result cache has the addresses and the network configuration
-//! for DEL. If the cache has no entry, dockbridge reads the addresses in the network namespace.
+//! for DEL. If the cache has no usable entry and the pod runs, dockbridge reads the addresses in the network namespace.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -35,7 +36,7 @@ pub struct Adopter {
     engine: Engine,
     network: Network,
     checkpoints: Checkpoints,
-    /// Ids of pods that had a checkpoint at the start.
+    /// Ids of pods that had a checkpoint file at the start.
     known: Arc<HashSet<SandboxId>>,
     pins: PinDirectories,
 }
@@ -52,8 +53,8 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), pins }
     }
 
-    /// Makes checkpoints of pods that CNI connected and that have none. Returns them, and tries to write
-    /// them.
+    /// Makes the content of the checkpoint files of pods that have a CNI network but no such file. Tries to
+    /// write the files, and returns the content.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let connected = found.iter().filter(|pod| pod.document.network == NetworkMode::Cni);
         let unknown = connected.filter(|pod| !self.known.contains(&pod.id));
@@ -66,10 +67,10 @@ impl Adopter {
         let attachment = self.find(pod).await?;
         let adopted = checkpoint(pod, attachment);
         if let Err(error) = self.checkpoints.save(&adopted, Durability::Synced).await {
-            warn!(sandbox = %pod.id, error = chain(&error), "cannot write the checkpoint of an adopted pod; retrying");
+            warn!(sandbox = %pod.id, error = chain(&error), "cannot write the checkpoint file of an adopted pod; retrying");
         }
         let addresses = adopted.attachment.as_ref().map(Attachment::addresses).unwrap_or_default();
-        info!(sandbox = %pod.id, name = pod.name, ?addresses, "adopted a pod without a checkpoint");
+        info!(sandbox = %pod.id, name = pod.name, ?addresses, "adopted a pod without a checkpoint file");
         Some(adopted)
     }
 
@@ -81,17 +82,17 @@ impl Adopter {
             Ok(Ok(Observed::Sandbox(pod))) => return Some(pod),
             Ok(Ok(Observed::Container(_) | Observed::Foreign(_))) => return None,
             Ok(Err(error)) => {
-                warn!(sandbox = %id, error = chain(&error), "docker inspect of a pod to adopt failed; retrying later");
+                warn!(sandbox = %id, error = chain(&error), "docker inspect of a pod to adopt failed; continuing with Docker's list");
             }
             Err(_) => {
-                warn!(sandbox = %id, "docker inspect of a pod to adopt timed out; retrying later");
+                warn!(sandbox = %id, "docker inspect of a pod to adopt timed out; continuing with Docker's list");
             }
         }
         Some(listed.clone())
     }
 
-    /// Finds the network state of a pod. Returns `None` if the pod has no CNI network, or if dockbridge
-    /// cannot find out its state now.
+    /// Finds the network state of a pod. Returns `None` if the pod has no CNI network, or if dockbridge must try again
+    /// later, for example once the pid of the pause container is known.
     pub async fn find(&self, pod: &SandboxRecord) -> Option<Attachment> {
         if pod.document.network != NetworkMode::Cni {
             return None;
@@ -102,7 +103,7 @@ impl Adopter {
             cached => cached,
         };
         if let Err(error) = &cached {
-            warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint; retrying when the pod is stopped");
+            warn!(sandbox = %pod.id, error = chain(error), "cannot read the CNI cache for a pod without a checkpoint file; reading the pod's addresses from its namespace if the pod runs");
         }
         if pod.is_running() {
             // If the pid is unknown, dockbridge adopts the pod later, once it has inspected the pod.
@@ -111,16 +112,15 @@ impl Adopter {
                 return found;
             }
         }
-        // The network state is unknown, so the pod is not ready. DEL runs at the stop: plugins may know the
-        // pod's id.
+        // The network state is unknown, so the pod is not ready. DEL runs at the stop: plugins may know the pod's id.
         match cached.ok()? {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
         }
     }
 
-    /// The attachment that DEL must release, for a pod with unknown network state. `None` if CNI did not connect
-    /// the pod.
+    /// The attachment that DEL must release, for a pod with unknown network state. `None` if the pod has no CNI
+    /// network.
     ///
     /// # Errors
     /// Fails if there is no network configuration or the cache is unreadable, so that DEL cannot run yet.
@@ -153,5 +153,5 @@ impl Adopter {
     }
 }
 
-/// How long an inspect may take. dockbridge lists no pod until all inspects of pods to adopt have ended.
+/// How long the inspect of a pod to adopt may take. dockbridge lists no pod until all these inspects have ended.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(2);

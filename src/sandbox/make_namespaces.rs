@@ -1,7 +1,7 @@
 //! Creates and pins namespaces of a pod before its pause container starts.
 //!
-//! If the pod has a user namespace, dockbridge creates the network namespace inside it. Only a process with
-//! privileges in the user namespace that owns a network namespace can configure it and mount its sysfs.
+//! If a pod has a user namespace and not the host's network, the user namespace owns the network namespace. To
+//! configure a network namespace and mount its sysfs, a process needs privileges in the owning user namespace.
 
 use std::path::Path;
 
@@ -39,7 +39,8 @@ impl Sandboxes {
         let engine = snapshot.described()?;
         let refused = |reason| Failure::unsupported(HANDLER, reason);
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
-        // Precedes the pins: after a crash in between, the file tells the clean-up which pins may exist.
+        // Writes the edits before the pins are made: after a crash in between, the file tells the clean-up which
+        // pins may exist.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {
@@ -67,7 +68,7 @@ impl Sandboxes {
         self.with_user_pin(&sandbox.id, restore).await
     }
 
-    /// Runs `work` with the pod's user namespace pin on a separate thread, because mounts and forks block.
+    /// Runs `work` with the path of the pod's user namespace pin on a separate thread, because mounts and forks block.
     pub(super) async fn with_user_pin(
         &self,
         id: &SandboxId,

@@ -22,7 +22,7 @@ impl Sandboxes {
         self.mount(id, move |at| netns::pin(pid, at)).await
     }
 
-    /// Fails if the process `pid` is not in the pinned network namespace, which plugins connect.
+    /// Fails if the process `pid` is not in the pinned network namespace, which CNI plugins connect to the network.
     pub(super) async fn ensure_in_made_namespace(
         &self,
         id: &SandboxId,

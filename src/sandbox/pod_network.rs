@@ -1,4 +1,4 @@
-//! Converts a pod's data for CNI and for the checkpoint. No I/O.
+//! Converts a pod's data for CNI and for the checkpoint file. No I/O.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The checkpoint of a sandbox that has this network attachment.
+/// The content of the checkpoint file of a sandbox with this network attachment.
 pub(super) fn checkpoint(sandbox: &SandboxRecord, attachment: Attachment) -> SandboxCheckpoint {
     SandboxCheckpoint {
         id: sandbox.id.clone(),

@@ -1,8 +1,8 @@
-//! Restores lost checkpoints and pins, and removes leftover files and pins: at the start and again later.
+//! Restores lost checkpoint files and pins, and removes leftover files and pins: at the start and again later.
 //!
-//! A lost checkpoint comes from the pause container and from CNI's cache or the network namespace. A lost pin
-//! is restored while the pause container runs. If Docker no longer has a sandbox, dockbridge first releases
-//! its network and then removes its files.
+//! The content of a checkpoint file that was lost before the start comes from the pause container and from CNI's
+//! cache, the network namespace or the CNI configuration. A lost pin is restored only if the pause container runs. If
+//! Docker no longer has a sandbox, dockbridge first releases its network and then removes its files.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -27,23 +27,23 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores the pins and lost checkpoints of all sandboxes, each after its inspect. The shutdown, which
+    /// Restores the pins and lost checkpoint files of all sandboxes, each after its inspect. The shutdown, which
     /// waits for `tracker`, does not wait for inspects. Must be called after the engine's first list. CRI
-    /// calls may run at the same time.
+    /// calls may run at the same time as this function.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.deps.node.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
             self.until_inspected(&sandbox.id).await;
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
             if let Err(error) = recovered {
-                warn!(sandbox = %sandbox.id, error = chain(&error), "cannot recover this pod sandbox after the restart");
+                warn!(sandbox = %sandbox.id, error = chain(&error), "cannot recover this pod sandbox after the start of dockbridge");
             }
         });
         join_all(all).await;
     }
 
-    /// Restores the limits of running containers, removes the files of unknown sandboxes, then releases the
-    /// networks of pods that are gone. Must be called after all pods and containers were inspected.
+    /// Restores the limits of running containers, removes the files and networks of unknown sandboxes, then calls DEL
+    /// for cached attachments of other pods that are gone. Must be called after all pods and containers were inspected.
     pub async fn clean_up(&self) {
         self.deps.limits.restore().await;
         self.remove_leftovers().await;
@@ -51,9 +51,9 @@ impl Sandboxes {
         self.release_stale().await;
     }
 
-    /// Repeats [`Self::release_stale`] until it succeeds, with increasing pauses. Starts again after a pod
-    /// was removed although its DEL had failed. Runs in the background, because plugins may hang. The
-    /// shutdown, which waits for `tracker`, waits for a running attempt.
+    /// Repeats [`Self::release_stale`] until it succeeds, with increasing pauses. Starts again each time the
+    /// network of a pod counts as released although its DEL has failed. Runs in the background, because plugins may
+    /// hang. The shutdown, which waits for `tracker`, waits for a running call of [`Self::release_stale`].
     pub async fn repeat_releases(&self, tracker: &TaskTracker, every: Duration) -> Infallible {
         let mut pauses = Backoff::new(every, LONGEST_PAUSE);
         let mut is_released = false;
@@ -70,7 +70,8 @@ impl Sandboxes {
         }
     }
 
-    /// Calls DEL for attachments of pods that are gone. Returns false if it must be called again.
+    /// Calls DEL for cached attachments of dockbridge and cri-dockerd that no pod has any more and whose namespace is
+    /// gone. Returns false if it must be called again.
     async fn release_stale(&self) -> bool {
         if self.mode != NetworkMode::Cni {
             return true;
@@ -88,8 +89,8 @@ impl Sandboxes {
         released.is_ok()
     }
 
-    /// Removes the files of our OCI runtime for containers that are gone, and the namespaces that were
-    /// created for their pods. Must be called after all pods and containers were inspected.
+    /// Removes the files of our OCI runtime for pods and containers that are gone, after the release of the networks
+    /// and pins of these pods. Must be called after all pods and containers were inspected.
     pub async fn sweep_edits(&self) {
         let mut left = BTreeSet::new();
         for id in self.deps.node.ids_with_files().await {
@@ -109,8 +110,8 @@ impl Sandboxes {
         self.deps.node.sweep_edits(&left).await;
     }
 
-    /// Writes deleted checkpoints again, and removes files and pins of unknown pods. A pod can become unknown
-    /// later, when Docker finishes a removal that an earlier process had begun.
+    /// Writes deleted checkpoint files again, and removes files and pins of unknown pods. A pod can become unknown
+    /// later, when Docker finishes a removal that an earlier dockbridge process had begun.
     pub async fn reconcile_checkpoints(&self) {
         self.restore_checkpoints().await;
         self.remove_leftovers().await;
@@ -122,7 +123,8 @@ impl Sandboxes {
             return;
         }
         for id in self.leftovers(&now).await {
-            // A call that holds the sandbox's lock removes the files and pins itself.
+            // Skips a locked sandbox, because the call that has the lock may use or remove the files and pins. The
+            // next clean-up tries again.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             if let Err(error) = self.remove_leftover(&id).await {
                 tell_unclean(&id, &error);
@@ -130,7 +132,7 @@ impl Sandboxes {
         }
     }
 
-    /// Writes deleted checkpoints again, except those of pods with a call in progress.
+    /// Writes deleted checkpoint files again, except those of pods with a call in progress.
     pub async fn restore_checkpoints(&self) {
         let stored = self.deps.checkpoints.stored().await;
         let known = self.deps.node.store.snapshot();
@@ -145,13 +147,13 @@ impl Sandboxes {
             let lost = checkpoint(sandbox, attachment);
             match self.deps.checkpoints.save(&lost, Durability::Written).await {
                 Ok(()) => {
-                    info!(sandbox = %id, "wrote the deleted network checkpoint of a pod again");
+                    info!(sandbox = %id, "wrote the missing checkpoint file of a pod");
                 }
                 Err(error) => {
                     warn!(
                         sandbox = %id,
                         error = chain(&error),
-                        "cannot write the deleted network checkpoint of a pod again; retrying"
+                        "cannot write the missing checkpoint file of a pod; retrying later"
                     );
                 }
             }
@@ -179,7 +181,7 @@ impl Sandboxes {
             && let Some(found) = self.adopter.find(sandbox).await
         {
             self.save_attachment(sandbox, found.clone(), Durability::Synced).await?;
-            info!(sandbox = %sandbox.id, "recovered the network state of a pod without a checkpoint");
+            info!(sandbox = %sandbox.id, "recovered the network state of a pod without a checkpoint file");
             attachment = Some(found);
         }
         match (sandbox.pid(), &attachment) {
@@ -193,7 +195,7 @@ impl Sandboxes {
         }
     }
 
-    /// Adds the pause container's start time to an attachment of another program or from the CNI cache.
+    /// Adds the pause container's start time to a ready attachment that has none, such as one from the CNI cache.
     async fn record_start(
         &self,
         sandbox: &SandboxRecord,
@@ -207,7 +209,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Ids of sandboxes that Docker does not have, but of which files, pins or obsolete checkpoints are left.
+    /// Ids of sandboxes that Docker does not have, but of which files, pins or obsolete checkpoint files are left.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.node.pod_files.pods().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;

@@ -12,7 +12,8 @@ impl Sandboxes {
     /// Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// The failures of all containers, or of the first other step. Another call continues the removal.
+    /// All failures to remove containers, or the failure of another step. After an error, another call continues
+    /// the removal.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();

@@ -1,5 +1,6 @@
 //! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet itself changes
-//! the pod's cgroup, so dockbridge records the limits and asks NRI plugins. An error would stop the resize.
+//! the pod's cgroup, so dockbridge records the limits and asks NRI plugins. An error of this call would stop
+//! kubelet's resize of the pod.
 
 use tracing::info;
 
@@ -11,7 +12,7 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Records the limits on disk. Fails if the sandbox is unknown, an NRI plugin refuses or the write fails.
+    /// Records the pod-level limits on disk. Fails if the sandbox is unknown, an NRI plugin refuses or the write fails.
     pub async fn resize(&self, id: &str, newer: PodResources) -> Result<(), Failure> {
         let now = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let pod = now.known_sandbox(id)?;

@@ -17,12 +17,13 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Runs a sandbox and creates the containers of a checkpoint in it. The caller must start the containers.
+    /// Runs a sandbox and creates the containers of a pod checkpoint in it. The caller must start the containers.
     /// Until a container is started, a repeated call returns the same sandbox and containers.
     ///
     /// # Errors
-    /// The errors of RunPodSandbox and CreateContainer. Also fails if the checkpoint is not in `restore-dir`,
-    /// or has other containers. A failed call removes what it has created.
+    /// The errors of RunPodSandbox and CreateContainer. Also fails if the pod checkpoint is not in `restore-dir`,
+    /// or has other containers. A failed call removes what it has created, except a new pod in which another call
+    /// has created a container.
     pub async fn restore(&self, spec: PodRestoreSpec) -> Result<RestoredPod, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_default();
         let service = self.clone();
@@ -33,7 +34,7 @@ impl Sandboxes {
         let names = self.deps.node.checkpointed_containers(&spec.checkpoint).await?;
         let wanted = spec.containers.iter().map(|container| &container.metadata.name);
         if names.iter().collect::<BTreeSet<_>>() != wanted.collect() {
-            let text = "container_configs: must be the containers of the checkpoint";
+            let text = "container_configs: must be the containers of the pod checkpoint";
             // Another person may have written these names, so the error quotes only ten of them.
             let text = format!("{text}: {:?}", names.iter().take(10).collect::<Vec<_>>());
             return Err(Failure::invalid(shortened(text)));
@@ -58,8 +59,8 @@ impl Sandboxes {
         Ok(RestoredPod { sandbox: id, containers: made })
     }
 
-    /// Removes the pod and containers that the failed call has created, and returns the call's error. A new
-    /// pod stays if another call has created a container in it.
+    /// Removes the pod and containers that the failed call has created, except a new pod in which another call has
+    /// created a container. Returns the call's error.
     async fn take_back(
         &self,
         before: &Snapshot,

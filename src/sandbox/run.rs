@@ -1,12 +1,13 @@
-//! RunPodSandbox: starts a pause container, and pins and connects its network namespace.
+//! RunPodSandbox: starts a pause container and, with a CNI network, pins and connects its network namespace.
 //!
 //! ```text
 //! create ─┬─▶ attachment on disk ─┬─▶ CNI ADD ─▶ result on disk ─▶ ready
 //!         └─▶ start ─▶ pin ───────┘
 //! ```
 //!
-//! Each step pushes its undo; after a crash the attachment is undone. With dockbridge-runtime, the namespace is pinned
-//! before the start, and CNI ADD may run during the start. CNI ADD always waits for the attachment on disk.
+//! Each step that acquires something pushes an undo. After a crash, the attachment on disk has what DEL needs. With
+//! dockbridge-runtime, the namespace is pinned before the start, and CNI ADD may run during the start. CNI ADD always
+//! waits for the attachment on disk.
 
 use std::{sync::Arc, time::Duration};
 
@@ -47,8 +48,9 @@ impl Sandboxes {
     /// while the sandbox is ready. Removes what an earlier failed attempt has left.
     ///
     /// # Errors
-    /// Fails if the request cannot be fulfilled, if the pod already has another sandbox, or if a step fails. All
-    /// acquired resources have then been released, or the error lists those that have not.
+    /// Fails if the request cannot be fulfilled, if the attempt of the pod already has a ready sandbox with another
+    /// configuration, or if a step fails. All acquired resources have then been released, or the error lists those
+    /// that have not.
     pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
         let service = self.clone();
@@ -95,8 +97,8 @@ impl Sandboxes {
         }
     }
 
-    /// Returns the ready sandbox of an equal request. Removes an ended or refused sandbox of this pod.
-    /// Searches by metadata: after a conflict, the pause container may have another name.
+    /// Returns the ready sandbox of an equal request. Removes a sandbox of this pod that has ended, or that NRI plugins
+    /// refused. Searches by metadata: after a conflict, the pause container may have another name.
     async fn reuse_or_remove(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
@@ -158,7 +160,8 @@ impl Sandboxes {
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created)?;
-        // dockbridge lists the sandbox from now on, but no call may use it before it is complete.
+        // The store may show the sandbox from now on, but calls that create containers in it, stop it or remove it
+        // must wait for the end of this RunPodSandbox.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release the namespaces of the sandbox", async move {
@@ -174,7 +177,7 @@ impl Sandboxes {
     }
 
     /// Starts the pause container and connects its network namespace. Writes the attachment to disk before any
-    /// plugin runs. Inspects before the start, because the engine answers no inspect during a start.
+    /// plugin runs ADD. Inspects before the start, because the engine answers no inspect during a start.
     ///
     /// If both the start and a plugin fail, returns the start's error: plugins fail if the pod has ended.
     async fn connect(
@@ -221,7 +224,8 @@ impl Sandboxes {
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
-    /// Starts the pause container, and pins its network namespace or checks the pin. Returns the start time.
+    /// Starts the pause container, and pins its network namespace or checks that it is in the pinned one. Returns the
+    /// container's start time.
     async fn start(
         &self,
         id: &SandboxId,
@@ -273,9 +277,9 @@ impl Sandboxes {
     /// Undo of [`Self::connect`].
     async fn release(&self, id: &SandboxId, cni: &CniAttachment) -> Result<(), Failure> {
         if let Ok(record) = self.record(id) {
-            // The checkpoint of a pod that NRI plugins rejected says that the pod is ready. The pod must not
-            // count as ready after a crash at this point, so dockbridge changes the checkpoint. If dockbridge
-            // cannot change the checkpoint, it releases the network nevertheless.
+            // The checkpoint file of a pod that NRI plugins rejected says that the pod is ready. The pod must not
+            // count as ready after a crash at this point, so dockbridge changes the file. If dockbridge cannot
+            // change the file, it releases the network nevertheless.
             self.try_save_attachment(&record, Attachment::Adding(cni.clone())).await;
         }
         self.deps.network.detach(cni).await?;
@@ -295,7 +299,7 @@ fn ended(id: &SandboxId) -> Failure {
     Failure::unmet(format!("the process of sandbox {id} ended while the sandbox was being set up"))
 }
 
-/// Decides what to do with a container that has the name of this pod's sandbox but is not in the store.
+/// Decides what to do with a container that already has the name for this pod's new sandbox.
 /// `docker rename` may have given this name to an unrelated container.
 fn resolution(pod: &PodMetadata, holder: &Observed) -> Resolution {
     match holder {

@@ -1,4 +1,4 @@
-//! State that RunPodSandbox, StopPodSandbox and all other calls for pods share.
+//! State that RunPodSandbox, StopPodSandbox, RemovePodSandbox and other calls for pods share.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct SandboxDependencies {
     pub containers: Containers,
 }
 
-/// The pods of this node. Clones share all state.
+/// Runs, restores, stops and removes the pods of this node. Clones share all state.
 #[derive(Clone)]
 pub struct Sandboxes {
     pub(super) deps: SandboxDependencies,
@@ -65,8 +65,8 @@ impl Sandboxes {
         }
     }
 
-    /// Locks a pod to stop it. First cancels work in the pod that has no deadline, such as relabelling a
-    /// volume, because it would hold the lock.
+    /// Locks a pod to stop it. First cancels work without a deadline that dockbridge does for the pod, such as
+    /// relabelling a volume, because this work would hold the lock.
     pub(super) async fn lock_to_stop(&self, id: &SandboxId) -> OwnedRwLockWriteGuard<()> {
         let cancellation = self.deps.node.cancellations.of(id.as_str());
         cancellation.cancel();
@@ -86,7 +86,8 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// As [`Self::save_attachment`], but only logs a warning if dockbridge cannot write the file.
+    /// As [`Self::save_attachment`], but if dockbridge cannot write the file, logs a warning and still changes the
+    /// store. Does not wait until the file is on disk.
     pub(super) async fn try_save_attachment(
         &self,
         sandbox: &SandboxRecord,
@@ -94,12 +95,12 @@ impl Sandboxes {
     ) {
         let checkpoint = checkpoint(sandbox, attachment);
         if let Err(error) = self.deps.checkpoints.save(&checkpoint, Durability::Written).await {
-            warn!(sandbox = %sandbox.id, error = chain(&error), "cannot write the network checkpoint of a pod; retrying");
+            warn!(sandbox = %sandbox.id, error = chain(&error), "cannot write the checkpoint file of a pod; continuing");
         }
         self.deps.node.store.put_checkpoint(checkpoint).await;
     }
 
-    /// Removes the pod files and the checkpoint of a sandbox, on disk and then in the store.
+    /// Removes a sandbox's pod files and its checkpoint file, and then the copy of the checkpoint file in the store.
     pub(super) async fn forget(&self, id: &SandboxId) -> Result<(), Failure> {
         self.deps.node.pod_files.remove(id).await?;
         self.deps.checkpoints.remove(id).await?;

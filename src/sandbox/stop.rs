@@ -33,7 +33,7 @@ impl Sandboxes {
     }
 
     /// Finds the full id of a sandbox. Also finds a sandbox that Docker no longer has, as long as it has
-    /// containers, a checkpoint, or a network that is not released.
+    /// containers, a checkpoint file, or a network that is not released.
     ///
     /// # Errors
     /// Fails if dockbridge cannot know, for example because Docker hides running containers.
@@ -121,7 +121,7 @@ impl Sandboxes {
         };
         if let Some(cni) = cni {
             self.deps.network.detach(&cni).await?;
-            // If the checkpoint cannot be written, dockbridge only runs DEL once more after a restart. An
+            // If the checkpoint file cannot be written, the worst result is one more DEL after a restart. An
             // error would prevent the removal of the pod while the disk is full.
             self.try_save_attachment(sandbox, Attachment::Released).await;
         }

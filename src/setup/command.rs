@@ -32,8 +32,7 @@ pub struct SetupArgs {
     /// need runc [default: runc]
     #[arg(long, value_name = "NAME")]
     pub runtime: Option<String>,
-    /// Docker's configuration file [default: the one of the running dockerd, otherwise
-    /// /etc/docker/daemon.json]
+    /// Docker's configuration file [default: the one of the running dockerd, otherwise /etc/docker/daemon.json]
     #[arg(long, value_name = "FILE")]
     pub daemon_json: Option<PathBuf>,
 }
@@ -62,9 +61,9 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
             // dockerd does not start if both its command line and its file have runtimes.
             return Err(SetupError::Refused(format!(
                 "dockerd (process {pid}) has --add-runtime in its command line, and does not start if \
-                 daemon.json also has \"runtimes\": move the runtimes of the command line into {}, or add \
-                 --add-runtime dockbridge={} to the command line, and restart Docker (without live-restore, \
-                 a restart ends every container)",
+                 daemon.json also has \"runtimes\": move the runtimes of the command line into {}, restart Docker \
+                 and repeat this command, or add --add-runtime dockbridge={} to the command line and restart \
+                 Docker (without live-restore, a restart ends every container)",
                 path.display(),
                 entry.path
             )));
@@ -74,7 +73,8 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         daemon_json::without_entry(&old).map_err(refused)?
     };
     let backup = Backup::of(&path);
-    // An undo to the settings of the backup restores the backup, which has the administrator's own layout.
+    // If an undo has the settings of the backup as its result, the undo restores the backup, which has the
+    // administrator's own layout.
     let restored = changed.as_deref().filter(|_| args.undo).and_then(|new| backup.equal_to(new));
     let is_restored = restored.is_some();
     let changed = restored.or(changed);
@@ -146,12 +146,13 @@ impl Backup {
     }
 }
 
-/// The flags of the dockerd behind `socket`; `None` if no dockerd of this host listens on the socket.
+/// The flags of the dockerd behind `socket`; `None` if `find` finds no dockerd.
 pub fn daemon_flags(socket: &Path) -> Option<DaemonFlags> {
     find(&Processes::new("/proc"), socket).map(|daemon| daemon.flags)
 }
 
-/// Finds the dockerd that listens on the socket, or if systemd listens there, the only dockerd of the host.
+/// Finds the dockerd of root in this mount namespace that listens on the socket. If systemd listens on the socket,
+/// finds root's only dockerd in this mount namespace.
 fn find(processes: &Processes, socket: &Path) -> Option<Daemon> {
     let all = processes.find_services("dockerd");
     let listener = capability::listening_pid(socket)?;
@@ -168,19 +169,19 @@ fn path(socket: &Path, args: &SetupArgs, daemon: Option<&Daemon>) -> Result<Path
         return Ok(path.clone());
     }
     let Some(daemon) = daemon else {
-        // The dockerd of a snap has its own mount namespace, and a rootless dockerd another user. Both read
-        // other files. systemd listens for a dockerd that does not run yet.
+        // A dockerd of a snap (in its own mount namespace) and a rootless dockerd (of another user) read other
+        // configuration files. systemd listens for a dockerd that does not run yet.
         return match capability::listening_pid(socket).filter(|pid| *pid != SYSTEMD) {
             Some(pid) => Err(SetupError::Refused(format!(
-                "process {pid} listens on {} and is not a dockerd that root runs on this host, so its \
-                 configuration file is unknown: give the absolute path of the file with --daemon-json",
+                "process {pid} listens on {} and is not a dockerd of root in this mount namespace, so \
+                 its configuration file is unknown: give the absolute path of the file with --daemon-json",
                 socket.display()
             ))),
             None => Ok(PathBuf::from(USUAL_FILE)),
         };
     };
     match &daemon.flags.config_file {
-        // Only dockerd knows the directory to which a relative path refers.
+        // dockbridge does not know the directory to which a relative path refers.
         Some(path) if Path::new(path).is_relative() => Err(SetupError::Refused(format!(
             "dockerd (process {}) was started with --config-file {path:?}: give the file's \
              absolute path with --daemon-json",
@@ -206,7 +207,7 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
     })
 }
 
-/// The lower runtime. Fails if its program is missing. Docker finds names in the system's directories.
+/// The lower runtime. Fails if its program is missing. A name must be that of a program in a directory of [`PROGRAMS`].
 fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {
@@ -220,7 +221,7 @@ fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     if is_there { Ok(Some(name)) } else { Err(SetupError::Refused(missing())) }
 }
 
-/// The changed lines with up to [`CONTEXT`] lines around them. `dockbridge setup` makes only one change.
+/// The lines from the first change to the last, with up to [`CONTEXT`] lines before and after.
 pub(super) fn difference(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {

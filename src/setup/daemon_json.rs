@@ -65,7 +65,7 @@ pub fn with_entry(text: &str, entry: &Entry) -> Result<Option<String>, String> {
 /// The text without our entry, and without an empty `runtimes`. `None` if `text` does not have our entry.
 ///
 /// # Errors
-/// Fails if the text is invalid, another program wrote the entry, or our runtime is the engine's default.
+/// Fails if the text is invalid, has another runtime with the name of ours, or makes our runtime the default.
 pub fn without_entry(text: &str) -> Result<Option<String>, String> {
     let members = parse(text)?;
     let Some(runtimes) = runtimes(&members)? else { return Ok(None) };
@@ -90,7 +90,7 @@ pub fn without_entry(text: &str) -> Result<Option<String>, String> {
     Ok(Some(layout.file(&render(&members, &layout, 1))))
 }
 
-/// The text with an empty `runtimes`; `None` if `text` already has `runtimes`.
+/// The text with an empty `runtimes`; `None` if `text` already has `runtimes` or is not valid.
 pub fn with_runtimes(text: &str) -> Option<String> {
     let members = parse(text).ok().filter(|members| members.value(RUNTIMES).is_none())?;
     let layout = Layout::of(text);
@@ -183,7 +183,7 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// The layout of the administrator's file, which `dockbridge setup` keeps.
+/// The properties of the layout that `dockbridge setup` keeps when it changes the administrator's file.
 struct Layout {
     /// Whether the file begins with a byte order mark, which Docker ignores.
     has_byte_order_mark: bool,
@@ -209,7 +209,7 @@ impl Layout {
     }
 }
 
-/// Formats an object that is `depth` levels deep, with one member on each line.
+/// Formats the object at nesting level `depth` (1 is the whole file), and begins a line for each member.
 fn render(members: &Members, layout: &Layout, depth: usize) -> String {
     if members.0.is_empty() {
         return "{}".to_owned();

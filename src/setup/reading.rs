@@ -1,7 +1,7 @@
 //! Makes the running dockerd read its configuration file again.
 //!
-//! On SIGHUP, dockerd applies the settings in its file, but keeps the old value of a missing setting. To
-//! remove the last runtime, `dockbridge setup` writes an empty `runtimes` until dockerd has read the file.
+//! On SIGHUP, dockerd applies the reloadable settings in its file, but keeps the old value of a missing setting. To
+//! remove the last runtime, `dockbridge setup` keeps an empty `runtimes` in the file while dockerd reads the file.
 
 use std::{path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
     model::{engine::EngineInfo, oci_edits::RUNTIME},
 };
 
-/// The dockerd process that listens on a socket.
+/// The dockerd process behind a socket.
 pub(super) struct Daemon {
     pub(super) pid: u32,
     pub(super) flags: DaemonFlags,
@@ -36,15 +36,15 @@ pub(super) struct Daemon {
 pub struct DaemonFlags {
     /// `--config-file`.
     pub config_file: Option<String>,
-    /// Whether `--add-runtime` is set. If so, dockerd refuses `runtimes` in the file.
+    /// Whether `--add-runtime` is set. With this flag, dockerd refuses `runtimes` in `daemon.json`.
     pub adds_runtimes: bool,
     /// Values of `--log-opt`, each as `key=value`.
     pub log_options: Vec<String>,
-    /// Values of `--default-ulimit`, each as `name=soft:hard`.
+    /// Values of `--default-ulimit`, each as `name=soft` or `name=soft:hard`.
     pub ulimits: Vec<String>,
 }
 
-/// The configuration file that `dockbridge setup` has written and dockerd must read.
+/// The configuration file that `dockbridge setup` has changed or left as it was, and that dockerd must read.
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,
@@ -55,7 +55,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl DaemonFlags {
-    /// Parses dockerd's command line, whose first word is the program. The last value of a flag applies.
+    /// Parses dockerd's command line, whose first word is the program. The last `--config-file` applies.
     pub fn read(words: &[String]) -> Self {
         let values = |name| flag_values(words, name).into_iter().map(str::to_owned);
         Self {
@@ -71,7 +71,8 @@ fn restart(why: &str) -> String {
     format!("{why}: restart Docker ({ENDS})")
 }
 
-/// For each runtime except runc: a line that says whether ours runs it. Empty if the engine does not answer.
+/// For each runtime except runc and dockbridge-runtime: a line that says whether dockbridge-runtime runs it. Empty
+/// if the engine does not answer.
 pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
     let engine = Engine::new(socket.to_owned(), Timeouts::default());
     let asked = async {
@@ -100,8 +101,8 @@ fn wait<T>(work: impl Future<Output = T>) -> Result<T, SetupError> {
 }
 
 impl Reading<'_> {
-    /// Makes dockerd read the file, and waits until it reports the change. The inner result is a sentence
-    /// that says what happened, or what the administrator must do.
+    /// Makes dockerd read the file, and waits up to 10 s until dockerd reports the change. The inner result is a
+    /// sentence that says what happened, or what the administrator must do.
     pub(super) fn run(
         self,
         processes: &Processes,
@@ -120,7 +121,7 @@ impl Reading<'_> {
             let error = chain(&error);
             return Ok(match daemon {
                 Some(Daemon { pid, .. }) => {
-                    Err(restart(&format!("dockerd (process {pid}) does not answer: {error}")))
+                    Err(restart(&format!("cannot call dockerd (process {pid}): {error}")))
                 }
                 None if self.is_changed => {
                     Ok(format!("Docker will read the file when Docker starts ({error})"))
@@ -174,10 +175,10 @@ impl Reading<'_> {
         let end = Instant::now() + TIME_TO_READ;
         while !self.is_reached(engine).await {
             if Instant::now() > end {
-                // A file that dockerd refuses would also prevent dockerd's next start.
+                // A configuration file that dockerd refuses would also prevent dockerd's next start.
                 return Err(format!(
-                    "dockerd (process {pid}) did not apply the file; Docker's log says why. Restart Docker \
-                     ({ENDS}) once this command succeeds: dockerd --validate --config-file {}",
+                    "dockerd (process {pid}) did not apply the file within 10 s: see Docker's log. Restart \
+                     Docker ({ENDS}) once this command succeeds: dockerd --validate --config-file {}",
                     self.path.display()
                 ));
             }
@@ -192,7 +193,7 @@ impl Reading<'_> {
     }
 
     fn reached(&self) -> String {
-        let has = if self.wanted.is_some() { "has" } else { "no longer has" };
+        let has = if self.wanted.is_some() { "has" } else { "does not have" };
         format!("Docker {has} the runtime {RUNTIME:?}")
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of how `dockbridge setup` changes the administrator's file, and which flags of dockerd it obeys.
+//! Tests of how `dockbridge setup` changes dockerd's `daemon.json`, and which flags of dockerd it reads.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -51,7 +51,7 @@ fn our_entry_comes_and_goes() {
     assert_eq!(without_entry(&made).unwrap().as_deref(), Some("{}\n"));
 }
 
-/// Windows editors write a byte order mark, which Docker ignores.
+/// Some Windows editors write a byte order mark, which Docker ignores.
 #[test]
 fn a_byte_order_mark_stays() {
     let before = "\u{feff}{\n    \"debug\": true\n}\n";
@@ -65,7 +65,7 @@ fn a_byte_order_mark_stays() {
     assert!(!refused.contains("Docker"), "{refused}");
 }
 
-/// Docker is down.
+/// While Docker is down, an undo says that Docker will read the file when Docker starts.
 #[test]
 fn what_an_engine_that_is_away_will_do_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -84,7 +84,8 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(again.ends_with("\nnothing was changed\n"), "{again}");
 }
 
-/// A dockerd of a snap has its own mount namespace, and a rootless one another user. Both read other files.
+/// A dockerd of a snap (in its own mount namespace) and a rootless dockerd (of another user) read other configuration
+/// files.
 #[test]
 fn an_engine_without_a_dockerd_of_this_host_needs_the_path_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -96,7 +97,7 @@ fn an_engine_without_a_dockerd_of_this_host_needs_the_path_of_its_file() {
     assert!(refused.starts_with(&wanted) && refused.contains("--daemon-json"), "{refused}");
 }
 
-/// An undo also restores the administrator's layout of the file.
+/// If nobody has changed the settings after the setup, an undo also restores the administrator's layout of the file.
 #[test]
 fn an_undo_restores_the_file_from_before() {
     let folder = tempfile::tempdir().unwrap();

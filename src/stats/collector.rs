@@ -1,4 +1,4 @@
-//! Reads the usage of containers. Between readings, keeps cgroups, rates, sizes of layers, and disks.
+//! Reads the usage of containers and pods. Between readings, keeps cgroups, rates, sizes of layers, and disks.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -22,18 +22,18 @@ use crate::{
     },
 };
 
-/// Data of running containers that dockbridge keeps between readings.
+/// Data that dockbridge keeps between readings: of running containers and pods, and of disks.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) cgroups: Cgroups,
-    /// The memory of this machine in bytes.
+    /// The memory of this machine in bytes; the largest number if it is unknown.
     machine_memory: u64,
     pub(super) rates: Rates,
     pub(super) layers: Layers,
     pub(super) disks: DiskCache,
-    /// Limits the number of threads that read at the same time.
+    /// Limits the number of threads that read usage at the same time, except for readings with all details.
     pub(super) threads: Arc<Semaphore>,
-    /// Limits the threads for readings with all details. A separate limit keeps other readings from waiting.
+    /// Limits the threads for readings with all details, so that other readings do not wait for these readings.
     pub(super) thorough: Arc<Semaphore>,
 }
 
@@ -74,7 +74,8 @@ impl Collector {
         ReadOptions { detail, page_sizes, machine_memory: self.machine_memory, now }
     }
 
-    /// Resource usage of a container. `None` if the container has ended.
+    /// Resource usage of a container; only the size of its layer if `record` has no pid or dockbridge does not see
+    /// its cgroup. `None` if the process of `record` has ended since.
     pub(super) fn container(
         &self,
         record: &Arc<ContainerRecord>,

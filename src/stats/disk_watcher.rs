@@ -1,4 +1,4 @@
-//! Reads the disks in the background, because a file system may hang.
+//! Reads data about the disks in the background, because a file system may hang.
 
 use std::{
     sync::Weak,
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{collector::Collector, disks};
 use crate::{concurrency::blocking::blocking, engine::storage, store::handle::Store};
 
-/// Reads the disks at intervals until the collector is dropped. A read that hangs blocks only this task.
+/// Reads data about the disks at intervals until the collector is dropped. A read that hangs blocks only this task.
 pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
     let mut known = None;
     while let Some(proc) = collector.upgrade().map(|collector| collector.cgroups.proc.clone()) {

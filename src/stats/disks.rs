@@ -36,8 +36,8 @@ impl DiskCache {
     }
 }
 
-/// The mount with the directory of layers. A machine with many pods has a long mount table, so dockbridge
-/// reads the table only if the directory is on another file system than before.
+/// The mount that contains the directory of layers. A machine with many pods has a long mount table, so
+/// dockbridge reads the table only if the directory, or the file system that contains it, is not the same as before.
 #[derive(Debug)]
 pub(super) struct Known {
     path: PathBuf,
@@ -72,7 +72,10 @@ fn layers(
         }
     };
     let size = disk::space(path).inspect_err(|error| {
-        debug!(error = chain(error), "cannot read the file system of the writable layers");
+        debug!(
+            error = chain(error),
+            "cannot read the size of the file system of the writable layers"
+        );
     });
     let disk::Space { bytes, inodes, free_inodes, .. } = size.ok()?;
     Some(DiskReading { device, bytes, inodes, free_inodes })

@@ -1,4 +1,5 @@
-//! Targets of `make fuzz` that read the kernel's files for a cgroup and for processes, and render figures.
+//! Target of `make fuzz` that reads random texts as the kernel's files for a cgroup and for processes, and renders
+//! the figures.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 

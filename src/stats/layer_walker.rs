@@ -1,7 +1,7 @@
 //! Measures the sizes of writable layers in the background, slowly and in one thread at a time.
 //!
-//! A layer may have millions of files, so dockbridge walks through it in steps. Between two steps of a layer
-//! it measures other layers, and leaves the disk idle for some time.
+//! A layer may have millions of files, so dockbridge walks through it in steps. Between two steps of a layer,
+//! dockbridge leaves the disk idle for some time, and can measure other layers.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -53,7 +53,7 @@ pub(super) async fn walk(collector: Weak<Collector>, store: Store) {
 struct Schedule {
     checked: Option<Instant>,
     snapshot: Option<Arc<Snapshot>>,
-    /// The directory in which the engine keeps layers, and when dockbridge determined it.
+    /// The directory that dockbridge reports for layers, when it was determined, and for which data of the engine.
     mountpoint: Option<(Instant, Arc<EngineInfo>, Arc<Path>)>,
     fresh: VecDeque<LayerJob>,
     open: VecDeque<LayerJob>,
@@ -76,7 +76,8 @@ pub(super) enum StepResult {
 }
 
 impl Schedule {
-    /// Whether to search for layers to measure. The pause is shorter if the store has a new snapshot.
+    /// Whether to search for layers to measure. The pause since the last search is shorter if the store has a new
+    /// snapshot.
     fn is_due(&self, now: &Arc<Snapshot>) -> bool {
         let is_new = self.snapshot.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now));
         let rest = if is_new { CHECK_NEW_EVERY } else { CHECK_EVERY };
@@ -87,7 +88,7 @@ impl Schedule {
         let at = Instant::now();
         (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        // Without an inspect of a container, dockbridge does not know the directory of its layer yet.
+        // Skips containers without an inspect: with a graph driver, only an inspect shows the directory of the layer.
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
@@ -112,7 +113,8 @@ impl Schedule {
         }
     }
 
-    /// The engine's directory of layers, determined again after [`STORAGE_REFRESH`].
+    /// The [`storage::image_directory`], determined again after [`STORAGE_REFRESH`], or if the engine's data has
+    /// changed.
     async fn mountpoint(&mut self, engine: &Arc<EngineInfo>) -> Arc<Path> {
         if let Some((at, of, known)) = &self.mountpoint
             && Arc::ptr_eq(of, engine)
@@ -179,7 +181,7 @@ async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, Pat
 }
 
 impl LayerJob {
-    /// Does one step of the job, which reads at most `entries` files.
+    /// Does one step of the job, which reads at most `entries` further files and directories of the layer.
     pub(super) fn go_on(mut self, entries: usize) -> StepResult {
         let began = Instant::now();
         let Some(mut walk) = self.walk.take().or_else(|| self.begin()) else {
@@ -208,15 +210,15 @@ impl LayerJob {
     }
 }
 
-/// How often dockbridge determines the engine's directory of layers again.
+/// After this time, dockbridge determines the reported directory of layers again.
 const STORAGE_REFRESH: Duration = Duration::from_secs(60);
-/// How often dockbridge searches for layers to measure. A search costs time.
+/// How often dockbridge searches for layers to measure if the store does not change.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
-/// How often dockbridge searches for layers to measure if the store changes while it measures other layers.
+/// How often dockbridge searches for layers to measure if the store changes while other layers are measured.
 const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
-/// dockbridge handles all changes of the store within this time together.
+/// Shortest time between two searches for layers to measure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Number of files in one step. A step takes a few milliseconds if the files are in the page cache.
+/// Number of files in one step. A step takes a few milliseconds if the kernel has cached the files' metadata.
 const FILES_PER_STEP: usize = 2000;
 /// Idle time of the disk after a step, as a multiple of the step's duration.
 const PAUSE_FACTOR: u32 = 9;

@@ -35,7 +35,7 @@ impl Layers {
         self.0.lock().get(id).and_then(|layer| layer.reading.clone())
     }
 
-    /// Whether the layer of container `id` must be measured again at the time `now`.
+    /// Whether the layer of container `id` must be measured at the time `now`.
     pub(super) fn is_due(&self, id: &str, now: Instant) -> bool {
         self.0.lock().get(id).is_none_or(|layer| layer.due <= now)
     }
@@ -46,13 +46,13 @@ impl Layers {
         readings.map(|reading| reading.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Directory of the layer at its last measurement. This directory does not change.
+    /// Directory of the layer at its last measurement, if that measurement succeeded.
     pub(super) fn upper(&self, id: &str) -> Option<PathBuf> {
         self.0.lock().get(id)?.upper.clone()
     }
 
-    /// Stores the result of a measurement. After a failure, keeps the earlier size, and measures again after
-    /// [`LONGEST_REST`]. The longer a measurement took, the later the layer is measured again.
+    /// Stores the result of a measurement. After a failure, keeps the earlier size, and the layer is due after
+    /// [`LONGEST_REST`]. After a success, the pause is `PAUSE_FACTOR` times the measurement, within the limits.
     pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * PAUSE_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
@@ -67,7 +67,7 @@ impl Layers {
     }
 }
 
-/// The pause after a measurement, as a multiple of its duration. The pause has the two limits below.
+/// The pause after a measurement, as a multiple of its duration, but from [`SHORTEST_REST`] to [`LONGEST_REST`].
 const PAUSE_FACTOR: u32 = 20;
 /// The shortest pause after a measurement. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);

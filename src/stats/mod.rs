@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! service:       Stats, what the other modules call
-//! collector:     one container or pod, with what is remembered between readings
-//! read:          the texts of kernel files into figures; the formula of the working set is in
+//! collector:     reads one container or pod, and keeps data between readings
+//! read:          turns the texts of kernel files into figures; the formula of the working set is in
 //!                `host::cgroup::working_set`
 //! layer_walker:  measures writable layers in the background
-//! disk_watcher:  reads the file system of the layers in the background
+//! disk_watcher:  reads the names of all disks and the size of the layers' file system in the background
 //! ```
 
 pub mod service;

@@ -24,9 +24,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct PodTarget {
     record: Arc<SandboxRecord>,
-    /// Newest first.
+    /// The pod's running containers, newest first.
     containers: Vec<Arc<ContainerRecord>>,
-    /// Whether the pod has its own cgroup: the parent of its containers' cgroups, which no other pod uses.
+    /// Whether the pod has its own cgroup: the parent of its containers' cgroups, which no pod with another UID uses.
     grouped: bool,
 }
 
@@ -54,7 +54,8 @@ impl PodTarget {
 }
 
 impl Collector {
-    /// Resource usage of a pod. `None` if its pause container has ended.
+    /// Resource usage of a pod; only of its containers if the pause container has no pid in `target`, or has a cgroup
+    /// that dockbridge cannot see. `None` if the pause container has ended since `target` was made.
     pub(super) fn pod(&self, target: &PodTarget, work: &mut ReadContext<'_>) -> Option<PodReading> {
         let record = &target.record;
         let id = record.id.as_str();
@@ -88,8 +89,8 @@ impl Collector {
         Some(PodReading { group, network, containers, ..unknown })
     }
 
-    /// The pod's network counters. `None` if the pod has the host's network, or if `pid` no longer belongs to
-    /// the pod: the kernel may reuse it.
+    /// The pod's network counters. `None` if the pod has the host's network, if there are no counters, or if `pid`
+    /// no longer belongs to the pod: the kernel may reuse a pid.
     fn network(
         &self,
         record: &SandboxRecord,

@@ -56,5 +56,5 @@ fn rate(used: u64, since: Duration) -> u64 {
     u64::try_from(used / since.as_nanos().max(1)).unwrap_or(u64::MAX)
 }
 
-/// Over a shorter time, the interval at which the kernel updates the usage would make the rate wrong.
+/// A rate over a shorter time would be wrong, because the kernel updates the usage only at intervals.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(900);

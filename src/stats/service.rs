@@ -1,6 +1,6 @@
 //! [`Stats`]: resource usage of the containers and pods of a snapshot.
 //!
-//! Several blocking threads read in parallel. Containers that end before the reading are left out.
+//! Up to four threads read a long list in parallel. Lists leave out containers and pods that end before their reading.
 
 use std::{
     sync::{Arc, Weak},
@@ -49,7 +49,8 @@ impl Stats {
         Self { collector: Arc::new(Collector::new(cgroups, workers())) }
     }
 
-    /// Resource usage of one container; only the size of its layer if the container does not run.
+    /// Resource usage of one container; only the size of its layer if the container does not run or dockbridge does
+    /// not see its cgroup.
     pub async fn container(
         &self,
         record: &Arc<ContainerRecord>,
@@ -72,7 +73,7 @@ impl Stats {
         self.read_in_parallel(requested.cloned().collect(), detail, Collector::container).await
     }
 
-    /// Resource usage of one pod. If the pause container does not run, at most the usage of its containers.
+    /// Resource usage of one pod. If the pause container does not run, at most the usage of the pod's containers.
     pub async fn pod(
         &self,
         now: &Snapshot,
@@ -100,12 +101,12 @@ impl Stats {
         self.collector.disks.at(Instant::now())
     }
 
-    /// Size of the layers of all running containers in bytes, as last measured.
+    /// Total size of the writable layers of all running containers in bytes, as last measured.
     pub fn layer_bytes(&self) -> u64 {
         self.collector.layers.bytes()
     }
 
-    /// Calls `read` for all `subjects` on several threads. The results have the order of the subjects.
+    /// Calls `read` for all `subjects`, on several threads if there are many. The results keep the order of `subjects`.
     async fn read_in_parallel<T, R>(
         &self,
         subjects: Vec<T>,
@@ -166,7 +167,7 @@ async fn forget(collector: Weak<Collector>, store: Store) {
 /// The error if no file descriptors are left. Missing figures would look like no limit and no usage.
 fn starved() -> Failure {
     let text = "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
-                (LimitNOFILE)";
+                (LimitNOFILE) or of the host (fs.file-max)";
     Failure::new(Kind::ResourceExhausted, text)
 }
 

@@ -1,6 +1,6 @@
 //! Tests with cgroup trees of every layout, and of data that is kept between readings. The v1 and hybrid
-//! trees in `tests/fixtures/cgroup` are exact copies from a machine with both versions. The v2 trees follow
-//! the kernel's documentation.
+//! trees in `tests/fixtures/cgroup` are copies from a machine with both versions, with other mount points. The
+//! v2 trees follow the kernel's documentation.
 
 mod holes;
 mod layers;
@@ -98,8 +98,7 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
 }
 
 fn collector(tree: &str) -> Arc<Collector> {
-    // The path is relative, as are the mount points in the fixtures, because tests run in the directory of
-    // the crate.
+    // The path is relative, as are the mount points in the fixtures, because tests run in the directory of the crate.
     Stats::new(Cgroups::from_proc(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
         .collector
 }
@@ -140,7 +139,7 @@ fn version_1_is_read_as_a_machine_shows_it() {
         let swap = SwapReading { at: memory.at, usage: 0, available: Some(67_108_864) };
         assert_eq!(group.swap, Some(swap));
         assert_eq!(group.pids.unwrap().tasks, 2);
-        // A cgroup has pressure only if cgroup v2 is also mounted.
+        // With cgroup v1, a container has pressure figures only if cgroup v2 is also mounted.
         let total = |pressure: Option<Pressure>| pressure.map(|pressure| pressure.some.total);
         let wanted = (tree == "hybrid").then_some(1_720_083);
         assert_eq!(total(cpu.pressure), wanted);
@@ -201,8 +200,7 @@ fn processes_are_read_where_they_are_asked_for() {
     }
 }
 
-/// OCI runtimes use two formulas to convert CPU shares to a weight, so only the request shows the original
-/// shares.
+/// OCI runtimes use two formulas to convert CPU shares to a weight, so only the request shows the original shares.
 #[test]
 fn shares_are_those_that_were_requested() {
     let root = tempfile::tempdir().unwrap();
@@ -228,8 +226,7 @@ fn shares_are_those_that_were_requested() {
     }
 }
 
-/// Containers and pods have all metrics that dockbridge announces, except those that the kernel does not
-/// count.
+/// Containers and pods have all metrics that dockbridge announces, except those that the kernel does not count.
 #[test]
 fn a_machine_reports_the_described_metrics() {
     let announced = descriptors();
@@ -286,7 +283,7 @@ fn disks_are_dropped_when_unreadable_for_long() {
     assert_eq!(*seen.at(begin + Duration::from_secs(90)), Disks::default());
     assert_eq!(disks::read(&proc, None, &mut known).layers, None);
     assert_eq!(disks::read(&proc, Some(Path::new("/nowhere")), &mut known).layers, None);
-    // dockbridge reads the mount table once for each file system.
+    // dockbridge does not read the mount table again for the same directory on the same file system.
     fs::write(proc.join("self/mountinfo"), "").unwrap();
     let again = disks::read(&proc, Some(&root.path().join("cg")), &mut known);
     assert_eq!(again.layers.unwrap().device, "cgroup2");
@@ -355,7 +352,7 @@ fn a_pod_beside_foreign_containers() {
 }
 
 /// Right after a restart, dockbridge has the engine's list but no inspects. A figure that dockbridge does not
-/// know yet is missing and not 0. A sum that needs this figure is also missing.
+/// know yet is missing and not 0. A sum with an unknown figure is also missing.
 #[test]
 fn a_figure_is_absent_until_the_inspect() {
     let collector = collector("v2-cgroupfs");
@@ -375,7 +372,7 @@ fn a_figure_is_absent_until_the_inspect() {
         assert_eq!((shown.cpu.is_some(), shown.memory.is_some()), (is_known, is_known));
         assert_eq!(shown.containers.len(), 1);
     }
-    // If two pods have the same cgroup parent, it counts as the cgroup of neither.
+    // If two pods have the same cgroup parent, the parent counts as the cgroup of neither pod.
     let (pod, mut other) = (sandbox("6f2a", "/p"), sandbox("77", "/p"));
     Arc::make_mut(&mut other).process = Some(Process::Listed(ListedState::Running));
     assert!(!parents(&[Arc::clone(&pod), other]).is_own(&pod.document));

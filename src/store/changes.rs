@@ -59,9 +59,8 @@ impl ChangeTracker {
         tracker
     }
 
-    /// Reports the changes since the last call. A pod's creation comes before the changes of its containers,
-    /// the pod's removal after them. Leaves out a container whose pod no snapshot had: an event must have its
-    /// pod.
+    /// Reports the changes since the last call. A pod's creation comes before the changes of its containers, the
+    /// pod's removal after them. Leaves out a container whose pod is unknown: an event must have its pod.
     pub fn changes(&mut self, now: &Snapshot) -> Vec<Change> {
         for object in self.objects.values_mut() {
             object.present = false;
@@ -69,7 +68,7 @@ impl ChangeTracker {
         for pod in now.sandboxes() {
             self.pods.insert(pod.id.clone(), Arc::clone(pod));
         }
-        // The ends of pods are reported after the ends of their containers.
+        // The ends of pods are reported after the ends of the containers in this snapshot.
         let (mut changes, mut ends) = (Vec::new(), Vec::new());
         for pod in now.sandboxes().iter().rev() {
             self.pod(pod, &mut changes, &mut ends);
@@ -104,7 +103,8 @@ impl ChangeTracker {
         self.advance(id, &record.id, stage, if has_ended { ends } else { changes });
     }
 
-    /// Reports the steps from the last known stage to `stage`. `None` counts as the last one, or as created.
+    /// Reports the steps from the last known stage to `stage`. If `stage` is `None`, the last known stage counts,
+    /// or `Created` if there is none.
     fn advance(
         &mut self,
         id: &str,
@@ -133,7 +133,7 @@ impl ChangeTracker {
         for (id, pod) in containers.into_iter().chain(pods) {
             let last = self.objects.remove(&id);
             if last.is_some_and(|object| matches!(object.stage, Stage::Running(_))) {
-                // The container was removed, and no snapshot showed its end.
+                // The pod or container was removed, and no snapshot showed its end.
                 self.report(&id, ContainerEventType::Stopped, &pod, changes);
             }
             self.report(&id, ContainerEventType::Deleted, &pod, changes);
@@ -174,7 +174,7 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
         {
             &[Stopped]
         }
-        // The list said that the container had ended, but the inspect shows that it never ran.
+        // The list showed the container as created or ended, but the inspect shows that its start failed.
         (Stage::Ended(Some(Nanos::UNSET), _), Stage::Ended(None, _)) => &[],
         (Stage::Running(_), Stage::Ended(..)) => &[Stopped, Started, Stopped],
         (_, Stage::Ended(Some(_), _)) => &[Started, Stopped],
@@ -188,13 +188,14 @@ fn is_same_run(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
 }
 
-/// The stage of a process; `None` if unknown, as from a list: the next inspect has more details.
+/// The stage of a process. `None` if it is unknown, or if it is from a list and this is not the first snapshot:
+/// the next inspect has more details.
 fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
         Process::Listed(_) if !is_first => None,
         Process::Listed(ListedState::Running) => Some(Stage::Running(Nanos::UNSET)),
-        // A list also shows a failed start as created. Such a container counts as ended, and stays so.
+        // A list also shows a failed start as created, so a container that is listed as created counts as ended.
         Process::Listed(ListedState::Created | ListedState::Exited { .. }) => {
             Some(Stage::Ended(Some(Nanos::UNSET), Nanos::UNSET))
         }

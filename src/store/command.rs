@@ -26,7 +26,7 @@ pub(super) enum Command {
         answered: Option<EngineCall>,
         reply: oneshot::Sender<Result<(), Failure>>,
     },
-    /// `None` removes the checkpoint.
+    /// `None` removes the content of the pod's checkpoint file from the store.
     SetCheckpoint {
         id: SandboxId,
         checkpoint: Option<Box<SandboxCheckpoint>>,
@@ -47,7 +47,7 @@ pub(super) enum Signal {
     Listed(Listing),
     /// An event of the engine, with its time on the engine's clock.
     Event(EngineEvent, Nanos),
-    /// The event stream ended, or could not be opened.
+    /// The connection to the engine could not be made or has ended, or the list of containers failed.
     Disconnected(String),
     Slow(Target, Generation),
     Provisional(Box<ContainerRecord>, Generation),

@@ -1,5 +1,5 @@
-//! The store's connection to the engine. This task opens the event stream, lists containers and images, then
-//! follows the events. If the connection or the list of containers fails, the task starts again.
+//! The store's connection to the engine. The task of [`EventStream`] opens the event stream, then follows the
+//! events and lists containers and images. If the connection or the list of containers fails, the task connects again.
 //!
 //! The stream is opened before the lists, so that no change between the two is missed, and read during the
 //! lists, because the engine drops events for slow readers.
@@ -23,7 +23,6 @@ use crate::{
 /// The task that follows the engine.
 #[derive(Debug)]
 pub(super) struct EventStream {
-    /// What this task shares with the inspects.
     inspector: Inspector,
     containers_listed: bool,
     images_listed: bool,
@@ -70,7 +69,7 @@ impl EventStream {
             warn!(
                 found,
                 advice,
-                "docker does not list all pods; nothing is cleaned up while hidden containers run"
+                "docker does not list all pods; keeping networks, mounts and files of missing pods while hidden containers run"
             );
         }
         self.send(Signal::Connected(Box::new(engine))).await?;
@@ -87,7 +86,7 @@ impl EventStream {
                 event = events.next() => match event {
                     Some(Ok(EngineEvent::Unreadable { reason })) => {
                         warn!(reason, "cannot read an event of Docker; listing all containers and images");
-                        // The running list may have begun before the event, so another list must follow.
+                        // A list that is running may have begun before the event, so another list must follow.
                         (due, is_missed) = (due.min(soonest), !lists.is_empty());
                     }
                     Some(Ok(event)) => self.send(Signal::Event(event, events.at)).await?,
@@ -121,7 +120,8 @@ impl EventStream {
         }
     }
 
-    /// Lists containers and images. A slow list of images must not delay the first answers about pods.
+    /// Lists containers and images. A slow list of images delays the first answers about pods by at most
+    /// [`FIRST_IMAGES`].
     fn list(&self) -> impl Future<Output = Result<Listing, EventStreamEnd>> + use<> {
         let engine = self.inspector.engine.clone();
         let deadline = self.inspector.settings.list_deadline;
@@ -167,9 +167,10 @@ async fn within<T>(
 
 const FIRST_RECONNECT: Duration = Duration::from_millis(100);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(2);
-/// How long the first listing waits for images, and the pause if images were never listed.
+/// How long the first listing waits for images, and the pause after a failed list of images, if images were
+/// never listed.
 const FIRST_IMAGES: Duration = Duration::from_secs(2);
-/// The shortest pause before a list because of an unreadable event.
+/// The shortest pause between the end of a list and the next list, if an unreadable event causes the next list.
 const AFTER_UNREADABLE: Duration = Duration::from_secs(1);
-/// The pause before the next attempt to list images, if they were listed before.
+/// The pause after a failed list of images, if images were listed before.
 const IMAGES_AGAIN: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Records and checkpoints for the tests of this module.
+//! Records and contents of checkpoint files for the tests of this module.
 
 use std::sync::Arc;
 

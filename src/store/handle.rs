@@ -40,8 +40,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Callers call this before they ask the engine to kill a container, so that the container's end does not
-    /// count as an OOM kill.
+    /// Records that dockbridge is about to kill a container, so that the container's end does not count as an OOM kill.
     pub fn expect_kill(&self, id: &str) {
         self.oom.record(id, KillEvent::OwnKill, Nanos(clock::nanos()));
     }
@@ -57,21 +56,21 @@ impl Store {
         Arc::clone(&self.published.borrow())
     }
 
-    /// Waits until the engine has listed its containers, and returns the current snapshot. The snapshot has
-    /// all containers, although some may have only the state of the list. If the engine has disconnected
-    /// since, this is the last known state. Fails with `Unavailable` after `timeout`.
+    /// Waits for [`Snapshot::is_synced`], and returns the current snapshot. The snapshot has all containers of
+    /// pods, although some may have only the state of the list. If the engine has disconnected since, the
+    /// snapshot has the last known state. Fails with `Unavailable` after `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
     }
 
-    /// Waits until the engine has answered `info` and dockbridge may use it, which is before the first list.
-    /// Returns the current snapshot. Fails with `Unavailable` after `timeout`.
+    /// Waits until the engine has answered `info` and dockbridge may use the engine, which is before the first
+    /// list. Returns the current snapshot. Fails with `Unavailable` after `timeout`.
     pub async fn described(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
-    /// Waits without a timeout for [`Snapshot::is_complete`]. Code that cleans up must wait for this. Returns
-    /// the snapshot, or `None` if the store has ended.
+    /// Waits without a timeout for [`Snapshot::is_complete`]. Code that cleans up must wait for this, except for
+    /// commands of ExecSync and unfinished container checkpoints. Returns `None` if the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }
@@ -79,7 +78,8 @@ impl Store {
     /// Waits until the pod or container was inspected, if it exists. Returns the current snapshot.
     ///
     /// # Errors
-    /// Fails if the inspect fails or is late. [`Self::snapshot`] then has the state of the engine's list.
+    /// Fails if the first list is late, or if the inspect fails or is late. After a failed or late inspect,
+    /// [`Self::snapshot`] has the state of the engine's list.
     pub async fn inspected(&self, id: &str) -> Result<Arc<Snapshot>, Failure> {
         let now = self.synced(SYNC_TIMEOUT).await?;
         let Some(id) = now.listed_only(id).map(str::to_owned) else { return Ok(now) };
@@ -88,12 +88,13 @@ impl Store {
         let late = || inspect_timeout(&id, INSPECT_TIMEOUT);
         tokio::select! {
             inspected = inspected => inspected.map(|()| self.snapshot()).ok_or_else(late),
-            // A running inspect does not count for this request. The new inspect precedes the queue.
+            // This queues a new inspect, which precedes queued inspects for which no caller waits. If an inspect
+            // already runs and succeeds, `inspected` ends the wait first.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
     }
 
-    /// Returns a running container. Asks the engine if `now` does not show the container as running yet.
+    /// Returns a running container. If `now` does not show the container as running yet, asks the engine.
     ///
     /// # Errors
     /// Fails if there is no such container, if it does not run, or if its inspect fails.
@@ -116,12 +117,12 @@ impl Store {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
 
-    /// Returns the inspected image with this name. Asks the engine once if the store has not inspected the
-    /// image. `None` if the engine has no such image, or cannot read the image: a pull by the client then
-    /// repairs it.
+    /// Returns the inspected image with this name. If the store has not inspected the image and the name is valid,
+    /// waits for one inspect. `None` if the engine has no such image, or cannot read the image: a pull by the client
+    /// then repairs the image.
     ///
     /// # Errors
-    /// Fails if the engine has not listed its images yet, or if the inspect fails in another way.
+    /// Fails if the engine's first lists are late, or if the inspect fails although the engine can read the image.
     pub async fn inspected_image(&self, name: &str) -> Result<Option<Arc<ImageRecord>>, Failure> {
         let now = self.images().await?;
         let listed = now.image(name);
@@ -146,8 +147,8 @@ impl Store {
         self.refresh(Target::Container(id.to_owned()), None).await
     }
 
-    /// As [`Self::refresh_container`], for a container that the engine has created or started in this call.
-    /// Does not inspect again if an inspect that the call's event caused still runs.
+    /// As [`Self::refresh_container`], for a container that the engine has created or started in `call`. Does
+    /// not inspect again if an inspect that the event of `call` caused still runs.
     pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
@@ -157,20 +158,20 @@ impl Store {
         self.refresh(Target::Image(name.to_owned()), None).await
     }
 
-    /// Stops showing an image that Docker has but does not list, because it has no name and other images are
-    /// based on it. On return, snapshots lack the image.
+    /// Stops showing an image that Docker has but does not list, because the image has no name and other images
+    /// are based on it. On return, snapshots lack the image.
     pub async fn image_unlisted(&self, id: &ImageId) {
         let unlisted = self.request(|reply| Command::ImageUnlisted { id: id.clone(), reply });
         unlisted.await.unwrap_or_default();
     }
 
-    /// Sets the checkpoint of a sandbox. On return, snapshots show the sandbox with it.
+    /// Puts the content of a pod's checkpoint file into the store. On return, snapshots show the effect.
     pub async fn put_checkpoint(&self, checkpoint: SandboxCheckpoint) {
         let id = checkpoint.id.clone();
         self.set_checkpoint(id, Some(Box::new(checkpoint))).await;
     }
 
-    /// Removes the checkpoint of a sandbox from the store. On return, snapshots show the effect.
+    /// Removes the content of a pod's checkpoint file from the store. On return, snapshots show the effect.
     pub async fn forget_checkpoint(&self, id: &SandboxId) {
         self.set_checkpoint(id.clone(), None).await;
     }
@@ -190,7 +191,8 @@ impl Store {
         Ok(self.snapshot())
     }
 
-    /// Waits until `find` returns a value for a snapshot. `None` after `timeout`. `find` must be short.
+    /// Waits until `find` returns a value for a snapshot. `None` after `timeout`, or if the store has ended.
+    /// `find` must be short.
     pub async fn wait<T>(
         &self,
         timeout: Duration,
@@ -232,7 +234,7 @@ impl Store {
         answer.await.map_err(|_| closed())
     }
 
-    /// The reason why there is no list of containers yet, for error messages.
+    /// The reason why the store does not have Docker's lists yet, for error messages.
     fn reason(&self) -> String {
         match &self.snapshot().health {
             EngineHealth::Unreachable { reason } => reason.clone(),
@@ -247,5 +249,5 @@ fn closed() -> Failure {
     Failure::new(Kind::Unavailable, "dockbridge is shutting down")
 }
 
-/// How long a caller waits for the first inspect of a container.
+/// How long a caller waits for the first inspect of a container or pod.
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);

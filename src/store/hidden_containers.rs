@@ -1,5 +1,6 @@
-//! Containers that dockbridge does not list: foreign containers, which belong to no pod and need no inspect,
-//! and pause containers. This module records which images these containers use.
+//! Containers that ListContainers does not show: foreign containers, which belong to no pod, and pause
+//! containers. This module records which images hidden containers use, and which pods' network namespaces foreign
+//! containers have joined.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -67,8 +68,8 @@ impl HiddenContainers {
     }
 
     /// Merges a list of the engine that began at `since` and arrived at `at`. A container that is not in the
-    /// list is gone if it was known before the list began. A container that dockbridge saw later may have
-    /// been created after the list. Returns whether the used images or joined sandboxes have changed.
+    /// list is gone, unless dockbridge has seen it since the list began: it may be newer than the list.
+    /// Returns whether the used images or joined sandboxes have changed.
     pub(super) fn list(
         &mut self,
         listed: &[&ListedContainer],
@@ -95,7 +96,8 @@ impl HiddenContainers {
         before != (self.images(), self.joined())
     }
 
-    /// Stores a container. Returns false if too many are stored.
+    /// Stores a container. Returns false, and does not store the container, if the container is new and foreign
+    /// and too many are stored.
     fn put(&mut self, id: &str, hidden: Hidden) -> bool {
         let has_room = self.0.len() < LIMIT || !hidden.foreign || self.contains(id);
         if has_room {
@@ -105,5 +107,6 @@ impl HiddenContainers {
     }
 }
 
-/// If this many containers are stored, further foreign containers are not. Their events cause inspects.
+/// If this many containers are stored, further foreign containers are not stored. Events that report changes of a
+/// foreign container that is not stored cause inspects.
 const LIMIT: usize = 10_000;

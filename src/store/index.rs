@@ -7,7 +7,7 @@ use crate::model::{
     time::Nanos,
 };
 
-/// A record with an id and an age.
+/// A record with an id and a creation time.
 pub(super) trait Dated {
     fn id(&self) -> &str;
     fn created_at(&self) -> Nanos;
@@ -21,7 +21,7 @@ pub(super) struct Index<T> {
 }
 
 impl<T: Dated> Index<T> {
-    /// Creates a table of records. The caller must have sorted them by id.
+    /// Creates a table of records that the caller has sorted by id.
     pub(super) fn new(by_id: Vec<Arc<T>>) -> Self {
         let mut newest = by_id.clone();
         // The sort is stable, so records with the same creation time stay sorted by id.
@@ -29,7 +29,7 @@ impl<T: Dated> Index<T> {
         Self { by_id, newest }
     }
 
-    /// The table without the records for which `left_out` is true. `None` if there is no such record.
+    /// The records for which `left_out` is false, sorted by id. `None` if `left_out` is true for no record.
     pub(super) fn without(&self, left_out: impl Fn(&T) -> bool) -> Option<Vec<Arc<T>>> {
         let others: Vec<_> = self.by_id.iter().filter(|one| !left_out(one)).cloned().collect();
         (others.len() < self.by_id.len()).then_some(others)
@@ -39,7 +39,8 @@ impl<T: Dated> Index<T> {
         &self.newest
     }
 
-    /// The record with the id `id`, or the only record whose id starts with `id`.
+    /// The record with the id `id`. Without such a record, the only record whose id starts with `id`, if `id` has at
+    /// least four characters.
     pub(super) fn find(&self, id: &str) -> Option<&Arc<T>> {
         let from = self.by_id.partition_point(|record| record.id() < id);
         match self.by_id.get(from..)? {
@@ -73,5 +74,5 @@ impl Dated for ContainerRecord {
     }
 }
 
-/// A shorter text is probably a mistake.
+/// The length of the shortest prefix of an id: a shorter text is probably a mistake.
 const SHORTEST_PREFIX: usize = 4;

@@ -1,4 +1,5 @@
-//! The queue of inspects: at most one at a time for each target, so no answer is older than the one before.
+//! The queue of inspects. The inspects of a target run one after the other, so that their answers arrive in order,
+//! unless the target was removed and queued again.
 //!
 //! ```text
 //!             enqueue                start_next                finish
@@ -8,11 +9,11 @@
 //!                          └───── Backoff ◀──────────── failed ◀────────────┘
 //! ```
 //!
-//! If a caller asks for an inspect while one is Running, the caller gets the result of the next inspect,
-//! because only an inspect that began after the caller's change certainly shows the change.
+//! If a caller asks for an inspect while one is Running, the caller gets the result of the next inspect (except
+//! as below), because only an inspect that began after the caller's change certainly shows the change.
 //!
-//! The engine reports a create or start twice, in its answer to the call and as an event, in any order. For
-//! both reports, one inspect is enough if the inspect began after the first report
+//! The engine reports a create or start twice, in its answer to the call and as an event, in any order.
+//! One inspect is enough for both reports of a create or start if the inspect began after the first report
 //! ([`InspectQueue::on_event`], [`InspectQueue::add_waiter`]).
 //!
 //! The queue does no I/O and does not read the time.
@@ -22,8 +23,7 @@ use std::collections::{HashMap, VecDeque};
 use super::{engine_call::EngineCall, settings::StoreSettings};
 use crate::model::{engine::Transition, time::Nanos};
 
-/// What to inspect. The id of an image and each of its names are different targets, which all update one
-/// record.
+/// What to inspect. The id of an image and each of its names are different targets, which all update one record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
     Container(String),
@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-/// The number of an inspect, in the order in which inspects begin. Of two answers about a target, the one with
+/// The number of an inspect or a list, in the order in which they begin. Of two answers about a target, the one with
 /// the higher generation is newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Generation(u64);
@@ -56,8 +56,8 @@ pub(super) struct InspectQueue<W> {
     last: u64,
 }
 
-/// The reason for an inspect without a waiting caller: an event, or a list of the engine. Each reason has its
-/// own limit of running inspects, so slow inspects after a list do not delay inspects after an event.
+/// The reason for an inspect without a waiting caller: a change, or a list of the engine. Each reason has its
+/// own limit of running inspects, so slow inspects after a list do not delay inspects after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     Changed,
@@ -108,7 +108,7 @@ enum Phase {
 enum Slot {
     Quick(Reason),
     Slow(Reason),
-    /// An inspect for which a caller waits. There is no limit, because each caller waits for one inspect.
+    /// An inspect for which a caller waits. Urgent inspects have no limit, because each caller waits for one inspect.
     Urgent,
 }
 
@@ -162,7 +162,8 @@ impl<W> InspectQueue<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// Queues an inspect because of an event, unless the running inspect began after the change.
+    /// Queues an inspect because of an event, unless the running inspect began after the engine's answer to the call
+    /// that caused the event.
     pub(super) fn on_event(&mut self, target: &Target, transition: Transition, at: Nanos) {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
         if running.is_some_and(|entry| entry.shows == Some(Seen::Answer(transition))) {
@@ -174,8 +175,9 @@ impl<W> InspectQueue<W> {
         }
     }
 
-    /// Queues an inspect for a caller. After the answer to the call `answered`, the caller instead gets the
-    /// result of a running inspect that began after the event of this call.
+    /// Queues an inspect for a caller. The caller instead gets the result of the running inspect if the engine has just
+    /// answered the call `answered`, if the running inspect began after the event of this call, and if no other inspect
+    /// must follow.
     pub(super) fn add_waiter(&mut self, target: Target, answered: Option<EngineCall>, waiter: W) {
         let entry = self.entries.entry(target.clone()).or_insert_with(Entry::new);
         let running = matches!(entry.phase, Phase::Running(_));
@@ -206,7 +208,7 @@ impl<W> InspectQueue<W> {
         self.start_from(Reason::Changed).or_else(|| self.start_from(Reason::Listed))
     }
 
-    /// Marks an inspect as slow. If there is room for slow inspects, this inspect no longer delays others.
+    /// Marks a quick inspect as slow if there is room for slow inspects, so that it no longer delays others.
     pub(super) fn set_slow(&mut self, generation: Generation) {
         let Some(Slot::Quick(reason)) = self.running.get(&generation).copied() else { return };
         let queue = self.queue(reason);
@@ -266,7 +268,8 @@ impl<W> InspectQueue<W> {
         entry.waiting
     }
 
-    /// Drops inspects that do not run and have no caller, as the engine is down. The next list queues them.
+    /// Drops inspects that do not run and have no caller, because the event stream is not open. The engine's
+    /// next list queues new inspects.
     pub(super) fn drop_unrequested(&mut self) {
         self.entries.retain(|_, entry| match entry.phase {
             Phase::Queued | Phase::Backoff => !entry.waiting.is_empty(),
@@ -281,18 +284,19 @@ impl<W> InspectQueue<W> {
         self.entries.keys()
     }
 
-    /// The generation of the inspect that began last.
+    /// The generation of the inspect or list that began last.
     pub(super) fn last_generation(&self) -> Generation {
         Generation(self.last)
     }
 
-    /// Makes a generation that is later than all inspects so far, and earlier than all later inspects.
+    /// Makes a generation that is later than all inspects so far, and earlier than all inspects that follow.
     pub(super) const fn next_generation(&mut self) -> Generation {
         self.last += 1;
         Generation(self.last)
     }
 
-    /// The generation of the oldest running inspect. All inspects that began earlier have ended.
+    /// The generation of the oldest running inspect, or the next generation if no inspect runs. All inspects with
+    /// a lower generation have ended.
     pub(super) fn oldest_running(&self) -> Generation {
         self.running.keys().min().copied().unwrap_or(Generation(self.last.saturating_add(1)))
     }
@@ -316,7 +320,7 @@ impl<W> InspectQueue<W> {
     }
 
     fn mark_running(&mut self, target: Target, slot: Slot) -> Option<(Target, Generation)> {
-        // A target can be in several queues. Only the first queue finds its entry in the phase Queued.
+        // A target can be in several queues. An inspect starts only if the target's phase is Queued.
         let entry = self.entries.get_mut(&target).filter(|entry| entry.phase == Phase::Queued)?;
         self.last += 1;
         let generation = Generation(self.last);

@@ -33,13 +33,13 @@ pub(super) struct Inspector {
     pub(super) oom: OomDetector,
     pub(super) settings: StoreSettings,
     pub(super) signals: mpsc::Sender<Signal>,
-    /// Notified if an inspect failed, so that the task that follows the engine lists all containers.
+    /// Notified if the inspect of a container failed, so that the task that follows the engine lists all containers.
     pub(super) relist: Arc<Notify>,
 }
 
 impl Inspector {
-    /// Inspects `target` and runs the hook. If this takes long, tells the writer that the inspect is slow, so that
-    /// the writer can start other inspects.
+    /// Inspects `target` and, for a container, runs the hook. If this takes long, tells the writer that the inspect is
+    /// slow, so that the writer can start other inspects.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
@@ -50,7 +50,7 @@ impl Inspector {
         inspect.await
     }
 
-    /// Inspects `target` and runs the hook. The deadline applies only to the engine's answer.
+    /// Inspects `target` and, for a container, runs the hook. The deadline applies only to the engine's answer.
     async fn inspect_and_hook(
         &self,
         target: &Target,
@@ -79,7 +79,8 @@ impl Inspector {
         time::timeout(waited, inspect(&self.engine, target)).await.map_err(late)?
     }
 
-    /// Adds the cause of a container's end. The cause must not change once the store has shown it.
+    /// Adds the cause of a container's end. A cause that the store has shown changes only to an OOM kill that
+    /// the engine reports.
     async fn with_cause(&self, target: &Target, inspected: Inspected) -> Inspected {
         let Inspected::Container(observed) = inspected else { return inspected };
         match *observed {
@@ -92,8 +93,8 @@ impl Inspector {
         }
     }
 
-    /// Determines the cause of a container's end, once. The engine may learn the cause a little later than
-    /// the end, so this function waits for the cause if the end is recent.
+    /// Determines the cause of a container's end, unless it is known. The engine may learn the cause a little later
+    /// than the end, so this function waits for the cause of a SIGKILL without a known cause if the end is recent.
     async fn container_with_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         self.oom.observe_container(&record).await;
         if let Some(cause) = self.oom.exit_cause(&record).await {
@@ -127,8 +128,8 @@ impl Inspector {
         found(Observed::Container(oom::with_cause(cause, record)))
     }
 
-    /// Runs the hook. During a long hook, the store shows a new container without its end. Otherwise kubelet
-    /// would miss the container and create it again.
+    /// Runs the hook. During a long hook, the store shows a new container without its end, because kubelet would
+    /// otherwise miss the container and create it again.
     async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
         let mut hook = std::pin::pin!(self.hooks.before_shown(record));
         if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {
@@ -184,12 +185,12 @@ pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
     Failure::new(Kind::DeadlineExceeded, text)
 }
 
-/// How long the hook may take before the store shows the container as running. A hook for a container with a
-/// complete log takes less time. The first reader of the store waits longer than this.
+/// How long the hook may take before the store shows a new container without its end. A hook for a container with a
+/// complete log takes less time. A caller of the store waits longer than this for the first list (`SYNC_TIMEOUT`).
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
-/// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of
-/// this and of the end in separate ways. On an idle machine the first pause is long enough. The sum of the
-/// pauses and the time of the inspects is the longest delay for a caller.
+/// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of an
+/// OOM kill and of the end in separate ways. On an idle machine the first pause is long enough. The pauses and
+/// the inspects after them delay the moment at which the store shows the end.
 const INSPECT_AGAIN_AFTER: [Duration; 4] = [
     Duration::from_millis(50),
     Duration::from_millis(100),

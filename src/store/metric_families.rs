@@ -22,7 +22,7 @@ impl RegisterMetrics for Store {
         registry.register_family(
             "dockbridge_store_inspects_total",
             &["object", "result"],
-            "Inspect requests to Docker that update the store",
+            "Inspects of containers, pods and images for the store",
             &metrics.inspects,
         );
         registry.register(
@@ -34,13 +34,13 @@ impl RegisterMetrics for Store {
     }
 }
 
-/// Registers metrics that are read from the current snapshot.
+/// Registers metrics that are computed when a client reads `/metrics`.
 fn register_state(store: &Store, registry: &mut Registry) {
     let metrics = store.metrics.clone();
     registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],
-        "Time since Docker last sent an event, a list or the answer to a ping; absent before Docker's first answer",
+        "Time since Docker last opened the event stream, sent an event or a list, or answered a ping during the stream; absent before the first stream",
         move || {
             let since = metrics.since_last_contact();
             since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
@@ -55,7 +55,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     });
     gauge(
         "dockbridge_store_initial_inspects_complete",
-        "1 once each object in the first list has been inspected; nothing is cleaned up before that",
+        "1 once the containers in the first list were inspected, the inspects of the images have ended, and Docker hides no running container of another image store; otherwise, dockbridge cleans up no leftovers of pods except commands of ExecSync and unfinished container checkpoints",
         |now| f64::from(u8::from(now.is_complete())),
     );
     gauge(

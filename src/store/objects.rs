@@ -42,20 +42,20 @@ pub(super) struct ObjectCache {
     sandboxes: BTreeMap<SandboxId, Pod>,
     containers: BTreeMap<ContainerId, Cached<ContainerRecord>>,
     images: BTreeMap<ImageId, Cached<ImageRecord>>,
-    /// The image that has a name (see [`name_key`]). Only one image has each name.
+    /// For each name of an image (see [`name_key`]), the image that has it. No two images have the same name.
     tags: HashMap<String, ImageId>,
     gone: HashMap<String, Generation>,
-    /// Images that Docker inspects but does not list, because they have no name and other images are based on
-    /// them, with the time when dockbridge learned this. They are not shown.
+    /// Images that Docker has but does not list, because they have no name and other images are based on them,
+    /// with the generation at which dockbridge learned this. Such unlisted images are not shown.
     unlisted: HashMap<ImageId, Generation>,
     hidden: HiddenContainers,
-    /// Images that are being inspected only because another image got one of their names.
+    /// Images that are being inspected only because they may have lost one of their names.
     contested: HashSet<ImageId>,
-    /// Containers whose state in the last list contradicts their record: the listed state, and when the list
-    /// began, by id. If the inspect fails, the listed state replaces the state in the record.
+    /// Containers whose state in the last list contradicts their record: the listed state, and the generation at
+    /// which the list began, by id. If the inspect fails, the listed state replaces the state in the record.
     contradictions: HashMap<String, (ListedState, Generation)>,
     listed_at: Generation,
-    /// When the request for the current list began.
+    /// The generation at which the latest list began, until that list has arrived.
     pub(super) list_since: Option<Generation>,
     changed: Changed,
 }
@@ -74,7 +74,7 @@ struct Cached<T> {
     at: Generation,
 }
 
-/// The two sources of a sandbox: the pause container in the engine, and the checkpoint.
+/// The two sources of a sandbox: the pause container in the engine, and the pod's checkpoint file.
 #[derive(Debug, Default)]
 struct Pod {
     engine: Option<(SandboxRecord, Generation)>,
@@ -83,7 +83,7 @@ struct Pod {
 }
 
 impl ObjectCache {
-    /// The cache at the start of dockbridge, which has only the checkpoints.
+    /// The cache at the start of dockbridge, which has only the contents of the checkpoint files.
     pub(super) fn new(checkpoints: Vec<SandboxCheckpoint>) -> Self {
         let mut objects = Self::default();
         for checkpoint in checkpoints {
@@ -92,7 +92,7 @@ impl ObjectCache {
         objects
     }
 
-    /// Stores the result of an inspect. Returns the containers and images that must therefore be inspected.
+    /// Stores the result of an inspect. Returns the images that must therefore be inspected.
     pub(super) fn put(
         &mut self,
         target: &Target,
@@ -151,8 +151,8 @@ impl ObjectCache {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// Forgets objects that were gone before `oldest`, the start of the oldest running inspect, and before
-    /// the running list. No inspect or list that began later can return these objects.
+    /// Forgets objects that were gone before `oldest`, the start of the oldest running inspect, and before the
+    /// running list. Only an inspect or list that began earlier could bring such an object back by mistake.
     pub(super) fn expire(&mut self, oldest: Generation) {
         let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
         self.gone.retain(|_, at| *at >= oldest);
@@ -187,7 +187,8 @@ impl ObjectCache {
         Images::new(records, by_name, self.hidden.images(), self.hidden.joined())
     }
 
-    /// Checkpoints that dockbridge no longer needs: Docker lacks the sandbox, and there is no network.
+    /// The pods whose checkpoint file dockbridge no longer needs: Docker lacks the pause container, and there is
+    /// no network to release.
     pub(super) fn obsolete_checkpoints(&self) -> Arc<[SandboxId]> {
         let obsolete = self.sandboxes.iter().filter(|(_, pod)| pod.is_obsolete());
         obsolete.map(|(id, _)| id.clone()).collect()
@@ -241,8 +242,8 @@ impl ObjectCache {
     }
 
     /// Stores an image. If two images have the same name, the later inspect counts, and the other image is
-    /// inspected again, because the engine does not report which image has lost a name. That inspect causes
-    /// no further inspects, so that a contradictory engine does not cause endless inspects.
+    /// inspected again, because the engine does not report which image has lost a name. The repeated inspect causes
+    /// no inspects of other images, so that a contradictory engine does not cause endless inspects.
     fn put_image(&mut self, mut record: ImageRecord, at: Generation) -> Vec<Target> {
         let id = record.id.clone();
         if self.is_late(id.as_str(), at) || self.images.get(&id).is_some_and(|s| s.at > at) {
@@ -313,7 +314,8 @@ impl ObjectCache {
         self.contest(vec![owner])
     }
 
-    /// Moves a name to another image, or removes it. The record of the image that had the name loses it.
+    /// Moves a name to another image, or removes the name. Also removes the name from the record of the image that
+    /// had it.
     fn move_name(&mut self, key: &str, to: Option<&ImageId>) {
         let old = match to {
             Some(id) => self.tags.insert(key.to_owned(), id.clone()),
@@ -369,9 +371,9 @@ impl ObjectCache {
 }
 
 impl Pod {
-    /// The sandbox that clients see: Docker's pause container with the network attachment of the checkpoint.
-    /// Without a pause container, the checkpoint alone, as long as the sandbox has a network to release. The
-    /// creation time is from the checkpoint if Docker's is from a list, which has only whole seconds.
+    /// The sandbox that clients see: Docker's pause container with the network attachment of the checkpoint file.
+    /// Without a pause container, the content of the checkpoint file alone, as long as there is a network to release.
+    /// The creation time is from the checkpoint file if Docker's is from a list, which has only whole seconds.
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
         if let Some((record, _)) = &self.engine {

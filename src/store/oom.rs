@@ -1,16 +1,17 @@
 //! OOMKilled: finds whether a container that SIGKILL ended ran out of memory, if the engine does not know.
 //!
-//! The engine learns of an OOM kill from a shim that watches the container's cgroup. The cgroup may be gone
-//! before the shim has read it, because systemd removes a scope as soon as it is empty. The kernel also
-//! counts the kill in all parent cgroups, and the pod's cgroup exists longer than those of its containers.
-//! dockbridge attributes a kill in the pod's cgroup to the container that has just ended, unless an existing
-//! cgroup or a container that ended earlier explains the kill. dockbridge does so at each end, even if the
-//! cause of the end is known, because the next container would otherwise get the kills.
+//! The engine learns of an OOM kill from a shim that watches the container's cgroup. The cgroup may be gone before the
+//! shim has read it, because systemd removes a scope as soon as it is empty. On cgroup v2, the kernel also counts the
+//! kill in all parent cgroups, and the pod's cgroup exists longer than those of its containers. dockbridge attributes a
+//! kill in the pod's cgroup to the container that has just ended, unless several pods share the cgroup, or the kill was
+//! in the cgroup of a container that has not ended, or belongs to a container that ended earlier. dockbridge looks for
+//! kills at each end, even if the cause of the end is known, because the next container would otherwise get the kills.
 //!
-//! On cgroup v1 each cgroup has its own count, which disappears with the cgroup. dockbridge then learns of a
-//! kill only from the engine: from an inspect, or from an `oom` event after the end.
+//! On cgroup v1 each cgroup has its own count of OOM kills, which disappears with the cgroup. On cgroup v1,
+//! dockbridge learns only from the engine that an OOM kill ended a container: from an inspect or an `oom` event.
 //!
-//! dockbridge does not change a cause that the store has shown, because kubelet reads an end only once.
+//! kubelet reads an end only once, so dockbridge keeps a cause that the store has shown, unless the engine reports
+//! an OOM kill later (decision 0022).
 
 mod causes;
 mod kill_accounting;
@@ -62,11 +63,12 @@ struct Known {
     pods: HashMap<SandboxId, Pod>,
     accounting: HashMap<PathBuf, KillAccounting>,
     causes: ExitCauses,
-    /// By container: start time of the last run that an inspect showed, until an inspect shows its end.
+    /// By container: start time of the last run during which dockbridge inspected it, until dockbridge has looked
+    /// for kills at the end of that run.
     runs: HashMap<String, Nanos>,
     /// By container: when each kind of event last happened.
     events: HashMap<String, HashMap<KillEvent, Nanos>>,
-    /// Containers in any of these tables that were not in the engine's last list.
+    /// Pods and containers in any of these tables that were not in the engine's last list.
     missing: HashSet<String>,
 }
 
@@ -77,7 +79,7 @@ pub(super) enum KillEvent {
     /// dockbridge is about to ask the engine to kill the container. If the container hides signals, no event
     /// of the engine will report this kill.
     OwnKill,
-    /// The engine sent an `oom` event. If the event comes after the end, no inspect reports the kill.
+    /// The engine sent an `oom` event. If the event comes after the end, inspects might not report the kill.
     OutOfMemory,
 }
 
@@ -88,7 +90,7 @@ struct Pod {
 }
 
 impl OomDetector {
-    /// Loads the causes that earlier dockbridge processes have determined.
+    /// Loads the OOM kills that earlier dockbridge processes have saved.
     pub async fn load(cgroups: Cgroups, checkpoints: Checkpoints) -> Self {
         let MemoryKills(kills) = checkpoints.load_file().await;
         let oom = Self { checkpoints: Some(checkpoints), ..Self::new(cgroups) };
@@ -101,15 +103,16 @@ impl OomDetector {
         oom
     }
 
-    /// A detector that does not save causes, for tests and short runs.
+    /// A detector that does not save causes.
     pub fn new(cgroups: Cgroups) -> Self {
         Self { cgroups, ..Self::default() }
     }
 
-    /// Records an inspected pod and the number of kills in its cgroup so far, which belong to earlier containers.
+    /// Records an inspected pod that runs and has a cgroup parent, once. If no other recorded pod uses the same cgroup,
+    /// all kills in it so far then count as attributed, except those in cgroups of existing containers.
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
-        // Without a cgroup parent, the parent would be the cgroup of the whole machine.
+        // Without a cgroup parent, the parent is a cgroup that other containers also use, such as `/docker`.
         if record.document.parent().is_empty() || self.known.lock().pods.contains_key(&record.id) {
             return;
         }
@@ -128,8 +131,8 @@ impl OomDetector {
         }
     }
 
-    /// Records an inspected container. If Docker has restarted it, attributes kills to the end of its earlier
-    /// run: otherwise the next end would get them.
+    /// Records an inspected container that runs. If Docker has restarted it, attributes kills to the end of its
+    /// earlier run: otherwise the next end would get them.
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
         let Process::Running { pid, started_at } = record.process else { return };
         let seen = self.known.lock().runs.get(record.id.as_str()).copied();
@@ -141,8 +144,8 @@ impl OomDetector {
         }
     }
 
-    /// The cause of an end, if it was determined earlier, is obvious, or follows from the kernel's counts.
-    /// `None` if the engine may still learn the cause.
+    /// The cause of an end, if it was determined earlier, is obvious, or follows from the kernel's counts or an
+    /// `oom` event. `None` if the container has not ended, or if the engine may still learn the cause.
     pub(super) async fn exit_cause(&self, record: &ContainerRecord) -> Option<ExitCause> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
         let decided = self.known.lock().causes.of(record.id.as_str(), finished_at);
@@ -150,7 +153,7 @@ impl OomDetector {
             return decided;
         }
         let oom_killed = self.attribute_kills(record).await;
-        // The event of the engine's SIGKILL may arrive after the end, so this check comes last.
+        // The event of the engine's SIGKILL may arrive after the end, so this check comes after the slow read above.
         let is_plain = !is_unexplained_kill(record) || self.was_killed_by_engine(record);
         let cause = match oom_killed {
             _ if is_plain => ExitCause::AsReported,
@@ -163,9 +166,9 @@ impl OomDetector {
         Some(cause)
     }
 
-    /// Attributes all unexplained kills in the pod's cgroup to this end, and returns whether there were any.
-    /// `None` if dockbridge cannot know whether there were any. Only the first call for an end can return
-    /// true.
+    /// Attributes the new kills in the pod's cgroup, without those of running containers, to this end. Returns whether
+    /// there were new kills; `None` if dockbridge cannot know this, or to which end the kills belong. Each kill counts
+    /// in one call only.
     async fn attribute_kills(&self, record: &ContainerRecord) -> Option<bool> {
         let _lock = self.counting.lock().await;
         let (cgroup, ended) = self.known.lock().has_ended(record)?;
@@ -186,7 +189,8 @@ impl OomDetector {
         self.known.lock().events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
-    /// Whether the engine sent a SIGKILL since the start of the run that has ended.
+    /// Whether a SIGKILL of the engine explains the end: since the start of the run, the engine reported one (which
+    /// does not count if the container hides signals), or dockbridge requested one before the end.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
@@ -200,8 +204,8 @@ impl OomDetector {
         self.known.lock().latest(record, KillEvent::OutOfMemory).is_some()
     }
 
-    /// Forgets containers that the last two lists lack. A single list may have begun before a container was
-    /// created. The caller must call [`Self::save`] afterwards.
+    /// Forgets pods and containers that the last two lists lack. A single list may have begun before a pod or
+    /// container was created. The caller must call [`Self::save`] afterwards.
     pub(super) fn retain(&self, is_listed: impl Fn(&str) -> bool) {
         let mut known = self.known.lock();
         let missing = known.ids().filter(|id| !is_listed(id)).map(str::to_owned).collect();
@@ -221,7 +225,7 @@ impl OomDetector {
     }
 
     /// Saves the causes that only dockbridge knows, if they have changed. Waits for a save that already runs.
-    /// Logs a failure; the next save then includes these causes.
+    /// Logs a failure; the next save then includes the causes that were not saved.
     pub(super) async fn save(&self) {
         let _lock = self.saving.lock().await;
         let Some(kills) = self.known.lock().causes.take_unsaved() else { return };
@@ -231,7 +235,7 @@ impl OomDetector {
             let error = chain(&error);
             warn!(
                 error,
-                "cannot save OOM kills; after a restart of dockbridge they are shown as plain errors"
+                "cannot save OOM kills; if dockbridge restarts before the next save, they are shown as plain errors"
             );
         }
     }
@@ -265,7 +269,7 @@ impl Known {
         if !self.accounting.get_mut(cgroup)?.attribute(count)? {
             return Some(false);
         }
-        // dockbridge did not see the end of the container's earlier run. The kills may belong to that end.
+        // dockbridge did not see the end of the container's earlier run, to which the kills may belong.
         if seen.is_some_and(|seen| record.process.started_at() != Some(seen)) {
             return None;
         }
@@ -323,7 +327,8 @@ pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> Conta
     record
 }
 
-/// The parent of a container's cgroup, only with cgroup v2, which also counts events of the cgroups below.
+/// The parent of a container's cgroup. `None` if the process is gone, or without cgroup v2: only cgroup v2 also counts
+/// the kills in the cgroups below.
 fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     let cgroup = cgroups.find(pid, id).ok()?;
     let (hierarchy, path) = cgroup.directory("memory")?;

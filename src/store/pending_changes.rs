@@ -1,5 +1,5 @@
-//! Changes that wait until all containers of their pod are inspected, because an event contains the status of
-//! the whole pod. A pod whose inspect hangs does not delay the changes of other pods.
+//! Changes that wait up to ten seconds until all containers of their pod are inspected, because an event contains
+//! the status of the whole pod. A container whose inspect hangs does not delay the changes of other pods.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{changes::Change, snapshot::Snapshot};
 use crate::model::id::SandboxId;
 
-/// The waiting changes by pod. The changes of one pod keep their order.
+/// The changes that wait for inspects, by pod. The changes of one pod keep their order.
 #[derive(Debug, Default)]
 pub struct PendingChanges {
     pods: Vec<PendingPod>,
@@ -18,12 +18,13 @@ pub struct PendingChanges {
 struct PendingPod {
     id: SandboxId,
     changes: Vec<Change>,
-    /// Time at which the changes no longer wait. The event then has the state of the engine's list.
+    /// Time at which the changes no longer wait for inspects. For a container that is not inspected, the event then
+    /// has the state from the engine's list.
     deadline: Instant,
 }
 
 impl PendingChanges {
-    /// Adds changes that must wait.
+    /// Adds changes, which wait until [`Self::take_ready`] returns them.
     pub fn push(&mut self, changes: Vec<Change>, now: Instant) {
         for change in changes {
             let id = &change.sandbox.id;
@@ -38,7 +39,8 @@ impl PendingChanges {
         }
     }
 
-    /// Removes and returns the changes of pods that are inspected in `shown`, or whose deadline is over.
+    /// Removes and returns the changes of pods whose containers are all inspected in `shown`, or whose deadline
+    /// is over.
     pub fn take_ready(&mut self, shown: &Snapshot, now: Instant) -> Vec<Change> {
         let is_inspected = |id: &SandboxId| {
             !shown.containers_of(id).any(|container| container.process.is_listed())

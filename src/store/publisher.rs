@@ -24,7 +24,7 @@ pub(super) struct Publisher {
     published: watch::Sender<Arc<Snapshot>>,
     /// Callers that get an answer once a snapshot shows the effect of all messages received so far.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
-    /// The earliest time for the next snapshot. A snapshot that took longer delays the next more.
+    /// The earliest time for the next snapshot.
     pub(super) not_before: Instant,
     pub(super) metrics: StoreMetrics,
 }
@@ -34,7 +34,7 @@ impl Publisher {
         Self { published, waiting: Vec::new(), not_before: Instant::now(), metrics }
     }
 
-    /// Publishes a changed state, unless it is too early. Answers callers whose change is now visible.
+    /// Publishes a changed state, and then answers callers. Does nothing if it is too early for a changed state.
     pub(super) fn flush(&mut self, state: &mut StoreState<Reply, Failure>) {
         if state.has_changed() {
             if Instant::now() < self.not_before {
@@ -42,7 +42,7 @@ impl Publisher {
             }
             self.publish(state);
         }
-        // Ignores that a caller has disconnected.
+        // Sending fails if a caller no longer waits.
         for Answer { waiters, result } in state.take_answers() {
             for Reply(waiter) in waiters {
                 let _ = waiter.send(result.clone());
@@ -74,7 +74,10 @@ fn log_health(now: &Snapshot) {
             info!(pods, containers, images = now.images().len(), "the docker engine is ready");
         }
         EngineHealth::Unreachable { reason } => {
-            warn!(reason, "the docker engine is not ready; serving the last known state, retrying");
+            warn!(
+                reason,
+                "the docker engine is not ready; retrying, and serving the last known state if any"
+            );
         }
     }
 }

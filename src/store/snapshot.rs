@@ -19,7 +19,7 @@ use crate::{
 /// The state of the store at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// `None` before the first answer.
+    /// `None` before the first answer to `info`.
     pub engine: Option<Arc<EngineInfo>>,
     /// Whether the engine answers now. While it does not answer, the records have the last known state.
     pub health: EngineHealth,
@@ -64,8 +64,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether the engine has listed its containers since dockbridge started. The snapshot then has all
-    /// containers, perhaps some only with the state of the list ([`Process::Listed`]).
+    /// Whether the store shows the engine's first list of containers. The snapshot then has all containers of
+    /// pods, perhaps some only with the state of the list ([`Process::Listed`]).
     pub const fn is_synced(&self) -> bool {
         self.progress.containers_listed
     }
@@ -75,8 +75,9 @@ impl Snapshot {
         self.progress.images_listed
     }
 
-    /// Whether the containers of the first lists were inspected, the inspects of the images have ended, and
-    /// the engine lists all running containers. If false, dockbridge must not clean up.
+    /// Whether the containers of the first lists were inspected, the inspects of the images have ended, and the
+    /// engine lists all running containers. If false, dockbridge must clean up nothing except commands of ExecSync and
+    /// unfinished container checkpoints.
     pub fn is_complete(&self) -> bool {
         self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
     }
@@ -95,7 +96,7 @@ impl Snapshot {
         record.process.as_ref().is_some_and(Process::is_listed).then(|| record.id.as_str())
     }
 
-    /// Names of containers and images that are only listed, because Docker has not answered their inspect.
+    /// Names of pods and containers, and ids of images, that the store has only from the engine's list.
     pub fn uninspected(&self) -> impl Iterator<Item = String> {
         let pods = self.sandboxes().iter();
         let pods = pods.filter(|pod| pod.process.as_ref().is_some_and(Process::is_listed));
@@ -132,7 +133,7 @@ impl Snapshot {
         self.containers.find(id)
     }
 
-    /// Whether the process of this container exists, even if it is paused.
+    /// Whether this container runs, even if it is paused or Docker restarts it.
     pub fn runs(&self, id: &str) -> bool {
         self.container(id).is_some_and(|container| container.process.is_running())
     }
@@ -182,7 +183,7 @@ impl Snapshot {
         &self.images.by_hex
     }
 
-    /// Whether a container that dockbridge does not list uses this image: a foreign or pause container.
+    /// Whether a container that ListContainers does not show uses this image: a foreign or pause container.
     pub fn is_used_by_hidden(&self, image: &ImageId) -> bool {
         self.images.used_by_hidden.contains(image)
     }
@@ -193,8 +194,8 @@ impl Snapshot {
         all.map(|(_, id)| id.as_str())
     }
 
-    /// Checkpoints that dockbridge no longer needs, because Docker does not have the sandbox and the sandbox
-    /// has no network to release. Empty until [`Self::is_synced`].
+    /// Ids of the pods whose checkpoint file dockbridge no longer needs, because Docker lacks the pause
+    /// container and there is no network to release. Empty until [`Self::is_synced`].
     pub fn obsolete_checkpoints(&self) -> &[SandboxId] {
         &self.obsolete
     }
@@ -214,7 +215,7 @@ pub(super) struct Progress {
 pub(super) struct Images {
     by_hex: Vec<Arc<ImageRecord>>,
     by_name: HashMap<String, Arc<ImageRecord>>,
-    /// Images of containers that dockbridge does not list.
+    /// Images of containers that ListContainers does not show.
     used_by_hidden: HashSet<ImageId>,
     /// Pairs of a sandbox and a foreign container that has joined the sandbox's network namespace.
     joined: BTreeSet<(SandboxId, String)>,
@@ -259,9 +260,10 @@ impl Images {
     }
 }
 
-/// The error while the engine has not listed its containers yet.
+/// The error while the engine has not answered `info`, or has not listed its containers or images.
 pub(super) fn never_synced(reason: &str) -> Failure {
-    let text = format!("Docker has not listed its containers yet: {reason}");
+    let text =
+        format!("dockbridge does not have Docker's lists of containers and images yet: {reason}");
     Failure::new(Kind::Unavailable, text)
 }
 

@@ -1,4 +1,4 @@
-//! The state of the writer, without a clock or a socket: objects, the inspect queue and the connection. The
+//! The state of the store's writer, without a clock or a socket: objects, the inspect queue and the connection. The
 //! state determines the next snapshot, the next inspects and the answers to callers.
 //!
 //! `W` is a caller that waits for an inspect: a channel in the writer, a number in tests.
@@ -29,9 +29,9 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listing {
     pub(super) containers: Vec<ListedContainer>,
-    /// `None` if the engine could not list its images. Pods do not depend on this list.
+    /// `None` if the engine could not list its images. Lists of pods do not depend on this list.
     pub(super) images: Option<Vec<ImageRecord>>,
-    /// Checkpoints that the hook of the first list returned, for pods that had none.
+    /// The contents of checkpoint files that the hook of the first list returned, for pods that had no such file.
     pub(super) adopted: Vec<SandboxCheckpoint>,
 }
 
@@ -45,8 +45,8 @@ impl Listing {
         pods.collect()
     }
 
-    /// Containers with dockbridge's labels that may be our renamed containers, or copies of our containers.
-    /// Only an inspect can tell. The result also has containers whose entry in the list is unreadable.
+    /// Containers with the type label, whatever its value, that the list does not show as part of a pod: our
+    /// renamed containers, or copies of our containers. Only an inspect can tell whether such a container is ours.
     fn unclear(&self) -> HashSet<Target> {
         let is_unclear = |one: &&ListedContainer| {
             one.ownership != Ownership::None
@@ -57,7 +57,7 @@ impl Listing {
     }
 }
 
-/// Callers that must get an answer after the next snapshot, which shows the effect.
+/// Callers whose inspect has ended, or whose container is gone. They get the answer once a snapshot shows this.
 #[derive(Debug)]
 pub(super) struct Answer<W, E> {
     pub(super) waiters: Vec<W>,
@@ -76,9 +76,10 @@ pub(super) struct StoreState<W, E> {
     answers: Vec<Answer<W, E>>,
     head_changed: bool,
     progress: Progress,
-    /// Containers and images of the first lists that were not inspected yet, and when the list began.
+    /// Containers and images of the first lists that have not been inspected yet, each with the generation of its list.
     uninspected: HashMap<Target, Generation>,
-    /// Containers that must be inspected before the store shows any container (see [`Listing::unclear`]).
+    /// Containers for which the store waits before it shows any container (see [`Listing::unclear`]). The store no
+    /// longer waits for a container whose inspect has failed twice in a row although the engine works.
     unclear: HashSet<Target>,
 }
 
@@ -87,10 +88,10 @@ enum Connection {
     /// The store has not tried to connect yet.
     New,
     Listing,
-    /// Events arrive. These listed containers and images must still be inspected.
+    /// Events arrive. These containers and images, listed or known from before, must still be inspected.
     Inspecting(HashSet<Target>),
     Ready,
-    /// The connection is lost for this reason. The store tries to connect again.
+    /// The connection is lost for this reason. The store tries to connect to the engine again.
     Lost(String),
 }
 
@@ -110,7 +111,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// Handles a new connection: the event stream is open, and lists will follow.
+    /// Handles a new connection to the engine: the event stream is open, and lists will follow.
     pub(super) fn connected(&mut self) {
         self.set_connection(Connection::Listing);
         self.ping_failure = None;
@@ -128,7 +129,7 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// Handles the end of a ping. The reason is set if the ping failed.
+    /// Handles the end of a ping. `failure` is the reason why the ping failed, or `None` if it succeeded.
     pub(super) fn pinged(&mut self, failure: Option<String>) {
         self.head_changed |= self.ping_failure != failure;
         self.ping_failure = failure;
@@ -138,8 +139,8 @@ impl<W, E> StoreState<W, E> {
         self.objects.list_since = Some(self.inspects.next_generation());
     }
 
-    /// Handles the engine's lists. Queues an inspect of every known object, and of every listed one that is
-    /// not a foreign container. Only an inspect proves that a known object that is not in the list is gone.
+    /// Handles the engine's lists. Queues an inspect of every known object, and of every listed object except
+    /// containers without a type label. A list that lacks a known container does not prove that the container is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
             self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
@@ -171,7 +172,7 @@ impl<W, E> StoreState<W, E> {
         }
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
-            // The records of the first list have its state, so the store is ready before the inspects.
+            // The records of the first list have its state, so the connection counts as ready before the inspects.
             self.set_connection(Connection::Ready);
         } else if matches!(self.connection, Connection::Listing | Connection::Inspecting(_)) {
             self.set_connection(Connection::Inspecting(targets.into_iter().collect()));
@@ -196,28 +197,31 @@ impl<W, E> StoreState<W, E> {
         self.set_progress(listed);
     }
 
-    /// Records that a container or image of the first lists was inspected, or is gone.
+    /// Records that a container or image of the first lists was inspected or is gone, or that an image cannot be
+    /// inspected.
     fn first_inspected(&mut self, target: &Target) {
         if self.uninspected.remove(target).is_some() {
             self.set_progress(self.progress);
         }
     }
 
-    /// Records that an inspect has shown whether this container is ours, or cannot show it.
+    /// Records that an inspect has shown whether this container is ours, that its inspects fail although the engine
+    /// works, or that the container is gone.
     fn clarify(&mut self, target: &Target) {
         if self.unclear.remove(target) && self.unclear.is_empty() {
             self.set_progress(Progress { containers_listed: true, ..self.progress });
         }
     }
 
-    /// Whether the inspect of an object fails although the engine works. An object whose inspect always fails
-    /// must not hide all pods. While the engine does not answer at all, failed inspects prove nothing.
+    /// Whether the inspect of an object has failed at least twice in a row although the engine works. An object
+    /// whose inspect always fails must not hide all pods. While the engine does not answer at all, failed
+    /// inspects prove nothing.
     fn fails_alone(&self, failures: Option<u32>) -> bool {
         self.is_connected() && self.ping_failure.is_none() && failures > Some(1)
     }
 
-    /// The reason for an inspect, which determines its queue. Unclear containers use the faster queue,
-    /// because the store shows no container before they are inspected.
+    /// The reason for an inspect, which determines its queue. Containers in `unclear` use the queue of changed objects,
+    /// which comes before that of listed ones, because the store shows no container while `unclear` has an entry.
     fn reason(&self, target: &Target) -> Reason {
         if self.unclear.contains(target) { Reason::Changed } else { Reason::Listed }
     }
@@ -247,8 +251,8 @@ impl<W, E> StoreState<W, E> {
             EngineEvent::ImageChanged { name } => {
                 self.inspects.enqueue(&Target::Image(name), Reason::Changed);
             }
-            // A kill itself changes no state: a `die` event follows. An unreadable event causes new lists.
-            // After a reload, the writer reads `/info`.
+            // A kill itself changes no state: if the container ends, a `die` event follows. An unreadable event causes
+            // new lists. After a reload of the engine's configuration, the writer reads `/info`.
             EngineEvent::ContainerKilled { .. }
             | EngineEvent::Unreadable { .. }
             | EngineEvent::DaemonReloaded => {}
@@ -278,7 +282,7 @@ impl<W, E> StoreState<W, E> {
         self.mark_inspected(target);
     }
 
-    /// Handles a slow hook. Until its end, the store shows `record`, or an already shown earlier state.
+    /// Handles a slow hook. Until the hook has ended, the store shows `record`, or an already shown earlier state.
     pub(super) fn show_provisional(&mut self, record: ContainerRecord, at: Generation) {
         let target = Target::Container(record.id.as_str().to_owned());
         self.objects.put_provisional(record, at);
@@ -317,8 +321,8 @@ impl<W, E> StoreState<W, E> {
         finished.failures
     }
 
-    /// Queues a failed inspect again after its pause. Does nothing while the engine is unreachable, because
-    /// the next list causes an inspect.
+    /// Queues a failed inspect again after its pause. Does nothing while the event stream is not open,
+    /// because the next list causes an inspect.
     pub(super) fn retry(&mut self, target: &Target) {
         if self.is_connected() {
             self.inspects.retry(target, self.reason(target));
@@ -330,7 +334,7 @@ impl<W, E> StoreState<W, E> {
         matches!(self.connection, Listing | Inspecting(_) | Ready)
     }
 
-    /// Whether events arrive, and the connection waits for no inspects of listed objects.
+    /// Whether events arrive, and the connection waits for no inspects.
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.connection, Connection::Ready)
     }
@@ -340,7 +344,7 @@ impl<W, E> StoreState<W, E> {
         self.has_changed() || !self.answers.is_empty()
     }
 
-    /// Whether the next snapshot will differ from the last snapshot.
+    /// Whether something has changed since the last snapshot, so that a new snapshot must be made.
     pub(super) const fn has_changed(&self) -> bool {
         self.head_changed || (self.progress.containers_listed && self.objects.has_changed())
     }
@@ -350,8 +354,9 @@ impl<W, E> StoreState<W, E> {
         std::mem::take(&mut self.answers)
     }
 
-    /// Makes the next snapshot. The new snapshot shares unchanged tables with the last snapshot. A snapshot
-    /// has no containers and pods before the first list, because clients must not see an incomplete list.
+    /// Makes the next snapshot. The new snapshot shares unchanged tables with the last snapshot. Before the first
+    /// list, and while `unclear` is not empty, a snapshot has no containers and pods, because clients must not see an
+    /// incomplete list.
     pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
         self.head_changed = false;
         let mut next = Snapshot {
@@ -392,7 +397,7 @@ impl<W, E> StoreState<W, E> {
         self.head_changed = true;
     }
 
-    /// Ends the connection's wait for a listed object: its inspect has ended or is slow, or the object is gone.
+    /// Ends the connection's wait for an object: its inspect has ended or is slow, or the object is gone.
     fn mark_inspected(&mut self, target: &Target) {
         if let Connection::Inspecting(open) = &mut self.connection {
             open.remove(target);

@@ -1,10 +1,10 @@
 //! The only task that changes the store. The writer handles commands, signals and ended inspects, and
 //! publishes snapshots.
 //!
-//! The writer handles up to [`BATCH`] messages before it publishes a snapshot. The writer publishes the next
-//! snapshot at the earliest after four times the duration of this one, or after 100 ms if that is shorter. Until
-//! then, the writer only handles messages and starts inspects. So ten thousand events at once cause only a
-//! few snapshots.
+//! The writer handles up to [`BATCH`] messages before it starts inspects and can publish a snapshot. After a snapshot,
+//! the writer publishes no other one for four times as long as the snapshot took to make and publish, at most for
+//! 100 ms. In this time, the writer only handles messages and starts inspects. So ten thousand events at once cause
+//! only a few snapshots.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -46,9 +46,10 @@ use crate::{
 };
 
 impl Store {
-    /// Starts the store, which connects to the engine as soon as the engine is available. `checkpoints` are
-    /// those of the last run of dockbridge, `hooks` run before the store shows pods, containers or an engine,
-    /// and `oom` determines why containers ended. Must be called inside a Tokio runtime.
+    /// Starts the store, which connects to the engine as soon as the engine is available. `checkpoints` are the
+    /// contents of the checkpoint files of the last run of dockbridge, `hooks` run before the store shows pods,
+    /// containers or an engine, and `oom` determines which containers ran out of memory. Must be called inside a
+    /// Tokio runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
@@ -113,7 +114,7 @@ impl Writer {
         publisher: Publisher,
     ) -> Self {
         let mut tasks = JoinSet::new();
-        // The interval is limited because tokio panics if it is zero.
+        // The interval has a minimum, because tokio panics if it is zero.
         let mut ping_timer = time::interval(inspector.settings.ping_interval.max(PING_AGAIN_AFTER));
         ping_timer.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
         let event_stream = follow(&mut tasks, &inspector);
@@ -171,7 +172,7 @@ impl Writer {
                 self.inspecting.remove(&id);
                 self.handle_done(done);
             }
-            // Only the end of the Tokio runtime cancels a task.
+            // Only the end of the writer or the Tokio runtime cancels a task.
             Wake::TaskEnded(Err(error)) if error.is_cancelled() => {}
             Wake::TaskEnded(Err(error)) => self.handle_panic(&error),
             Wake::PingDue => self.ping(),
@@ -207,8 +208,8 @@ impl Writer {
             Signal::Listed(listing) => {
                 self.metrics().lists.inc();
                 self.metrics().contact();
-                // Before a connection's first list, the event stream has just read `/info`. After a later
-                // list the writer reads it, because the event of a reload may have been lost.
+                // Before a connection's first list, `EventStream` has just read `/info`. After a later list of a
+                // ready connection, the writer reads `/info`, because the event of a reload may have been lost.
                 if self.state.is_ready() {
                     self.read_info(1);
                 }
@@ -240,7 +241,7 @@ impl Writer {
             EngineEvent::ContainerOom { id } => {
                 self.inspector.oom.record(id, KillEvent::OutOfMemory, at);
             }
-            // The engine returns one answer to all concurrent callers of `/info`, possibly from before the
+            // The engine may return one answer to several concurrent callers of `/info`, possibly from before the
             // reload. A second call, after the first one has returned, gets a new answer.
             EngineEvent::DaemonReloaded => self.read_info(2),
             _ => {}
@@ -248,7 +249,8 @@ impl Writer {
         self.state.event(event, at);
     }
 
-    /// Removes the exit causes of containers that the last two lists lack.
+    /// Removes the exit causes of containers that the last two lists lack. For causes that an earlier
+    /// dockbridge process has saved, one list is enough.
     fn forget_exit_causes(&mut self, listing: &Listing) {
         let listed: HashSet<&str> = listing.containers.iter().map(|one| one.id.as_str()).collect();
         self.inspector.oom.retain(|id| listed.contains(id));
@@ -309,10 +311,13 @@ impl Writer {
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };
         let longest = self.inspector.settings.relist_interval;
-        // The pause is at most the interval at which the store inspects all containers anyway.
+        // The pause is at most the interval at which the store lists and inspects all objects anyway.
         let pause = Backoff::new(FIRST_INSPECT_RETRY, longest).after(failures);
         if failures == 1 {
-            warn!(error, "docker inspect failed; serving the last known state, retrying");
+            warn!(
+                error,
+                "docker inspect failed; retrying, and serving the last known state if any"
+            );
         } else {
             debug!(error, failures, "docker inspect failed again; retrying");
         }
@@ -398,8 +403,8 @@ const COMMANDS: usize = 256;
 /// Maximum number of signals in the queue of the writer. While the queue is full, dockbridge reads no events, and
 /// the engine drops events for a slow reader.
 const SIGNALS: usize = 4096;
-/// Maximum number of messages that the writer handles before it starts inspects and publishes a snapshot.
+/// Maximum number of messages that the writer handles before it starts inspects and can publish a snapshot.
 const BATCH: usize = 4096;
 const FIRST_INSPECT_RETRY: Duration = Duration::from_millis(250);
-/// Pause between pings of a silent engine. Readiness must be true within two seconds after a recovery.
+/// Pause between pings of a silent engine. The engine must count as ready within two seconds after a recovery.
 const PING_AGAIN_AFTER: Duration = Duration::from_millis(500);

@@ -1,5 +1,5 @@
-//! Attach: connects a client with a container's main process. dockbridge does not end the process when the client
-//! disconnects.
+//! Attach: connects a client with a container's main process. dockbridge does not end the main process when the
+//! client disconnects.
 
 use std::{convert::Infallible, future::pending, time::Duration};
 
@@ -26,8 +26,8 @@ use crate::{
     store::snapshot::Snapshot,
 };
 
-/// Connects the client until the container ends or the engine ends the session. Returns `None` if the client
-/// disconnected first.
+/// Connects the client until the container ends, the engine ends the session, or dockbridge stops. Returns
+/// `None` if the client disconnected first.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &AttachSpec,
@@ -42,8 +42,8 @@ pub(super) async fn run(
     let hijacked = attached.map_err(|error| chain(&error))?;
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
-    // At the end of the input, the engine closes the process's stdin only if the container has `stdin_once` and
-    // no terminal. Otherwise it ends the session, for which a client with piped input waits.
+    // At the end of the input, the engine closes the stdin of a container with `stdin_once` and without a terminal.
+    // For any other container, the engine ends the session, and a client with piped input waits for this end.
     let end = tokio::select! {
         end = copy(client, hijacked, &process, InputEnd::Closes, stop) => end,
         never = note_loss(streaming, lost) => match never {},
@@ -60,7 +60,7 @@ pub(super) async fn run(
 struct Main<'a> {
     streaming: &'a Streaming,
     id: &'a ContainerId,
-    /// Cancelled once the store has lost its connection to the engine. Stays cancelled after a reconnect.
+    /// Cancelled once the store cannot reach the engine, and still cancelled after the engine answers again.
     lost: CancellationToken,
 }
 
@@ -79,8 +79,9 @@ impl Process for Main<'_> {
         }
     }
 
-    /// Finds out why the output ended. If the process still runs, the engine has ended the session after the
-    /// last input. The output also ends if the engine stops, which also ends the engine's event stream.
+    /// Finds out why the output ended. If the process still runs and the engine was always reachable, the
+    /// engine has ended the session after the last input. The output also ends if the engine stops, which
+    /// also ends the engine's event stream.
     async fn concluded(&self) -> Result<(), ExecError> {
         let asked = tokio::select! {
             biased;
@@ -88,7 +89,7 @@ impl Process for Main<'_> {
             asked = self.streaming.store.refresh_container(self.id.as_str()) => asked,
         };
         let was_unreachable = self.lost.is_cancelled();
-        // The engine reports the container's end soon after the engine answers again.
+        // If the container has ended, the engine reports the end soon after the engine answers again.
         let has_ended = async || timeout(END_REPORT, self.reported()).await.is_ok();
         if asked.is_ok() && (!was_unreachable || has_ended().await) {
             return Ok(());
@@ -119,7 +120,7 @@ async fn note_loss(streaming: &Streaming, lost: CancellationToken) -> Infallible
     pending().await
 }
 
-/// How long the engine may take to report a container's end after it was unreachable.
+/// How long an engine that was unreachable may take to report a container's end.
 const END_REPORT: Duration = Duration::from_secs(10);
 
 const ASK_AGAIN: Duration = Duration::from_millis(250);

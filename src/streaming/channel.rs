@@ -49,7 +49,8 @@ impl Writer {
             Self::WebSocket(_) => Ok(()),
         }
     }
-    /// Resolves once the client has reset the stream or disconnected, even while dockbridge sends nothing.
+    /// Resolves once the client has reset the stream, disconnected or violated the protocol, even while
+    /// dockbridge sends nothing.
     pub async fn closed(&self) {
         match self {
             Self::Spdy(sender) => sender.closed().await,

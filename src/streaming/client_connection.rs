@@ -29,7 +29,7 @@ pub struct ClientConnection {
     socket: Arc<SocketState>,
 }
 
-/// Notices that the client has disconnected, even while no task reads from the connection.
+/// Notices that the client has disconnected, or that no bytes move, even while no task reads from the connection.
 #[derive(Clone, Debug)]
 pub struct DisconnectWatch(Arc<SocketState>);
 
@@ -53,7 +53,7 @@ impl ClientConnection {
         }
     }
 
-    /// Returns a watch of this connection.
+    /// Returns a [`DisconnectWatch`] of this connection.
     pub fn watch(&self) -> DisconnectWatch {
         DisconnectWatch(Arc::clone(&self.socket))
     }
@@ -81,7 +81,8 @@ impl DisconnectWatch {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// How many bytes the client's host has received. The number grows as long as the client reads.
+    /// How many bytes the client's host has received: a number that grows as long as the client reads and bytes
+    /// wait to be sent.
     fn delivered(&self) -> u64 {
         let written = self.0.written.load(Ordering::Acquire);
         written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())

@@ -37,7 +37,7 @@ pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection
     Some(ClientConnection::new(parts.io.into_inner(), parts.read_buf))
 }
 
-/// Runs the requested exec, attach or port-forward until the client or the container ends it.
+/// Runs the requested exec, attach or port-forward to its end.
 pub(super) async fn serve(
     wire: ClientConnection,
     pending: PendingStream,
@@ -157,5 +157,5 @@ async fn pairs(
 
 const EXEC_FAILED: &str = "error executing command in container";
 const ATTACH_FAILED: &str = "error attaching to container";
-/// How long a client may take to open its streams.
+/// How long a client may take to open its streams, or to close the WebSocket of a port-forward.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(30);

@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// Runs the command until it ends or the client disconnects. Returns `None` if the client disconnected.
-///
-/// If the client or the engine disconnects, or dockbridge stops, a process without a terminal continues, and its
-/// input is closed. A process with a terminal gets SIGHUP, and SIGKILL if it does not end.
+/// Runs a command, and serves its client until the command ends, the client or the engine disconnects, or
+/// dockbridge stops. Returns `None` if the client disconnected. If the session ends before the command, a process
+/// without a terminal continues, and its input is closed. If the session ends before a process with a terminal, the
+/// process gets SIGHUP, and SIGKILL if it does not end.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &ExecSpec,
@@ -57,7 +57,7 @@ pub(super) async fn run(
     let end = copy(client, hijacked, &exec, input_end, stop).await;
     match end {
         SessionEnd::ClientGone | SessionEnd::Stopping if streams.tty => exec.hang_up().await,
-        // Without the engine the hang-up may take long. The client does not wait for the hang-up.
+        // Without the engine the hang-up may take long, so the client does not wait for the hang-up.
         SessionEnd::Broken(_) if streams.tty => {
             let exec = exec.clone();
             drop(tokio::spawn(async move { exec.hang_up().await }));

@@ -1,7 +1,7 @@
 //! Port-forward: connects a client with ports in a sandbox.
 //!
-//! A port-forward needs no process in the pod. A short-lived thread opens sockets inside the pod's network
-//! namespace. Tokio then connects and uses them like other sockets.
+//! A port-forward starts no process in the pod. Unless the pod uses the host's network, a short-lived thread opens
+//! sockets inside the pod's network namespace, and tokio connects and uses the sockets like any other sockets.
 
 mod dial;
 pub(super) mod pairing;
@@ -34,8 +34,8 @@ pub struct StreamPair {
     pub error: Writer,
 }
 
-/// Forwards the connections that a client opens over SPDY, until the client disconnects. After that, delivers
-/// the data that the client had sent, and closes the client's connections in the pod.
+/// Forwards the connections that a client opens over SPDY, until the client disconnects. When
+/// the client has disconnected, delivers the data that it had sent, and closes its connections in the pod.
 pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
     pair_up(connection, sandbox, CREATION_TIMEOUT).await;
 }
@@ -71,11 +71,11 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
         }
     }
     drop(pairing);
-    // The client's streams have ended. Each task delivers the data that has arrived, and ends.
+    // The client's streams have ended. The task of each connection delivers the data that has arrived, and ends.
     while running.join_next().await.is_some() {}
 }
 
-/// Forwards one connection. Connections of the same client take turns in sending to the client.
+/// Forwards one connection. Forwarded connections of the same client take turns in sending to the client.
 async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, output_lock: Arc<Mutex<()>>) {
     let StreamPair { port, data: (reader, mut writer), mut error } = pair;
     let socket = match PodNetwork::of(&sandbox) {
@@ -89,7 +89,7 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, output_lock: Arc
         Err(reason) => reason,
     };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
-    // kubelet's message, with the sandbox id instead of the pod, and without a uid, which is unknown here.
+    // kubelet's message, with the sandbox id instead of the pod, and with an empty uid.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
     // The sends fail if the client has disconnected, and then the error is not needed.
     let _ = error.send(text.into()).await;
@@ -105,11 +105,11 @@ fn join(
     let half = PairStream::read(offer.id(), |name| offer.header(name))
         .inspect_err(|reason| info!(reason, "refused a port-forward stream"))
         .ok()?;
-    // The client opens the second stream only after dockbridge has accepted the first stream.
+    // kubectl opens the second stream only after dockbridge has accepted the first stream.
     pairing.join(half, || offer.accept())
 }
 
-/// Waits for the second stream of a pair. Returns `None` if the stream does not arrive in time.
+/// Waits for the second stream of a pair. Returns `None` if the client disconnects first, or at the time limit.
 async fn paired(
     first: FirstStream<(Receiver, Sender)>,
     time_limit: Duration,

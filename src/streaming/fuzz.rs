@@ -1,5 +1,4 @@
-//! Targets of `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages, and terminal
-//! sizes.
+//! Targets of `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages, and terminal sizes.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -62,7 +61,7 @@ pub(crate) fn upgrade(bytes: &[u8]) {
     sizes(bytes);
 }
 
-/// Parses terminal sizes. The result must not depend on how the bytes are split.
+/// Parses terminal sizes. The result for valid bytes must not depend on how the bytes are split.
 fn sizes(bytes: &[u8]) {
     if bytes.len() > LONGEST_SIZES {
         return;
@@ -81,8 +80,7 @@ fn sizes(bytes: &[u8]) {
     }
 }
 
-/// Reads a client's bytes on a WebSocket, split into any pieces and in every format, and the same bytes as
-/// one message.
+/// Reads a client's bytes on a WebSocket, split into any pieces and in every format, and the same bytes as one message.
 pub(crate) fn websocket(bytes: &[u8]) {
     let whole = frames(vec![bytes]);
     assert_eq!(whole, frames(portions(bytes)), "the cut changed the frames");
@@ -136,7 +134,7 @@ fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
     (frames, false)
 }
 
-/// Reads messages, and joins the data of each channel. Returns `None` after an error.
+/// Reads messages, and joins consecutive data of the same channel. Returns `None` after an error.
 fn messages(
     format: Format,
     pieces: impl IntoIterator<Item = (Bytes, bool)>,

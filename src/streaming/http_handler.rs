@@ -40,7 +40,10 @@ impl HttpHandler {
             return answer;
         }
         let Some(pending) = self.redeem(request.uri().path()) else {
-            return plain(StatusCode::NOT_FOUND, "the token is unknown or was already used\n");
+            return plain(
+                StatusCode::NOT_FOUND,
+                "the URL is unknown, has expired or was already used\n",
+            );
         };
         let is_command = matches!(pending, PendingStream::Exec(_));
         let Some(place) = self.places.take(pending.about(), is_command) else {
@@ -51,7 +54,7 @@ impl HttpHandler {
         let upgrade = match negotiate(&request, pending.purpose()) {
             Ok(upgrade) => upgrade,
             Err(refusal) => {
-                debug!(?refusal, "the client's streaming request is invalid; refusing it");
+                debug!(?refusal, "refusing a client's streaming request");
                 return text(refusal.response::<&'static str>());
             }
         };
@@ -90,8 +93,8 @@ impl HttpHandler {
     }
 }
 
-/// If the CRI request of a WebSocket client's port-forward has no ports, takes them from the query. `None` if the
-/// ports are missing, invalid or too many.
+/// If the CRI request of a port-forward over WebSocket channels has no ports, takes them from the query.
+/// `None` if the ports of a port-forward over WebSocket channels are missing, invalid or too many.
 fn complete(
     pending: PendingStream,
     protocol: Protocol,
@@ -110,7 +113,7 @@ fn complete(
 /// Closes an idle connection ([`IDLE_TIMEOUT`]). The stream ends as if the client had disconnected.
 async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     watch.idle(IDLE_TIMEOUT).await;
-    info!(about, "closed a stream on which nothing was sent for {IDLE_TIMEOUT:?}");
+    info!(about, "closed a stream on which nothing was transferred for {IDLE_TIMEOUT:?}");
     watch.close();
     pending().await
 }
@@ -131,10 +134,10 @@ fn text(answer: Response<&'static str>) -> Response<Full<Bytes>> {
     let mut answer = answer.map(|words| Full::new(Bytes::from_static(words.as_bytes())));
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(header::CONTENT_TYPE, plain);
-    // A connection has one request. The HTTP library's option for that would also change an upgrade's answer.
+    // The header closes the connection: the HTTP library's option for this would also change an upgrade's answer.
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-/// How long after the stop dockbridge closes the last streams. Most streams end before this limit.
+/// How long streams may continue after dockbridge begins to stop. Exec and attach have a shorter limit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);

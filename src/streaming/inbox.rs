@@ -1,7 +1,7 @@
 //! Buffers data that a client has sent over SPDY or WebSocket, until dockbridge passes the data on.
 //!
-//! While the window of a connection is full, dockbridge does not read from this connection. Other connections
-//! are not affected.
+//! While the window of a connection is full, dockbridge does not read from this connection, but still reads
+//! from other connections.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-/// Limits how much data of a connection may be buffered. Clones share the limit.
+/// Limits how much data that a client has sent over a connection may be buffered. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub(super) capacity: Arc<Semaphore>,
@@ -24,7 +24,7 @@ pub struct InboxSender {
     window: Window,
 }
 
-/// Reads the buffered data of one stream. After a drop, dockbridge discards further data of the stream.
+/// Reads the buffered data of one stream. After this value is dropped, dockbridge discards further data of the stream.
 #[derive(Debug)]
 pub struct Inbox {
     pieces: mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>,
@@ -94,7 +94,7 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> 
 
 /// How long dockbridge may take to deliver the last data of a disconnected client.
 pub const LAST_INPUT: Duration = Duration::from_secs(10);
-/// Most bytes that dockbridge passes on at once. 1,000 connections with such a buffer need 16 MiB.
+/// Most bytes that dockbridge passes on at once. 1,000 connections with such a buffer need about 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;
 /// Size of a window: room for a piece that is being passed on, and for a piece that waits.
 const WINDOW: usize = 2 * (LARGEST_PIECE + PIECE_COST);

@@ -16,7 +16,7 @@ pub struct StreamingMetrics {
 
 impl StreamingMetrics {
     /// Counts what happens to tokens: `issued`, `used`, `refused` (used too late, twice or for another kind
-    /// of request, or unknown), and `full` (not issued because too many are open).
+    /// of request, or unknown), and `full` (not issued because too many are unused).
     pub(super) fn token(&self, outcome: &'static str) {
         self.tokens.with([outcome]).inc();
     }
@@ -32,7 +32,7 @@ impl RegisterMetrics for StreamingMetrics {
         registry.register_family(
             "dockbridge_streaming_tokens_total",
             &["result"],
-            "Tokens for exec, attach and port-forward: issued, used, refused, or not issued because too many were open",
+            "Tokens for exec, attach and port-forward: issued, used, refused, or not issued because too many were unused",
             &self.tokens,
         );
         registry.register_family(

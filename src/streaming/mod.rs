@@ -1,7 +1,8 @@
 //! Byte streams between a client and the process of a container, or between a client and the ports of a pod.
 //!
-//! An RPC stores a request under a token and returns a URL. The client presents the token over HTTP and then
-//! speaks SPDY/3.1 or WebSocket. A slow, dead or hostile client costs only limited memory.
+//! The CRI calls Exec, Attach and PortForward store their request under a token and return a URL. The client presents
+//! the token over HTTP and then speaks SPDY/3.1 or WebSocket. dockbridge uses only limited memory for a slow, dead or
+//! hostile client.
 
 mod attach;
 pub mod channel;

@@ -1,4 +1,5 @@
-//! Limits for concurrent streams: in total, for each container or pod, and for streams that are not commands.
+//! Limits for concurrent streams, where one exec, attach or port-forward counts as one stream: in total, for each
+//! container or pod, and for attach and port-forward.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,7 +12,8 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Number of open streams that are not commands. Their limit is lower than the limit of all streams.
+    /// Number of open streams of attach and port-forward. The limit for attach and port-forward together is lower than
+    /// the limit for all streams.
     idlers: usize,
     by_target: HashMap<String, usize>,
 }

@@ -15,7 +15,7 @@ pub(super) fn of_query(query: Option<&str>) -> Option<Vec<u16>> {
         .collect()
 }
 
-/// Most ports on one connection: each port needs two of the limited channel numbers.
+/// The maximum number of ports on one connection: each port needs two of the limited channel numbers.
 pub(super) fn most(encoding: Encoding) -> usize {
     Format { encoding, closes: false }.channels() / CHANNELS_OF_A_PORT
 }
@@ -24,8 +24,6 @@ const CHANNELS_OF_A_PORT: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    //! Tests of queries, with one case per row.
-
     use super::{Encoding, most, of_query};
 
     #[test]

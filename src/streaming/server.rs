@@ -27,7 +27,7 @@ impl Endpoint {
     /// Binds the address. Port 0 selects any free port.
     ///
     /// # Errors
-    /// Fails if the address is in use, or is not an address of this host.
+    /// Fails for example if the address is in use, or is not an address of this host.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         let refused = |source| BindError { address, source };
         let listener = listen(address).map_err(refused)?;
@@ -82,7 +82,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Reads one HTTP request and answers it. The stream then continues in its own task.
+/// Answers the HTTP request of a connection. A stream that the request opens then continues in its own task.
 async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
     // Without `nodelay`, the kernel delays small data such as keystrokes.
     let _ = stream.set_nodelay(true);
@@ -104,7 +104,7 @@ async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
     }
 }
 
-/// Most connections without a token. Each needs a file descriptor and a small buffer.
+/// How many connections without a token may exist. Each connection needs a file descriptor and a small buffer.
 const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);

@@ -42,7 +42,8 @@ pub(super) enum PendingStream {
 }
 
 impl Streaming {
-    /// Creates the service for containers and sandboxes in `store`. URLs have `address`.
+    /// Creates the service for containers and sandboxes in `store`. URLs have `address`, or loopback if
+    /// `address` means all addresses.
     pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
         let metrics = StreamingMetrics::default();
         Self { engine, store, tokens: Arc::default(), address, metrics }
@@ -51,7 +52,8 @@ impl Streaming {
     /// Prepares a command in a running container. Returns the URL that runs the command.
     ///
     /// # Errors
-    /// Fails if there is no such container, if it does not run, or if too many requests are open.
+    /// Fails for example if there is no such container, if it does not run, or if too many requests wait for
+    /// their clients.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?;
         self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
@@ -66,7 +68,8 @@ impl Streaming {
     /// Prepares connections to ports of a sandbox. Returns the URL for the client.
     ///
     /// # Errors
-    /// Fails if there is no such sandbox, if it is not ready, or if too many requests are open.
+    /// Fails for example if there is no such sandbox, if it is not ready, or if too many requests wait for
+    /// their clients.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, Failure> {
         let now = self.store.inspected(&spec.sandbox).await?;
         let sandbox = now.known_sandbox(&spec.sandbox)?;

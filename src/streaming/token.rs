@@ -45,7 +45,7 @@ impl<T> Tokens<T> {
         Some(token)
     }
 
-    /// Removes and returns the request with this token, unless the token has expired.
+    /// Removes the request with this token, and returns the request unless the token has expired.
     pub fn redeem(&mut self, token: &str, now: Instant) -> Option<T> {
         let (until, request) = self.pending.remove(token)?;
         (now < until).then_some(request)

@@ -10,7 +10,7 @@ use http::{
 };
 use sha1::{Digest as _, Sha1};
 
-/// What the streams are for. Each purpose has its own protocols.
+/// What the streams are for. Each purpose has its own list of protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Command,
@@ -48,7 +48,7 @@ pub enum Version {
 pub enum Encoding {
     /// A message has a byte with the channel's number, and then the unchanged bytes.
     Binary,
-    /// A message has a digit with the channel's number, and then the bytes as base64.
+    /// A message has an ASCII character for the channel, counted from the digit 0, and then the bytes as base64.
     Base64,
 }
 

@@ -1,6 +1,7 @@
-//! The log: one line for each event, on standard error, as text or as JSON.
+//! The log: one line for each message, on standard error, as text or as JSON.
 //!
-//! At detailed levels, libraries print whole requests with credentials. Their log level is at most `warn`.
+//! At detailed levels, some libraries print whole requests with credentials, so only their warnings and errors are
+//! logged.
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,7 @@ pub enum Format {
 pub struct LogControl(Arc<ArcSwap<Targets>>);
 
 impl LogControl {
-    /// Creates a `LogControl` with this level, which has no effect until it is the filter of a log.
+    /// Creates a `LogControl` with this level. The `LogControl` has no effect until it is the filter of a log.
     pub fn new(level: LevelFilter) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(allowed(level))))
     }
@@ -100,7 +101,8 @@ where
     }
 }
 
-/// Selects lines of `level` and higher, but only `warn` and higher from libraries that print requests.
+/// Selects lines of `level` and higher, but only `warn` and higher from libraries that print requests, and no spans
+/// of [`TRACED`].
 fn allowed(level: LevelFilter) -> Targets {
     let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
     Targets::new().with_default(level).with_targets(capped).with_target(TRACED, LevelFilter::OFF)

@@ -37,7 +37,7 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// A histogram of durations in seconds. Clones share the counts.
+/// A histogram of durations in seconds. Clones of a histogram share the counts.
 #[derive(Clone, Debug)]
 pub struct Histogram(histogram::Histogram);
 
@@ -116,7 +116,7 @@ impl<const N: usize> Drop for Timer<N> {
     }
 }
 
-/// Bounds of buckets in seconds, from the time of a List call to the longest time that kubelet waits.
+/// Bounds of buckets in seconds, from the time of a List call to kubelet's default timeout for most calls.
 const BOUNDS: [f64; 17] = [
     0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 120.0,

@@ -1,4 +1,4 @@
-//! Operations outside of dockbridge: calls to the engine, runs of plugins, pulls. dockbridge lists an
+//! Operations outside of dockbridge: calls to the engine, runs of CNI plugins, pulls of images. dockbridge lists an
 //! operation while it runs, traces it if it has a span, and measures its time together with its result. An
 //! operation that is dropped before its end counts as cancelled.
 
@@ -14,8 +14,7 @@ use super::{
 };
 use crate::error::Kind;
 
-/// Measures the operations of a module. The last of the metric's `N` labels is the result. Clones share the
-/// counts.
+/// Measures the operations of a module. The last of the metric's `N` labels is the result. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Operations<const N: usize> {
     durations: Family<Histogram, N>,
@@ -23,7 +22,7 @@ pub struct Operations<const N: usize> {
 }
 
 impl<const N: usize> Operations<N> {
-    /// Starts an operation. `what` is for people. The last label, the result, is set when the operation ends.
+    /// Starts an operation. `what` describes it for people. The last label, the result, is set when the operation ends.
     pub fn begin(
         &self,
         kind: &'static str,

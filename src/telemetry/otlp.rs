@@ -1,7 +1,9 @@
-//! Exports finished spans by OTLP over gRPC without TLS to a collector on this node, which can forward them.
+//! Exports finished spans by OTLP over gRPC without TLS to a collector, which should be on this node and can
+//! forward them.
 //!
-//! About once a second, dockbridge sends the new spans. If an export fails, its spans are lost. dockbridge
-//! logs when exports begin to fail, and at most once a minute that the collector is too slow.
+//! dockbridge sends the new spans about once a second, but without a pause while enough spans for a full batch
+//! wait. If an export fails, its spans are lost. dockbridge logs when exports begin to fail, and at most once a
+//! minute that the collector is too slow.
 //!
 //! docs/decisions/0021 explains why this module uses no crate for OTLP.
 
@@ -104,7 +106,7 @@ struct ExportState {
 
 impl ExportState {
     /// How many dropped spans dockbridge must log now. dockbridge logs dropped spans at most once a minute,
-    /// and not while the collector fails, because it has already logged the failure.
+    /// and not while the collector fails, because dockbridge has already logged the failure.
     fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
         let due = self.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_EVERY);
         let lost = dropped.saturating_sub(self.logged);
@@ -133,7 +135,7 @@ impl ExportState {
                 let error = chain(&*error);
                 warn!(
                     collector,
-                    error, "cannot export spans; dropping them until the collector answers"
+                    error, "cannot export spans; dropping them until an export succeeds"
                 );
             }
         }

@@ -19,7 +19,7 @@ use super::{
 #[derive(Debug, Default)]
 pub struct Registry {
     collectors: registry::Registry,
-    /// In the order of registration.
+    /// The descriptions of all metrics, in the order of registration.
     pub descriptions: Vec<Description>,
     in_progress: Vec<InProgress>,
 }
@@ -35,7 +35,7 @@ pub trait RegisterMetrics {
 pub struct Sample<const N: usize> {
     /// Each label must have few different values.
     pub labels: [String; N],
-    /// In the unit that the metric's name has.
+    /// The value, in the unit that the metric's name states, if any.
     pub value: f64,
 }
 
@@ -61,12 +61,12 @@ pub fn counted(many: usize) -> f64 {
 /// The description of a metric, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// With prefix and unit, and `_total` at the end for a counter.
+    /// The full name: with the prefix, the unit if there is one, and `_total` at the end for a counter.
     pub name: &'static str,
     /// The meaning of the metric, in a sentence without a full stop.
     pub help: &'static str,
     pub kind: String,
-    /// In the order of the label values.
+    /// The names of the labels, in the order in which a sample has their values.
     pub labels: &'static [&'static str],
 }
 
@@ -141,7 +141,7 @@ impl Registry {
         self.in_progress.push(in_progress.clone());
     }
 
-    /// The operations in progress, longest first.
+    /// The operations in progress, first the one that has run longest.
     pub fn in_progress(&self) -> Vec<RunningOperation> {
         let mut all: Vec<RunningOperation> =
             self.in_progress.iter().flat_map(InProgress::list).collect();

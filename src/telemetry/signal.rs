@@ -1,4 +1,4 @@
-//! Signals that an operator or a service manager sends to dockbridge.
+//! The signals with which an operator or a service manager ends dockbridge.
 
 use std::{future::Future, io};
 

@@ -10,7 +10,7 @@ use std::{io, os::unix::net::UnixDatagram, sync::Arc, time::Duration};
 use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
-/// Sends notifications to systemd, if systemd has started dockbridge with `Type=notify`.
+/// Sends notifications to systemd, if systemd has set `NOTIFY_SOCKET`, as for a service with `Type=notify`.
 #[derive(Clone, Debug, Default)]
 pub struct Systemd {
     socket: Option<Arc<str>>,
@@ -47,8 +47,8 @@ impl Systemd {
         self.socket.is_some()
     }
 
-    /// Tells systemd that dockbridge serves the CRI socket. All methods that send return false if sending
-    /// failed.
+    /// Tells systemd that dockbridge serves the CRI socket. All methods that send a notification return false if
+    /// sending failed.
     pub fn ready(&self) -> bool {
         self.notify(&[NotifyState::Ready])
     }
@@ -58,7 +58,7 @@ impl Systemd {
         self.notify(&[NotifyState::Status(&one_line(words))])
     }
 
-    /// Sends a keep-alive notification. The caller must send it more often than [`Systemd::watchdog`] says.
+    /// Sends a keep-alive notification. The caller must send keep-alives more often than [`Systemd::watchdog`] says.
     pub fn alive(&self) -> bool {
         self.notify(&[NotifyState::Watchdog])
     }
@@ -82,11 +82,12 @@ fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
     sender.send_to(lines.as_bytes(), socket).map(drop)
 }
 
-/// Replaces control characters such as line breaks: each line would be a separate line of the protocol.
+/// Replaces control characters such as line breaks, because each line would be a separate line of the protocol, and
+/// shortens the text.
 fn one_line(words: &str) -> String {
     let plain = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(LONGEST_STATUS).collect()
 }
 
-/// A longer text does not fit into a terminal.
+/// Maximum length of a status in characters, so that the status takes only a few lines of a terminal.
 const LONGEST_STATUS: usize = 300;

@@ -1,4 +1,4 @@
-//! Spans for a trace collector, recorded while open, and queued for the exporter when they end.
+//! Spans for a trace collector: recorded while open and, if sampled, queued for the exporter when they close.
 //!
 //! Without a collector, dockbridge records no spans, and creates none that only a collector needs
 //! ([`TRACED`]). A record has names, ids and results, but never the body of a message. If the exporter
@@ -37,7 +37,7 @@ use tracing_subscriber::{
 use self::parent::Parent;
 use crate::error::Kind;
 
-/// The target of spans that the log does not need: calls to the engine, runs of plugins.
+/// The target of spans that the log does not need: calls to the engine, runs of CNI plugins.
 pub const TRACED: &str = "traced";
 
 /// A span that has ended.
@@ -89,7 +89,7 @@ impl SpanRecorder {
         self.record(None);
     }
 
-    /// Sets how many of a million traces that begin in dockbridge are recorded, if there is an exporter.
+    /// Sets how many of a million traces that begin in dockbridge go to the exporter, if there is one.
     pub fn sample(&self, per_million: u32) {
         let recording = self.0.load_full();
         self.record(recording.map(|now| Recording { per_million, ..(*now).clone() }));
@@ -102,7 +102,7 @@ impl SpanRecorder {
         }
     }
 
-    /// The tracing layer that records dockbridge's own spans, and ignores those of libraries and log lines.
+    /// The tracing layer that records dockbridge's own spans, and ignores log lines and the spans of libraries.
     pub fn layer<S>(self) -> Box<dyn Layer<S> + Send + Sync>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -188,7 +188,7 @@ where
     }
 }
 
-/// Makes `span` a child of the span in the header, if any. Must be called before any work in `span`.
+/// Makes `span` a child of the span in a valid `traceparent`. Must be called before any work in `span`.
 pub fn set_parent(span: &Span, traceparent: &str) {
     update(span, |open| {
         if let Some(Parent { trace, span, sampled }) = Parent::parse(traceparent) {
@@ -198,7 +198,8 @@ pub fn set_parent(span: &Span, traceparent: &str) {
     });
 }
 
-/// Ends the record of a span, which may still be used. Records it as cancelled without [`Self::finish`].
+/// Ends the record of a span, but not the span. If the guard is dropped without [`Self::finish`], the record
+/// says that the operation was cancelled.
 #[derive(Debug)]
 #[must_use = "the record of the span ends when this guard is dropped"]
 pub struct SpanGuard(Option<Span>);
@@ -278,11 +279,10 @@ impl Visit for OpenSpan {
     }
 }
 
-/// For each place that logs or makes a span, tracing caches whether the place is enabled. This function
-/// resets all caches. Must be called after each change of a level.
+/// For each place in the code that logs or makes a span, the crate tracing caches whether the place is enabled. This
+/// function resets these caches. Must be called after a log level changes, and after recording starts or stops.
 ///
-/// Only one reset runs at a time, because the earlier of two resets could be the last to write, with outdated
-/// values.
+/// Only one reset runs at a time, because the earlier of two resets could be the last to write, with outdated values.
 pub(super) fn reset_interest() {
     let _alone = RESETTING.lock();
     callsite::rebuild_interest_cache();
@@ -294,7 +294,7 @@ const NAME: &str = "name";
 /// The log targets of dockbridge begin with this.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
-/// Most spans in the queue: those of a few seconds on a busy node. A full queue usually needs less than a megabyte.
+/// Maximum length of the queue: the spans of a few seconds on a busy node, usually less than a megabyte.
 const QUEUE: usize = 2048;
 /// Longest recorded text in bytes.
 const LONGEST_TEXT: usize = 256;

@@ -45,8 +45,8 @@ use crate::{
     },
 };
 
-/// Parses the bytes as CRI requests of several kinds. `parse` or `plan` refuses a request with a short message.
-/// If `plan` makes a request to the engine, `observe` must read the same document that `plan` has written.
+/// Parses the bytes as CRI requests of several kinds. If `parse` or `plan` refuses a request, the message must
+/// be short. If `plan` plans a pod or container, `observe` must read the same document that `plan` has written.
 pub(crate) fn requests(bytes: &[u8]) {
     if let Ok(request) = cri::RunPodSandboxRequest::decode(bytes) {
         let spec = parse::sandbox::sandbox_spec(request.config.as_ref(), &request.runtime_handler);
@@ -97,8 +97,8 @@ fn streams(bytes: &[u8]) {
     }
 }
 
-/// Returns the parsed value, if `parse` accepts it. The message of a refusal must be short, so it must not
-/// repeat the whole value.
+/// Returns the parsed value, if `parse` accepts the request. The message of a refusal must be short even if the
+/// refused value is long.
 fn accepted<T>(outcome: Result<T, ParseError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
@@ -129,7 +129,7 @@ fn kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(spec: &T) {
     assert_eq!(serde_json::from_str::<T>(&text).ok().as_ref(), Some(spec));
 }
 
-/// Checks that no text contains a NUL character. Only annotations may contain one.
+/// Checks that no text in `others` contains a NUL character. Callers leave out annotations, which may contain NULs.
 fn without_nul(others: &impl Serialize) {
     let text = serde_json::to_string(others).unwrap_or_default();
     assert!(!text.contains("\\u0000"), "a NUL was let through");
@@ -220,7 +220,7 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     observe::container::observe(&inspect)
 }
 
-/// Parses the bytes as an inspect of a container. Its record must have a document that can be stored.
+/// Parses the bytes as an inspect of a container. The document in its record must not change if it is stored and read.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
         check(&observe::container::observe(&inspect));
@@ -278,7 +278,7 @@ fn check_container(record: &ContainerRecord) {
     let _ = render::container::info(record);
 }
 
-/// The pod to which all containers of these tests belong.
+/// The pod of [`WORKLOAD`] and of the containers that [`requests`] plans.
 pub(crate) static POD: LazyLock<SandboxRecord> = LazyLock::new(|| {
     let metadata = json!({"name": "web-0", "namespace": "default", "uid": "u-1", "attempt": 0});
     let spec = serde_json::from_value(json!({"metadata": metadata})).expect("a spec");

@@ -1,5 +1,5 @@
-//! The CRI v1 messages and services, generated from `proto/api.proto`. In the generated messages, the items
-//! of some lists and the statuses in an event stay encoded (`build.rs` says which). [`items`] decodes them.
+//! The CRI v1 messages and services, generated from `proto/api.proto`. In the generated messages, the items of some
+//! lists and the statuses in an event stay encoded (`build.rs` says which). [`items`] decodes such a list.
 //!
 //! Only `translate`, `rpc`, `app` and `check` may name these types.
 

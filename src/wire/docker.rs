@@ -1,8 +1,8 @@
 //! Bodies of requests and answers of the Docker Engine API.
 //!
-//! Requests use the complete types of bollard. Answers are decoded into the lenient structs of this module:
-//! missing fields get defaults, and enum fields are strings. With bollard's enums, a single unknown value of
-//! a newer engine would make a whole list fail.
+//! Almost all requests use the complete types of bollard. Almost all answers are decoded into the lenient structs of
+//! this module: missing fields get defaults, and enum fields are strings. With bollard's enums, a single unknown value
+//! of a newer engine would make a whole list fail.
 
 pub mod summary;
 
@@ -25,17 +25,17 @@ use super::{
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerInspect {
-    /// 64 hexadecimal digits.
+    /// The container's id: 64 hexadecimal digits.
     pub id: String,
-    /// With a leading slash.
+    /// The container's name, with a leading slash.
     pub name: String,
-    /// In RFC 3339, with nanoseconds.
+    /// Time of the creation in RFC 3339, with nanoseconds.
     pub created: String,
     /// Id of the image from which the container was created.
     pub image: String,
-    /// Empty without SELinux.
+    /// SELinux label of the container's files; empty without SELinux.
     pub mount_label: String,
-    /// Empty if the log driver has no file.
+    /// Path of the log of the driver `json-file`; empty with other log drivers, and before the first start.
     pub log_path: String,
     #[serde(deserialize_with = "nullable")]
     pub state: InspectState,
@@ -75,14 +75,14 @@ pub struct InspectState {
     pub running: bool,
     #[serde(rename = "OOMKilled")]
     pub oom_killed: bool,
-    /// 0 if there is no process.
+    /// Pid of the main process; 0 if there is no process.
     pub pid: i64,
     pub exit_code: i64,
     /// The reason if the last start of the container failed.
     pub error: String,
-    /// Time of the last start in RFC 3339. Year 1 means never.
+    /// Time of the last start in RFC 3339; in year 1 if the container was never started.
     pub started_at: String,
-    /// Time of the last end in RFC 3339. Year 1 means never.
+    /// Time of the last end in RFC 3339; in year 1 if the container has never ended.
     pub finished_at: String,
 }
 
@@ -104,7 +104,8 @@ pub struct InspectConfig {
     /// Entrypoint, from the create request or the image.
     #[serde(deserialize_with = "lenient")]
     pub entrypoint: Vec<String>,
-    /// Arguments, from the create request or the image.
+    /// The arguments of the entrypoint, or the whole command if there is no entrypoint, from the create request or the
+    /// image.
     #[serde(deserialize_with = "lenient")]
     pub cmd: Vec<String>,
     /// `NAME=value`: the variables of the create request, then further variables of the image.
@@ -120,7 +121,7 @@ pub struct InspectHostConfig {
     pub network_mode: String,
     /// Pid namespace mode: empty, `host` or `container:<id>`.
     pub pid_mode: String,
-    /// IPC namespace mode: `private`, `shareable`, `host`, `container:<id>`.
+    /// IPC namespace mode: `private`, `shareable`, `host`, `container:<id>`, …
     pub ipc_mode: String,
     /// Whether the engine's init runs as process 1; `None` if the create request did not set it.
     pub init: Option<bool>,
@@ -140,7 +141,7 @@ pub struct InspectHostConfig {
     pub memory: i64,
     pub memory_swap: i64,
     pub oom_score_adj: i64,
-    /// Maximum number of processes; zero or a negative number means no limit.
+    /// Maximum number of processes and threads; zero or a negative number means no limit.
     #[serde(deserialize_with = "nullable")]
     pub pids_limit: i64,
     /// The kernel reclaims this many bytes of the container's memory last.
@@ -171,7 +172,7 @@ pub struct RequestedMount {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
-    /// By network name.
+    /// The end points of the container, by network name.
     #[serde(deserialize_with = "nullable")]
     pub networks: BTreeMap<String, Option<InspectEndpoint>>,
 }
@@ -195,9 +196,10 @@ pub struct ImageInspect {
     pub repo_tags: Vec<String>,
     #[serde(deserialize_with = "nullable")]
     pub repo_digests: Vec<String>,
-    /// Size of the image in bytes. With containerd's store, the size of the compressed layers.
+    /// Size of the image in bytes. With containerd's store, this is the size of the compressed layers.
     pub size: i64,
-    /// What containerd's store has of the image, with an entry for each platform. Present only if requested.
+    /// What containerd's store has of the image, with an entry for each manifest, such as that of a platform. The
+    /// engine sends this field only if the request asks for it.
     #[serde(deserialize_with = "lenient")]
     pub manifests: Vec<ImageManifest>,
     #[serde(deserialize_with = "nullable")]
@@ -257,7 +259,7 @@ pub struct Event {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EventActor {
-    /// Id of the container, or id or reference of the image.
+    /// Id of the container or of the engine, or id or reference of the image.
     #[serde(rename = "ID")]
     pub id: String,
     /// Labels of the container or image, and details of the event such as `exitCode`.
@@ -338,7 +340,7 @@ pub struct InfoRegistries {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Runtime {
-    /// Path of the runtime's program; empty for a runtime that is a shim of containerd.
+    /// Path of the runtime's program; empty for a runtime that `daemon.json` defines as a shim of containerd.
     pub path: String,
     /// The engine puts these arguments before those of each call.
     #[serde(rename = "runtimeArgs", deserialize_with = "nullable")]
@@ -353,7 +355,7 @@ pub struct Runtime {
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {
     pub id: String,
-    /// Warnings about parts of the request that the engine ignored.
+    /// Warnings about the request, for example about parts that the engine ignored.
     #[serde(deserialize_with = "nullable")]
     pub warnings: Vec<String>,
 }
@@ -363,7 +365,7 @@ pub struct CreateAnswer {
 #[serde(rename_all = "PascalCase", default)]
 pub struct ExecInspect {
     pub running: bool,
-    /// Pid of the process on the host; 0 before the start.
+    /// Pid of the process in the engine's pid namespace; 0 before the start.
     pub pid: i64,
     /// Exit code of the process; null until the process has ended.
     pub exit_code: Option<i64>,
@@ -386,18 +388,18 @@ pub struct Progress {
     pub detail: ProgressDetail,
     /// Text that the engine prints during a load.
     pub stream: String,
-    /// Older engines send only this field, without `error_detail`.
+    /// The same text as in `error_detail`. dockbridge reads this field only if `error_detail` has no text.
     pub error: String,
     #[serde(rename = "errorDetail", deserialize_with = "nullable")]
     pub error_detail: ErrorAnswer,
 }
 
-/// How much of a layer is done.
+/// The progress of a layer's transfer or unpacking.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ProgressDetail {
     pub current: i64,
-    /// 0 if unknown.
+    /// The value of `current` at the end; 0 if unknown.
     pub total: i64,
     /// The unit of `current` and `total`: empty for bytes, `s` for elapsed seconds.
     pub units: String,

@@ -16,7 +16,7 @@ where
 }
 
 /// Reads a map of strings, such as labels. Skips values that are not strings, so that the other labels still
-/// identify a container. Reads any other type as an empty map.
+/// identify a container. A value that is not a map becomes an empty map.
 pub fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,8 +1,9 @@
-//! The NRI messages, generated from `proto/nri.proto`. The module `nri` sends and receives them over ttrpc.
+//! The NRI messages, generated from `proto/nri.proto`. The module `nri` sends and receives NRI messages over ttrpc.
 
 pub use generated::*;
 
-/// The mark of a removal. It precedes the removed key, and the plugin's name in the list of owners.
+/// The mark of a removal in NRI messages. This mark precedes the removed key, and the plugin's name in the list of
+/// owners.
 pub const REMOVED: char = '-';
 
 #[allow(

@@ -1,5 +1,4 @@
-//! Every subject of `dockbridge check` has a section in `docs/check.md`, and every section there is a
-//! subject.
+//! Every subject of `dockbridge check` has a section in `docs/check.md`, and every section there is a subject.
 
 use std::{fs, path::Path};
 

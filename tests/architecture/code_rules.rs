@@ -1,5 +1,5 @@
-//! Code rules that readers depend on: every file states its purpose, names have a meaning, nothing is
-//! re-exported, and no lint is disabled without a reason.
+//! Code rules that readers depend on: every file states its purpose, no file has a meaningless name, `mod.rs`
+//! files only declare modules, public items are documented, and no lint is disabled without a reason.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -89,7 +89,7 @@ fn names_are_plain() {
     let mut breaches = Vec::new();
     for file in shipped() {
         let flat = file.flat();
-        // This file implements the CRI, whose methods may begin with `get_`.
+        // `src/rpc/runtime.rs` implements the CRI, whose methods may begin with `get_`.
         let named_by_cri = file.path == "src/rpc/runtime.rs";
         for pair in flat.windows(2) {
             if !named_by_cri && pair[0].0 == "fn" && pair[1].0.starts_with("get_") {
@@ -116,8 +116,8 @@ fn public_functions_and_types_are_documented() {
     hold("public functions and types without documentation", &breaches);
 }
 
-/// Calls `found` with the name and line of every `pub` item without documentation, also in impls. Modules are
-/// skipped, because a module's documentation is in the module's own file.
+/// Calls `found` with the name and line of every `pub` function, type, trait, constant or static without documentation,
+/// also in impls. Modules are skipped, because a module's documentation is in the module's own file.
 fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
@@ -147,8 +147,9 @@ fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     }
 }
 
-/// A test that cannot run on this machine may return early only through `tests/skips`, which reports the
-/// skipped test. Otherwise a skipped test would look like a passed test.
+/// Finds lines outside of `tests/skips` and `tests/architecture` that print the word `skipped`. A test that cannot
+/// run on this machine must return early through `tests/skips`, which reports the skipped test. Otherwise a
+/// skipped test would look like a passed test.
 #[test]
 fn what_is_left_out_is_counted() {
     let files = everything();
@@ -168,7 +169,7 @@ fn everything() -> Vec<File> {
     files
 }
 
-/// The names of type aliases (`type X = …`) outside of impls and traits.
+/// The names of type aliases (`type X = …`) at the top level of a file.
 fn aliases(file: &File) -> Vec<String> {
     let trees: Vec<TokenTree> = file.tokens.clone().into_iter().collect();
     let pairs = trees.windows(2).filter(|pair| word(pair.first()).as_deref() == Some("type"));

@@ -1,5 +1,6 @@
-//! Documents name only commands and flags that dockbridge has, and only targets of `make` that exist. `make
-//! book-test` runs the commands in blocks. This test also checks commands inside sentences.
+//! Outside of `docs/decisions`, documents name only commands and flags of dockbridge and targets of `make`
+//! that exist. `make book-test` runs the commands in blocks that are marked as tested. This test also checks
+//! commands inside sentences.
 
 use std::{ffi::OsString, fs};
 
@@ -23,7 +24,7 @@ fn commands_of_documents_are_understood() {
                 ["make", target, ..] => {
                     target.contains('=') || makefile.contains(&format!("\n{target}:"))
                 }
-                // The page quotes an error that begins with these words. The quoted error is not a command.
+                // A page quotes an error that begins with `dockbridge lacks`. The quoted error is not a command.
                 ["dockbridge", "lacks", ..] => continue,
                 ["dockbridge", ..] => is_understood(&words),
                 [flag] if flag.starts_with("--") => is_flag(flag) || FOREIGN.contains(&flag),
@@ -39,14 +40,14 @@ fn commands_of_documents_are_understood() {
     hold("commands and flags that nothing knows", &breaches);
 }
 
-/// Whether dockbridge accepts a command. A placeholder such as `[--pod]` or `state|tasks` ends the checked
-/// part.
+/// Whether dockbridge accepts a command, of which only the part before the first placeholder, such as `[--pod]` or
+/// `state|tasks`, is checked.
 fn is_understood(words: &[&str]) -> bool {
     let ends = |word: &&str| word.starts_with(['#', '&', '[', '…']) || word.contains(['|', '>']);
     let end = words.iter().position(ends);
     let words: Vec<OsString> =
         words[..end.unwrap_or(words.len())].iter().map(OsString::from).collect();
-    // The name of a command group without a subcommand is also accepted.
+    // This test also accepts the name of a command group without a subcommand.
     match Invocation::read(&words) {
         Ok(_) => true,
         Err(error) => matches!(
@@ -64,7 +65,7 @@ fn is_flag(flag: &str) -> bool {
     name == "version" || name == "help" || flags.any(|known| known == name)
 }
 
-/// The commands of a page: between backticks, after a prompt, or in an indented line.
+/// The texts of a page that can be commands: between backticks, after a prompt, or in an indented line.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {

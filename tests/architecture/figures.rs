@@ -1,6 +1,6 @@
-//! Every number with a unit in the documents, except in `docs/decisions`, is in `figures.txt`, with a file of
-//! the repository that has the same value, or with the reason why no file has it. Tables of settings and
-//! metrics have their own tests next to the code.
+//! Every number with a unit (one of `UNITS`) in the documents, except in blocks of code and in
+//! `docs/decisions`, is in `figures.txt`, with a file of the repository that has the same value, or with the
+//! reason why no file has it. Tables of settings and metrics have their own tests next to the code.
 
 use std::{fs, ops::Range};
 
@@ -54,14 +54,13 @@ struct Row {
     held: Held,
 }
 
-/// The source of a figure in a document: a text in a file, or a reason why no file of this repository has it.
+/// The source of a figure in a document: a text in a file, or `Not` if no file of this repository has the figure.
 enum Held {
     By(&'static str, &'static str),
     Not,
 }
 
-/// Reads `figures.txt`: a line `== PAGE`, then lines `WORDS OF THE PAGE <- FILE: TEXT IN IT` or `WORDS --
-/// REASON`.
+/// Reads `figures.txt`: a line `== PAGE`, then lines `WORDS OF THE PAGE <- FILE: TEXT IN IT` or `WORDS -- REASON`.
 fn rows() -> Vec<Row> {
     let mut page = "";
     let mut rows = Vec::new();

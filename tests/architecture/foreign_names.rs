@@ -94,11 +94,11 @@ const FOREIGN: [Foreign; 12] = [
     },
 ];
 
-/// Modules whose functions depend only on their arguments. These modules get the time, random numbers and
-/// files as values.
+/// Modules whose functions depend only on their arguments. Callers of such functions pass the time, random
+/// numbers and contents of files as values.
 const PURE: [&str; 2] = ["model", "translate"];
 
-/// Names whose use would make a function depend on more than its arguments.
+/// Names whose use would make a function depend on more than its arguments, or have an effect.
 const IMPURE: [&str; 12] = [
     "std::time::SystemTime",
     "std::time::Instant",

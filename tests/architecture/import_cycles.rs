@@ -1,5 +1,4 @@
-//! The files of a module have no import cycles. If two files need each other's code, that code must be in a
-//! third file.
+//! dockbridge's files have no import cycles. If two files need each other's code, that code must be in a third file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +49,7 @@ fn reached(
 }
 
 /// The module that an import path names: the longest module path at the start of the import path. The crate's
-/// root and the file `mod.rs` of a module only declare modules, so imports of them do not count.
+/// root and the file `mod.rs` of a module only declare modules, so they are part of no cycle.
 fn module_of(path: &PathUse, modules: &BTreeSet<Vec<String>>) -> Option<Vec<String>> {
     let (first, rest) = path.segments.split_first()?;
     if first != "crate" {

@@ -1,8 +1,8 @@
-//! The table of top-level modules. A module imports modules of lower levels only.
+//! The table of top-level modules.
 
 use super::source::PathUse;
 
-/// Every module with its level. A module may import only from modules of a lower level.
+/// The top-level modules with their levels. A top-level module may import only from modules of a lower level.
 pub(crate) const LEVELS: [(&str, u8); 34] = [
     // All modules may use the module `error`, which lists the kinds of errors.
     ("error", 0),
@@ -37,13 +37,13 @@ pub(crate) const LEVELS: [(&str, u8); 34] = [
     ("bug_report", 10),
     ("cli", 11),
     ("main", 12),
-    // `lib.rs` declares the other modules.
+    // `lib.rs` declares all modules above except `main`.
     ("lib", 13),
     // The crate itself, which `main.rs` imports as `dockbridge`.
     ("dockbridge", 13),
 ];
 
-/// The top-level module that a path names, if the module is in this crate.
+/// The top-level module that a path with `crate` names, if the module is in the table.
 pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
         [first, module, ..] if first == "crate" && level(module).is_some() => Some(module),
@@ -51,7 +51,7 @@ pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     }
 }
 
-/// The level of a module, or `None` if the module is not in this crate.
+/// The level of a top-level module, or `None` if the module is not in the table.
 pub(crate) fn level(module: &str) -> Option<u8> {
     LEVELS.iter().find(|(name, _)| *name == module).map(|row| row.1)
 }

@@ -1,5 +1,5 @@
-//! Every relative link in the documents leads to an existing file and heading, and the book contains every
-//! page.
+//! Every relative link in the documents leads to an existing file, and to an existing heading if the link
+//! names one. The book contains every page below `docs`.
 
 use std::{
     collections::BTreeSet,
@@ -13,8 +13,7 @@ use super::hold;
 pub(crate) struct Page {
     /// The page's path relative to the crate's root, e.g. `docs/guides/k3s.md`.
     pub(crate) path: PathBuf,
-    /// The page's text without code. Code is in blocks between fences, indented blocks, and spans between
-    /// backticks.
+    /// The page's text without code. Code is in blocks between fences, indented blocks, and spans between backticks.
     pub(crate) prose: String,
 }
 

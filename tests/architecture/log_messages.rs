@@ -1,6 +1,5 @@
-//! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row
-//! is a message that the code logs. The errors of refused requests in `docs/compatibility.md` are the texts
-//! of the code.
+//! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row is a
+//! message that the code logs. The errors of refused requests in `docs/compatibility.md` are the texts of the code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -49,8 +48,8 @@ fn logged() -> BTreeSet<String> {
     let files = shipped();
     let all = files.iter().flat_map(|file| texts(&file.tokens));
     let logged = all.filter(|text| matches!(text.kind, "warn" | "error"));
-    // `{warning}` stands for warnings about flags that dockbridge accepts without an effect.
-    // docs/configuration.md lists these flags.
+    // `{warning}` stands for the warnings about flags and environment variables that the text above the
+    // tables of docs/log-messages.md describes.
     let found: BTreeSet<String> =
         logged.map(|text| text.text).filter(|text| text != "{warning}").collect();
     assert!(found.len() > 50, "the messages were not found");

@@ -1,4 +1,4 @@
-//! The levels of the top-level modules. A module imports modules of lower levels only.
+//! Tests of the levels of the top-level modules. A module imports modules of lower levels only.
 
 use super::{
     hold,
@@ -7,8 +7,8 @@ use super::{
     source::{File, PathUse},
 };
 
-/// The submodules of `translate` (conversions) that a module may use. A module that is not listed may use
-/// none of them.
+/// The submodules of `translate` (conversions) that a module outside of `translate` may use. A module that is
+/// not listed may use no conversion.
 const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("engine", &["observe"]),
     ("nri", &["parse", "render", "nri", LIMITS]),
@@ -20,9 +20,8 @@ const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("app", &["parse", "plan", "observe", "render"]),
 ];
 
-/// `translate::limits` converts a container's limits. It has one file for each interface, which reads and
-/// writes all fields. So each conversion may use `limits`, and `limits` may use only those modules of other
-/// conversions that are not about a field.
+/// `translate::limits` converts a container's limits for the CRI, NRI and Docker. So each conversion may use
+/// `limits`, and `limits` may use only those modules of other conversions that are not about a field.
 const LIMITS: &str = "limits";
 
 /// Modules of other conversions that `translate::limits` may use.

@@ -1,6 +1,5 @@
-//! Documents, messages and comments are in plain English, and no file has a merge conflict. The tests search
-//! for some constructions from other languages, which make a text slow to read. `CONTRIBUTING.md` has the
-//! rules.
+//! Documents, messages and comments are in plain English, and no file has a merge conflict. The tests search for some
+//! constructions from other languages, which make a text slow to read. `CONTRIBUTING.md` has the rules.
 
 use std::{
     fs,
@@ -31,7 +30,7 @@ fn messages_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// Checks the comments of code and tests, scripts, systemd units, interface definitions and build files.
+/// Checks the comments in `src`, `tests`, `packaging`, `proto` and `.ci`, and in three build files.
 #[test]
 fn comments_are_in_plain_english() {
     let mut breaches = Vec::new();
@@ -50,7 +49,7 @@ fn comments_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// Git leaves these lines in a file if a merge has a conflict. A document stays readable with them.
+/// Git leaves these lines in a file if a merge has a conflict. In a document, such lines are easy to overlook.
 #[test]
 fn no_file_has_the_lines_of_a_merge_conflict() {
     let here = fs::read_dir(".").unwrap().map(|entry| entry.unwrap().path());
@@ -76,7 +75,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The comments of a file, without code between backticks. Adjacent comment lines are one text.
+/// The comment lines of a file, without code between backticks. Adjacent comment lines are one text.
 fn comments(text: &str, mark: &str) -> Vec<(usize, String)> {
     let mut comments: Vec<(usize, String)> = Vec::new();
     let mut follows = false;

@@ -1,4 +1,5 @@
-//! The limits for the size of files and functions. Run with `--nocapture` to see the figures.
+//! The limits for the size of README.md, of decisions, and of the files and functions in `src` that are not tests.
+//! Run with `--nocapture` to see the figures.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -7,17 +8,17 @@ use super::{
     source::{is_body, is_mark, word},
 };
 
-/// The maximum number of lines of a source file.
+/// The maximum number of lines of a file in `src`, except tests.
 const FILE_LINES: usize = 500;
-/// The maximum for the median number of lines of all source files.
+/// The maximum for the median number of lines of all files in `src`, except tests.
 const FILE_MEDIAN: usize = 150;
-/// The maximum number of lines of a function.
+/// The maximum number of lines of a function in `src`, except tests.
 const FUNCTION_LINES: usize = 80;
-/// The maximum for the median number of lines of all functions.
+/// The maximum for the median number of lines of all functions in `src`, except tests.
 const FUNCTION_MEDIAN: usize = 10;
-/// Nine of ten functions have at most this many lines.
+/// Nine of ten functions in `src`, except tests, have at most this many lines.
 const FUNCTION_NINTH: usize = 30;
-/// The maximum number of lines of README.md: about one page, including an example session.
+/// The maximum number of lines of README.md without HTML comments: about one page with an example session.
 const README_LINES: usize = 120;
 /// A document in docs/decisions is one page: 60 lines of 120 columns, most of them not full.
 const DECISION_LINES: usize = 60;
@@ -93,8 +94,7 @@ fn functions_stay_small() {
     assert!(ninth <= FUNCTION_NINTH, "one function in ten has more than {ninth} lines");
 }
 
-/// Calls `found` with name, line and length of every function with a body. A function's length includes its
-/// signature.
+/// Calls `found` with name, line and length of every function with a body. A function's length includes its signature.
 fn functions(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize, usize)) {
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
     for (index, tree) in trees.iter().enumerate() {
@@ -114,7 +114,7 @@ fn functions(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize, usize)) {
     }
 }
 
-/// The value that `percent` % of the sorted values do not exceed.
+/// The value at `percent` % of the way from the first to the last of the sorted values.
 fn quantile(sorted: &[usize], percent: usize) -> usize {
     let last = sorted.len().saturating_sub(1);
     sorted.get(last * percent / 100).copied().unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Reads Rust files as tokens with line numbers. Comments and `#[cfg(test)]` items are left out, and a string
-//! literal is a single token.
+//! Reads Rust files as tokens with line numbers. `#[cfg(test)]` items and comments are left out, except doc comments,
+//! which become attributes. A string literal is a single token.
 
 use std::{fs, path::Path};
 
@@ -17,8 +17,8 @@ pub(crate) struct File {
 
 /// A Rust path in the code, e.g. `crate::model::id`, and its line.
 pub(crate) struct PathUse {
-    /// The path's segments. `super` is resolved, so the first segment is `crate` or the name of another
-    /// crate.
+    /// The path's segments. If the path begins with `self` or `super` in the code, these are resolved, so that the
+    /// segments begin with `crate`.
     pub(crate) segments: Vec<String>,
     /// The line of the path, counted from 1.
     pub(crate) line: usize,
@@ -31,7 +31,7 @@ impl File {
         Self { path: path.to_owned(), text, tokens: without_tests(tokens) }
     }
 
-    /// Whether the file is not in a release: it has only tests, or entry points for `make fuzz`.
+    /// Whether the file is not in a release according to its path: it has only tests, or entry points for `make fuzz`.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.path.rsplit('/').next();
         matches!(name, Some("tests.rs" | "fuzz.rs")) || self.path.contains("/tests/")
@@ -52,7 +52,7 @@ impl File {
         self.module_path().first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
 
-    /// Every Rust path with at least two segments in the file, also in `use` items and macro arguments.
+    /// The Rust paths with at least two segments in the file's tokens, also in `use` items and macro arguments.
     pub(crate) fn paths(&self) -> Vec<PathUse> {
         let mut found = Vec::new();
         collect_paths(&self.tokens, &mut found);

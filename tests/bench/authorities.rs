@@ -1,13 +1,13 @@
-//! Measures the cost of dockbridge's filter for `:authority` headers. The benchmark makes 100,000 of the
-//! smallest calls with the filter and 100,000 without it, over one connection to a server that only answers.
-//! The connection uses dockbridge's code. The benchmark switches the filter between short blocks of calls, in
-//! the order off, on, on, off or the reverse. So calls with and without the filter share the thread, the
-//! memory and all other work of the machine. Blocks without the filter are also compared with each other in
-//! the same way: their difference is the error of the measurement. The measured value is the processor time
-//! of the server's thread.
+//! Measures the cost of dockbridge's filter for `:authority` headers. The benchmark compares 100,000 of the
+//! smallest calls with the filter and 100,000 without it, over one connection to a server that only answers. The
+//! server's end uses dockbridge's code for connections. The benchmark switches the filter between short blocks of
+//! calls, in the order off, on, on, off or in the order on, off, off, on. So calls with and without the filter
+//! share the thread, the memory and all other work of the machine. Blocks without the filter are also compared
+//! with each other in the same way: their difference is the error of the measurement. The measured value is the
+//! processor time of the server's thread.
 //!
-//! This benchmark runs on any machine: `cargo run --profile measure --example authorities`. `REQUESTS`
-//! changes the number of calls.
+//! This benchmark needs no engine and no root: `cargo run --profile measure --example authorities`. The
+//! environment variable `REQUESTS` changes the number of calls.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@
     reason = "a measurement fails by panicking and reports by printing"
 )]
 
-// rustfmt would not find the test modules of these files.
+// rustfmt would look for the test modules of these files in the wrong directory.
 #[rustfmt::skip]
 #[path = "../../src/rpc/connection.rs"]
 mod connection;
@@ -93,8 +93,7 @@ fn main() {
     let requests = env::var("REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let folder = tempfile::tempdir().unwrap();
     let mut served = Served::start(folder.path());
-    // The first calls are not measured: they are slower, because memory pages, tables and the client's caches
-    // are new.
+    // The first calls are not measured: they are slower, because memory pages, tables and the client's caches are new.
     served.call(requests / 10, true);
     let (mut filtered, mut control) = (Arm::default(), Arm::default());
     for round in 0..requests / (2 * BLOCK) {

@@ -1,6 +1,6 @@
 //! Starts many pods at once, as after the drain of another node. Measures the time until all pods are
-//! running, the time until all pods are removed, and the processor time. The same engine calls and plugin
-//! runs without dockbridge are measured for comparison.
+//! running, the processor time until then, and the time until all pods are removed. The same engine calls and
+//! plugin runs without dockbridge are measured for comparison.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -16,7 +16,8 @@ use crate::{
 
 type Seconds = BTreeMap<&'static str, f64>;
 
-/// Measures thirty pods with two containers each, several times.
+/// Measures thirty pods with two containers each, several times. `BURST` changes the number of pods, and `BURSTS` the
+/// number of rounds.
 pub(crate) async fn measure(stage: &Stage, raw: &RawLife) -> Outcome {
     let pods = amount("BURST", 30);
     let (mut table, mut used) = (Table::default(), Vec::new());

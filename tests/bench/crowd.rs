@@ -1,5 +1,5 @@
-//! Measures how long the CRI's read calls take, and how much memory dockbridge needs, with sixty pods of two
-//! containers each.
+//! Measures how long the CRI's read calls take, and how much memory dockbridge needs, with many pods (`PODS`,
+//! by default sixty) of two containers each.
 
 use std::{fs, time::Instant};
 
@@ -110,7 +110,7 @@ async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     filesystem(who, cri, table).await
 }
 
-/// Measures the calls for statistics and metrics of pods, which not every CRI server has.
+/// Measures the calls for statistics and metrics. Leaves out calls about pods that fail: not every CRI server has them.
 async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     let step = Instant::now();
     cri.all_stats(None).await?;
@@ -137,8 +137,8 @@ async fn filesystem(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome 
     Ok(())
 }
 
-/// Measures the engine requests that a CRI server without its own copy of the state would send for each read
-/// call.
+/// Measures the engine requests that a CRI server without its own copy of the state would send for most of
+/// the read calls.
 async fn raw_reads(engine: &RawEngine, ids: (&str, &str), table: &mut Table) -> Outcome {
     let questions = [
         ("ListPodSandbox", "/containers/json?all=1".to_owned()),

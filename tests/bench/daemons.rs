@@ -1,5 +1,5 @@
-//! Measures the processor time of dockbridge and the engine's daemons while a kubelet polls dockbridge, and
-//! without polling.
+//! Measures the processor time of dockbridge and the engine's daemons while a simulated kubelet polls dockbridge,
+//! and without polling.
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +20,9 @@ use crate::{
     wanted,
 };
 
-/// Measures a minute each while the pods run: with a frozen dockbridge, without polling, with polling, and with
-/// polling for metrics as well. If there is a peer (another CRI endpoint), it has the same number of pods, and
-/// a kubelet polls it for one more minute.
+/// Measures for a minute each (`POLLING` changes the time) while the pods run: with a frozen dockbridge, without
+/// polling, with polling, and with polling for metrics as well. If there is a peer (another CRI endpoint), it
+/// has the same number of pods, and is measured in the same way while a simulated kubelet polls it.
 pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     let length = Duration::from_secs(amount("POLLING", 60));
     let watch = Watch::of(stage).await?;
@@ -81,7 +81,7 @@ impl Watch {
     /// Prints the processor time of each daemon per minute, and returns the total of the daemons that serve
     /// dockbridge's pods.
     async fn over(&self, title: &str, length: Duration) -> Outcome<f64> {
-        // Waits until earlier work has ended.
+        // This pause gives earlier work time to end.
         sleep(Duration::from_secs(3)).await;
         let (before, begun) = (self.used()?, Instant::now());
         sleep(length).await;
@@ -94,15 +94,14 @@ impl Watch {
         let mut sum = 0.0;
         for name in &self.names {
             print!("{:>12.2}", used(name));
-            // The peer is left out of the sum. The sum is compared with the peer's daemon, which does the
-            // work of dockbridge and the engine together.
+            // The sum leaves out the peer, which does not serve dockbridge's pods.
             sum += if *name == PEER { 0.0 } else { used(name) };
         }
         println!("{sum:>12.2}{:>12.2}", used(SHIMS));
         Ok(sum)
     }
 
-    /// The processor seconds of each daemon so far, including its reaped child processes.
+    /// The processor seconds so far of each daemon and its reaped child processes, of all shims, and of the machine.
     pub(crate) fn used(&self) -> Outcome<BTreeMap<&'static str, f64>> {
         let mut used = BTreeMap::from([(MACHINE, machine()?)]);
         for entry in fs::read_dir("/proc")?.flatten() {
@@ -141,12 +140,11 @@ fn machine() -> Outcome<f64> {
     Ok(f64::from(ticks.sum::<Result<u32, _>>()?) / TICKS)
 }
 
-/// The row with the processor time of all processes, also of processes that belong to no daemon.
+/// The name for the processor time of all processes, also of processes that belong to no daemon.
 const MACHINE: &str = "machine";
-/// The row of the other CRI endpoint's process, if `PEER` is set.
+/// The name for the other CRI endpoint's process, if `PEER` is set.
 const PEER: &str = "peer";
-/// The row of containerd's shims, one for each pod or container. Shims are not daemons, so the sum excludes
-/// them.
+/// The name for all of containerd's shims together. Shims are not daemons, so the sum excludes them.
 const SHIMS: &str = "shims";
 /// The kernel reports processor time in hundredths of a second.
 const TICKS: f64 = 100.0;

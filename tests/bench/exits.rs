@@ -1,5 +1,5 @@
-//! Measures the time from the end of a container's process to the event about it, for a client of
-//! dockbridge's CRI events, and for a client of the engine's own events.
+//! Measures how soon a client of dockbridge's CRI events, and a client of the engine's own events, get the event about
+//! the end of a container's process.
 
 use std::time::{Duration, Instant};
 
@@ -47,9 +47,9 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     stage.cri.end(&sandbox).await
 }
 
-/// Ends a container as usual for workloads: its process exits by itself after a signal. The first time starts
-/// when this function sends the signal; the second time starts when the process ended, according to the
-/// engine.
+/// Ends a container in the usual way of workloads: its process exits by itself after a signal. The measured times
+/// end with an event about the exit. `BY_SIGNAL` begins when this function sends the signal, `BEHIND` at the
+/// engine's event, and `BY_STAMP` when the process ended, according to the engine.
 async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome {
     let request = cri::GetEventsRequest {};
     let mut told = cri.runtime.clone().get_container_events(request).await?.into_inner();

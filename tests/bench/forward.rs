@@ -2,8 +2,8 @@
 //! same bytes through a plain TCP proxy, alternating in one run. SPDY and the proxy use the same TCP server,
 //! which sends or receives zeros, and a client that does as little as possible.
 //!
-//! This benchmark runs on any machine: `cargo bench --bench forward`. `MEGABYTES` and `ROUNDS` change the
-//! amounts.
+//! This benchmark needs no engine: `cargo bench --bench forward`. The environment variables `MEGABYTES` and
+//! `ROUNDS` change the amounts.
 
 #![allow(
     clippy::unwrap_used,
@@ -65,8 +65,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// A TCP server that receives all bytes of a connection, or sends `bytes` bytes. The server serves two
-/// connections.
+/// A TCP server that receives all bytes of a connection, or sends `bytes` bytes. The server serves two connections.
 fn pod(way: Way, bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -67,7 +67,7 @@ struct Mind {
 }
 
 impl Kubelet {
-    /// The calls of a kubelet with default settings.
+    /// Starts the calls of a kubelet with default settings.
     pub(crate) fn of(cri: &Cri) -> Self {
         let mind = Mind { cri: cri.clone(), asked: AtomicU64::new(0), refused: Mutex::new(None) };
         let mut kubelet = Self { mind: Arc::new(mind), loops: JoinSet::new() };
@@ -87,7 +87,7 @@ impl Kubelet {
         self.mind.asked.load(Ordering::Relaxed)
     }
 
-    /// Returns the error of a failed call, if there was one.
+    /// Returns the error of the first failed call, if a call has failed.
     pub(crate) fn is_content(&self) -> Outcome {
         match &*self.mind.refused.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(refusal) => Err(Failure(format!("kubelet was refused: {refusal}"))),

@@ -1,7 +1,7 @@
-//! Measures the cost of dockbridge: it compares each step of a pod's life through the CRI, and commands in
-//! the pod, with the engine calls and CNI plugin runs of that step without dockbridge. The two alternate in
-//! one run, so that the load of the machine affects both in the same way. The important figures are the
-//! ratios of their times.
+//! Measures the cost of dockbridge: compares each step of a pod's life through the CRI, and commands in a container,
+//! with the engine calls and CNI plugin runs that they need without dockbridge. Measurements with and without
+//! dockbridge alternate in one run, so that the load of the machine affects both in the same way. The important figures
+//! are the ratios of the times with dockbridge to the times without.
 //!
 //! The benchmark runs in a world: `tests/env/world.sh -- cargo bench --bench lifecycle`. `PEER=unix:///…`
 //! adds another CRI endpoint to the comparison (not a second dockbridge, because an engine allows only one).
@@ -88,16 +88,15 @@ async fn measure(world: &World) -> Outcome {
     for round in 0..=rounds {
         let mut times = Table::default();
         CriLife::new("dockbridge", &stage.cri, &stage.recipes).round(round, &mut times).await?;
-        // dockbridge is frozen while the engine is called directly, because it would slow these calls by
-        // reading the engine's events.
+        // dockbridge is frozen while the engine is called directly, because dockbridge would slow these calls
+        // when it reacts to the engine's events.
         stage.bridge.freeze()?;
-        // Each measured life of a pod begins when the engine is idle.
+        // This pause gives the engine time to finish the work for the previous pod.
         sleep(REST).await;
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
-        // Before its own time is measured, dockbridge must process the events that it missed while it was
-        // frozen.
+        // Before its own time is measured, dockbridge must process the events that it missed while it was frozen.
         sleep(REST).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
@@ -138,7 +137,7 @@ async fn measure(world: &World) -> Outcome {
 
 async fn crowd(world: &World) -> Outcome {
     let stage = Stage::usual(world, "bench").await?;
-    // Without a version, each engine uses its newest API. No version is supported by 20.10 and by 29.
+    // Without a version, each engine uses its newest API. Docker 20.10 and 29 have no API version in common.
     let engine = RawEngine::new(&world.docker, "");
     crowd::measure(&stage, &engine, peer().await?.as_ref()).await?;
     stage.leaves_nothing().await

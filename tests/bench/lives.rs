@@ -59,7 +59,7 @@ impl<'a> CriLife<'a> {
     }
 }
 
-/// A pod's life with the same engine calls and CNI plugin runs, but without a CRI server.
+/// A pod's life with direct engine calls and CNI plugin runs, without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawLife {
     /// The client with which the benchmark calls the engine directly.
@@ -99,7 +99,7 @@ impl RawLife {
         Ok(RawPod { sandbox, netns, result, containers })
     }
 
-    /// Ends the pod and everything in it.
+    /// Stops and removes the pod and its containers.
     pub(crate) async fn down(&self, pod: &RawPod) -> Outcome {
         for container in &pod.containers {
             self.engine.stop(container, 0).await?;
@@ -153,7 +153,7 @@ impl RawLife {
     }
 }
 
-/// A running pod that was made with raw calls.
+/// A running pod that was made without a CRI server.
 #[derive(Debug)]
 pub(crate) struct RawPod {
     sandbox: String,

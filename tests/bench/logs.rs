@@ -99,8 +99,7 @@ impl Run<'_> {
     /// Starts dockbridge after the container has written everything. Measures the time from the first bytes
     /// that dockbridge writes to the last. dockbridge's processor time includes its start.
     async fn afterwards(&mut self) -> Outcome {
-        // These lines fit into the engine's five log files, so the engine deletes none before dockbridge
-        // reads them.
+        // These lines fit into the engine's five log files, so the engine deletes none before dockbridge reads them.
         let lines = amount("LINES", 3_000_000).min(400_000);
         let before = self.used()?[1];
         let line = format!("until [ -e /go ]; do usleep 10000; done; {}", writing(lines));
@@ -109,7 +108,7 @@ impl Run<'_> {
         self.stage.bridge.kill().await?;
         let until_done = "touch /go; until [ -e /done ]; do usleep 10000; done";
         self.stage.engine.inside(&id, until_done).await?;
-        // Waits until the engine has written the container's last lines to its file.
+        // This pause gives the engine time to write the container's last lines to its log file.
         sleep(Duration::from_secs(1)).await;
         let engine = self.used_by_engine()? - before;
         let path = log.path().to_owned();
@@ -158,8 +157,8 @@ fn seconds(pid: u32) -> Outcome<f64> {
     Ok(f64::from(ticks) / TICKS)
 }
 
-/// Watches a file until it no longer changes. Returns the file's size at the start, and the time from the
-/// start to the last change.
+/// Watches a file until it has not changed for a second. Returns the file's first size above zero, and the
+/// time from then to the last change.
 fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     let begun = Instant::now();
     let (mut first, mut seen) = (None, (0, begun));
@@ -176,7 +175,7 @@ fn watch(path: &Path) -> Outcome<(u64, Duration)> {
     Ok((length, seen.1.duration_since(at)))
 }
 
-/// The number of bytes that the engine wrote for `lines` lines. Fails if the CRI log lacks some of the lines.
+/// The number of bytes that the engine wrote for `lines` lines. Fails if the CRI log has another number of lines.
 fn engines_bytes(log: &CriLog, lines: u64) -> Outcome<u64> {
     let mut found = 0;
     log.each(|_| {

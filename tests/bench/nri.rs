@@ -1,6 +1,5 @@
-//! Measures the cost of NRI: lives of pods with NRI off, with NRI on and no plugin, and with a plugin that
-//! only reads events. An engine has one dockbridge at a time, so the dockbridge with NRI and the one without
-//! alternate.
+//! Measures the cost of NRI: lives of pods with NRI off, with NRI on and no plugin, and with a plugin that changes
+//! nothing. An engine has one dockbridge at a time, so the dockbridge with NRI and the one without alternate.
 
 use crate::{
     amount,
@@ -20,8 +19,8 @@ pub(crate) async fn measure(world: &World) -> Outcome {
     for turn in 0..amount("NRI_TURNS", 10) {
         off.bridge.spawn().await?;
         off.cri = off.bridge.cri().await?;
-        // After each start of a dockbridge, the first pod only warms caches and connections, and is not
-        // counted.
+        // After each start of a dockbridge, the first pod of each kind only warms caches and connections, and
+        // is not counted.
         for life in 0..=LIVES {
             let counted = if life > 0 { &mut table } else { &mut Table::default() };
             live(OFF, &off, turn * 10 + life, counted).await?;
@@ -41,7 +40,8 @@ pub(crate) async fn measure(world: &World) -> Outcome {
         on.bridge.stop().await?;
     }
     table.print("what NRI costs");
-    // These limits, in milliseconds, mean no cost: two medians of the same measurement differ by more.
+    // A difference below these limits, in milliseconds, cannot be measured: two medians of the same measurement can
+    // differ by as much.
     table.wants_added(ON, OFF, 1.0);
     table.wants_added(LOGGER, OFF, 2.0);
     for mut stage in [off, on] {
@@ -58,5 +58,5 @@ async fn live(who: &'static str, stage: &Stage, round: u32, table: &mut Table) -
 const OFF: &str = "off";
 const ON: &str = "idle";
 const LOGGER: &str = "logger";
-/// How many pods of each kind are counted after each start of a dockbridge. One more before them is not counted.
+/// How many pods of each kind are counted after each start of a dockbridge. One earlier pod of each is not counted.
 const LIVES: u32 = 4;

@@ -25,7 +25,7 @@ pub(crate) async fn measure(world: &World, engine: &RawEngine) -> Outcome {
     }
     let rounds = amount("ROUNDS", 20);
     let (mut table, mut executions) = (Table::default(), Table::default());
-    // The first round only warms caches and is not counted.
+    // The first round only warms caches, so its engine calls are not counted.
     for round in 0..=rounds {
         let mut times = Table::default();
         for (who, runtime) in [(OURS, RUNTIME), (RUNC, "runc")] {

@@ -53,7 +53,7 @@ impl RawEngine {
         self.ask(Method::POST, &format!("/containers/{id}/stop?t={grace}"), "").await.map(drop)
     }
 
-    /// Removes a container.
+    /// Removes a container by force, with its anonymous volumes.
     pub(crate) async fn remove(&self, id: &str) -> Outcome {
         let path = format!("/containers/{id}?force=1&v=1");
         self.ask(Method::DELETE, &path, "").await.map(drop)

@@ -1,5 +1,6 @@
-//! Records the two create requests that dockbridge sends for a pod, so that the benchmark can send them again
-//! without dockbridge. So dockbridge and the direct calls send the same requests to the engine.
+//! Records the two create requests that dockbridge sends for a pod with one container. The benchmark sends them again
+//! without dockbridge. So dockbridge and the direct calls send the same create requests to the engine, apart from
+//! labels, ids, the shim group and `dockbridge-runtime`.
 
 use dockbridge::model::{
     label::OCI_SHIM_GROUP,
@@ -16,7 +17,7 @@ use crate::support::{
 /// The recorded requests for one pod with one container.
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
-    /// The prefix with the API version, for example `/v1.41`.
+    /// The start of the requests' paths, with the API version: for example `/v1.41`.
     pub(crate) version: String,
     sandbox: String,
     container: String,
@@ -48,8 +49,8 @@ impl Recording {
     }
 }
 
-/// Runs one pod through a dockbridge whose engine socket is the proxy. The pod stays, because the recorded
-/// requests name its files. The recording dockbridge then ends.
+/// Runs one pod through a dockbridge whose engine socket is the proxy, and then stops this dockbridge. The pod stays,
+/// because the recorded requests name its files.
 pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recording> {
     let pod = stage.recipes.pod("recorded");
     let sandbox_id = stage.cri.run(&pod).await?;
@@ -71,7 +72,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
         match labels["io.kubernetes.docker.type"].as_str() {
             Some("podsandbox") => sandbox = Some(body.to_string()),
             Some("container") => container = Some(body.to_string()),
-            // Other requests are for containers that dockbridge creates to read files of an image.
+            // Other create requests are for containers that dockbridge creates to read files of an image.
             _ => {}
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn in_world(name: &str, measure: impl AsyncFnOnce(&World) -> Outcome)
     }
 }
 
-/// A number from the environment variable `name`.
+/// The number in the environment variable `name`, or `default` if the variable has no valid number.
 pub(crate) fn amount<T: FromStr>(name: &str, default: T) -> T {
     env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::wanted;
 
-/// The measured times. The rows are in the order in which the steps were first measured.
+/// The measured times. The rows are in the order in which the steps were first added.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Row>,
@@ -79,7 +79,7 @@ impl Table {
     /// Prints for each call whether the median of `who` is at most this many milliseconds more than the
     /// median of `other`.
     pub(crate) fn wants_added(&self, who: &str, other: &str, most: f64) {
-        // Rows whose name begins with a small letter are sums of several calls, and are skipped.
+        // A row whose name does not begin with a capital letter is not a single call, and is skipped.
         for row in self.rows.iter().filter(|row| row.step.starts_with(char::is_uppercase)) {
             if let Some((more, less)) = row.quantile(who, 50).zip(row.quantile(other, 50)) {
                 let what = format!("{}, {who} − {other}, ms", row.step);
@@ -121,7 +121,7 @@ impl Row {
         println!();
     }
 
-    /// The value that `percent` of a server's times do not exceed.
+    /// The value that at least `percent` % of a server's times do not exceed.
     fn quantile(&self, contestant: &str, percent: usize) -> Option<f64> {
         let (_, times) = self.times.iter().find(|(name, _)| *name == contestant)?;
         let mut sorted = times.clone();

@@ -1,7 +1,7 @@
 //! Moves the clock of a test's runtime past time limits, so that the test need not wait for them.
 //!
 //! Tokio's paused clock advances whenever all tasks wait, even if they wait for a socket or a process that
-//! will answer soon. This clock advances only when a test calls it.
+//! will answer soon. Here, the clock jumps ahead only when a test calls [`forward`].
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Converts the page to HTML. Only the part of Markdown that `page` uses is supported.
+//! Converts the conformance page to HTML. Only the part of Markdown that `page` uses is supported.
 
-/// Converts the page to a complete document.
+/// Converts the conformance page to a complete HTML document.
 pub(crate) fn from(markdown: &str) -> String {
     let blocks = markdown.split("\n\n").map(|block| block.trim_matches('\n'));
     let body: String = blocks.filter(|block| !block.is_empty()).map(block).collect();
@@ -29,7 +29,7 @@ fn row(line: &str, element: &str) -> String {
     format!("<tr>{}</tr>\n", cells.collect::<String>().replace('\u{1}', "|"))
 }
 
-/// Converts code between backticks and bold text.
+/// Converts bold text, and code between backticks.
 fn inline(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let spans = text.split('`').enumerate();

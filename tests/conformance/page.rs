@@ -48,7 +48,8 @@ fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
     rows
 }
 
-/// The value that all runs of a row have for a fact, or an empty text. Runs that did not begin may lack it.
+/// The value of a fact in the first run of a row that has the fact, or an empty text. A run that did not
+/// begin can lack facts.
 fn known<'a>(row: &[Option<&'a Run>], name: &str) -> &'a str {
     let mut facts = row.iter().flatten().map(|run| run.fact(name));
     facts.find(|fact| !fact.is_empty()).unwrap_or("")

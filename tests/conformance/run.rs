@@ -17,14 +17,14 @@ pub(crate) struct Run {
 /// How a run ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// The suite did not run, for this reason.
+    /// The suite did not run on the commit of the page, for this reason.
     NotRun(String),
     /// The run began, but has no complete result, for this reason.
     Broken(String),
     Ended(Results),
 }
 
-/// The results of all tests of a run.
+/// The results of the tests that the report or the log of a run names.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Results {
     pub(crate) passed: usize,
@@ -70,8 +70,8 @@ impl Run {
             false => from_ginkgo(&file("report.json")),
         };
         match outcome {
-            // The report of a suite that was stopped has only the tests that ended before. So an exit code
-            // without a failed test counts as broken.
+            // The report of a suite that was stopped has only the tests that ended before the stop. So an exit code
+            // other than 0 without a failed test counts as broken.
             Outcome::Ended(results) if code != "0" && results.failures.is_empty() => {
                 Outcome::Broken(format!("exit code {code} without a failed test"))
             }
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// The engine's name as the page shows it.
+    /// The engine's name as the page of results shows it.
     pub(crate) fn engine(&self) -> &str {
         self.facts.get("name").map_or_else(|| self.fact("engine"), String::as_str)
     }

@@ -99,7 +99,7 @@ fn image(name: &str) -> cri::ImageSpec {
     cri::ImageSpec { image: name.to_owned(), ..Default::default() }
 }
 
-/// Starts a pod with one container and prints both ids.
+/// Starts a pod with one container, and prints both ids, or only the pod's id if the container already exists.
 async fn start(
     client: &mut Client,
     pod: cri::PodSandboxConfig,
@@ -142,7 +142,7 @@ async fn remove(client: &mut Client, id: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Until SIGTERM, opens a connection to the CRI socket every 50 ms, repeats a CRI call on another connection,
+/// Until SIGTERM, opens a connection to the CRI socket every 50 ms, repeats a CRI call on new connections,
 /// and prints the results.
 async fn watch(socket: &str) -> Result<(), Box<dyn Error>> {
     let mut stop = signal(SignalKind::terminate())?;

@@ -1,7 +1,6 @@
 //! Splits inputs for fuzz targets, which pass the parts to a decoder.
 
-/// The input in pieces, as a client or server could send it. The content of the input determines where it is
-/// split.
+/// The input in pieces, as a client or server could send it. The content of the input determines where it is split.
 pub(crate) fn portions(bytes: &[u8]) -> Vec<&[u8]> {
     let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |state, byte| {
         (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

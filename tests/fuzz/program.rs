@@ -1,8 +1,8 @@
 //! The program of `make fuzz` runs one decoder of the crate (`dockbridge::fuzz`) under LLVM's libFuzzer,
 //! which mutates inputs and keeps the inputs that reach new code.
 //!
-//! `fuzz --list` names the decoders. `fuzz --target=NAME …` passes all other words to libFuzzer, which
-//! starts the program again with the same words. A panic, an input that takes too long, and an input that
+//! `fuzz --list` names the decoders. `fuzz --target=NAME …` passes all its words to libFuzzer, which can
+//! start the program again with the same words. A panic, an input that takes too long, and an input that
 //! needs too much memory are findings.
 
 #![allow(unsafe_code, reason = "libFuzzer is C, and an allocator is unsafe to write")]
@@ -52,8 +52,7 @@ fn main() {
         process::exit(2);
     };
     CHOSEN.get_or_init(|| *target);
-    // With this hook, a panic in an async task is also a finding. Without the hook, the task would catch the
-    // panic.
+    // With this hook, a panic in an async task is also a finding. Without the hook, the task would catch the panic.
     panic::set_hook(Box::new(|found| {
         eprintln!("{found}");
         process::abort();
@@ -82,7 +81,7 @@ extern "C" fn one(bytes: *const u8, length: usize) -> c_int {
 /// The system's allocator with a limit: the program aborts when one input uses more memory than allowed.
 struct Bounded;
 
-// SAFETY: the system's allocator does the work. The code here only updates counters.
+// SAFETY: the system's allocator does the work. The code here only updates counters, and aborts at the limit.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(layout.size(), Ordering::Relaxed).saturating_add(layout.size());
@@ -109,6 +108,5 @@ static CHOSEN: OnceLock<Target> = OnceLock::new();
 static HELD: AtomicUsize = AtomicUsize::new(0);
 /// The largest value that `HELD` may reach while an input is decoded.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The memory that decoding one input may use. The largest valid input needs only a small part of this
-/// memory.
+/// The memory that decoding one input may use. The largest valid input needs only a small part of this memory.
 const MOST_MEMORY: usize = 64 << 20;

@@ -50,7 +50,7 @@ async fn a_state_directory_has_one_owner() {
     timeout(SOON, hurry(PAUSE, STEP, third)).await.unwrap().unwrap();
 }
 
-/// Settings with all paths below `root` and without an engine.
+/// Settings whose sockets, state and CNI configuration are below `root`. No engine serves the engine's socket.
 fn settings(root: &Path, name: &str) -> Settings {
     let place = |key, name: &str| RawValue {
         key,
@@ -109,8 +109,8 @@ async fn systemd_gets_all_notifications() {
     timeout(SOON, served).await.unwrap().unwrap().unwrap();
 }
 
-/// Starts dockbridge without capabilities, as by a unit with a small `CapabilityBoundingSet=` or by a
-/// non-root user.
+/// A command that starts dockbridge without CAP_SYS_ADMIN, as by a unit with a small `CapabilityBoundingSet=`
+/// or by a non-root user.
 fn without_rights(room: &Path, network: &str) -> Command {
     let bridge = env!("CARGO_BIN_EXE_dockbridge");
     let mut command = match nix::unistd::geteuid().is_root() {
@@ -148,8 +148,7 @@ async fn who_cannot_connect_pods_is_never_ready() {
     assert!(notify.try_recv(&mut [0; 64]).is_err(), "systemd was told something");
 }
 
-/// With the engine's network, pods can run although dockbridge lacks capabilities, so dockbridge only logs
-/// what fails.
+/// With the engine's network, pods can run although dockbridge lacks CAP_SYS_ADMIN, so dockbridge only logs what fails.
 #[tokio::test]
 async fn failing_features_are_logged_where_pods_can_run() {
     let room = tempfile::tempdir().unwrap();

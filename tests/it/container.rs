@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Container calls and a fake engine with one running container.
+/// Container calls and a fake engine with one container in a running pod. The container was not started.
 struct Node {
     docker: FakeDockerd,
     containers: Containers,
@@ -166,8 +166,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     assert!(!directory.join(id.as_str()).exists());
 }
 
-/// The edits in the format of an earlier version cannot be read. The container must not start without them,
-/// because they may contain a plugin's seccomp filter.
+/// dockbridge cannot read the edits in the format of an earlier version. A container must not start without its
+/// edits, because they may contain a plugin's seccomp filter.
 #[tokio::test]
 async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let node = Node::start().await;
@@ -233,7 +233,7 @@ impl Node {
 type Answer = Result<ContainerId, Failure>;
 
 /// If the daemon's defaults have `max-buffer-size`, no container can have a blocking log. If a create fails
-/// for another reason, dockbridge returns the engine's error.
+/// for another reason than a blocking log, dockbridge returns the engine's error.
 #[tokio::test]
 async fn a_daemon_that_refuses_blocking_logs_still_gets_containers() {
     let node = Node::start().await;
@@ -356,8 +356,8 @@ async fn accounts_in_a_pipe_are_refused_for_any_user() {
     }
 }
 
-/// A container that a user started by hand with the label of inspection containers is not removed, because it
-/// has another name.
+/// A container that has only the label or only the name of an inspection container, as a user can start it by
+/// hand, is not removed.
 #[tokio::test]
 async fn leftover_inspection_containers_are_removed() {
     let node = Node::start().await;
@@ -378,7 +378,7 @@ async fn leftover_inspection_containers_are_removed() {
     eventually(|| node.docker.world(|world| world.containers.len()) == own - 2).await;
 }
 
-/// Adds a container whose image was unpacked from a checkpoint.
+/// Adds a container with an image volume whose image dockbridge has unpacked.
 fn made_of(world: &mut World, name: &str, image: &str) {
     let sandbox = pod(world, name);
     world.start(&sandbox);

@@ -1,6 +1,6 @@
 //! CheckpointContainer and CheckpointPod with the fake dockerd: which requests are refused, and how
-//! dockbridge removes the unfinished checkpoints of an ended dockbridge. `tests/stories/checkpoints.rs` tests
-//! whole checkpoints, which need a real container.
+//! dockbridge removes the unfinished container and pod checkpoints of an ended dockbridge.
+//! `tests/stories/checkpoints.rs` tests complete container checkpoints, which need a real container.
 
 use std::{
     fs,
@@ -73,7 +73,7 @@ impl Scene {
         }
     }
 
-    /// A request for a checkpoint of the pod into an empty directory.
+    /// A request for a pod checkpoint into an empty directory.
     fn pod_spec(&self) -> DumpSpec {
         let now = self.verbs.node.store.snapshot();
         let sandbox = now.container(&self.container).unwrap().document.sandbox.to_string();
@@ -104,7 +104,7 @@ impl Scene {
     }
 }
 
-/// Whether a checkpoint was refused because another one uses the same containers or files.
+/// Whether a container or pod checkpoint was refused because another one uses the same containers or files.
 fn is_in_progress(error: &Failure) -> bool {
     error.kind() == Kind::FailedPrecondition && error.to_string().ends_with("is already being made")
 }
@@ -132,8 +132,8 @@ async fn each_refusal_has_its_code_and_leaves_nothing() {
     let (kind, text) = scene.refused(scene.spec()).await;
     assert_eq!(kind, Kind::AlreadyExists, "{text}");
     fs::remove_file(scene.spec().location).unwrap();
-    // The checkpoint is refused, because the container's process is this test, which has no shim. Some
-    // machines also lack CRIU.
+    // The container checkpoint is refused, because the container's process is this test, which has no shim, or
+    // because the machine lacks CRIU.
     let (kind, text) = scene.refused(scene.spec()).await;
     assert_eq!(kind, Kind::FailedPrecondition, "{text}");
     scene.docker.world(|world| {
@@ -150,8 +150,8 @@ async fn each_refusal_has_its_code_and_leaves_nothing() {
     assert!(!scene.unfinished().exists() && !scene.spec().location.exists());
 }
 
-/// A checkpoint continues after its deadline, so the next checkpoint of the container is refused until the
-/// first has ended.
+/// A container checkpoint continues after its deadline, so the next checkpoint of the container is refused
+/// until the first has ended.
 #[tokio::test]
 async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     let scene = Scene::start().await;
@@ -178,8 +178,9 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     }
 }
 
-/// Checkpoints of two containers of a pod are refused at the same time, because they would use the same
-/// directory for their files. Two spellings of a path are the same archive.
+/// While a pod checkpoint is being made, dockbridge refuses another one of the same pod, because both would
+/// use the same directory for their files. dockbridge also refuses a container checkpoint to a path that the pod
+/// checkpoint uses, even if the request spells the path differently.
 #[tokio::test]
 async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     let scene = Scene::start().await;
@@ -210,9 +211,9 @@ async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     tokio::join!(first, others).0.unwrap_err();
 }
 
-/// The `dump-container` program of an ended dockbridge still runs. Commands in the container and stops wait
-/// for the end of `dump-container`. After the program's end, dockbridge thaws the container and removes the
-/// unfinished checkpoint.
+/// The `dump-container` program of an ended dockbridge still runs. Stops of the container wait for the end of
+/// `dump-container`. After the end of `dump-container`, dockbridge thaws the container and removes the unfinished
+/// container checkpoint.
 #[tokio::test]
 async fn what_an_ended_dockbridge_left_is_waited_for() {
     let scene = Scene::start().await;
@@ -248,8 +249,8 @@ async fn what_an_ended_dockbridge_left_is_waited_for() {
     assert_eq!(scene.docker.count("POST /containers/*/stop"), 1);
 }
 
-/// A container has two unfinished checkpoints, because the files of the first could not be removed.
-/// dockbridge thaws the container only after the programs of both checkpoints have ended.
+/// A container belongs to two unfinished checkpoints, one of the container and one of its pod, because the files of the
+/// first could not be removed. dockbridge thaws the container only after the programs of both checkpoints have ended.
 #[tokio::test]
 async fn two_leftovers_of_one_container_are_removed_together() {
     let scene = Scene::start().await;
@@ -289,7 +290,7 @@ async fn two_leftovers_of_one_container_are_removed_together() {
         Scene::dumps(&scene.verbs.node, &scene.place).adopt_leftovers().await;
         eventually(|| !scene.unfinished().exists()).await;
     };
-    // A user has paused the container at the same moment, so dockbridge must not thaw it.
+    // A user has paused the container at the same moment, so dockbridge must leave the container frozen.
     fs::write(freezer.join("frozen"), "").unwrap();
     scene.docker.world(|world| {
         world.container_mut(&scene.container).unwrap().status = "paused".to_owned();
@@ -330,8 +331,8 @@ async fn a_pod_is_refused_as_a_whole() {
     assert!(text.ends_with("is not empty"), "{text}");
     assert!(location.join("old").exists());
     fs::remove_file(location.join("old")).unwrap();
-    // The checkpoint is refused, because the container's process is this test, which has no shim. Some
-    // machines also lack CRIU.
+    // The pod checkpoint is refused, because the container's process is this test, which has no shim, or because
+    // the machine lacks CRIU.
     let (kind, text) = scene.refused(scene.pod_spec()).await;
     assert_eq!(kind, Kind::FailedPrecondition, "{text}");
     assert_eq!(fs::read_dir(&location).unwrap().count(), 0);
@@ -342,9 +343,9 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!((kind, text), (Kind::FailedPrecondition, format!("sandbox {sandbox} is not ready")));
 }
 
-/// The archives of an unfinished pod checkpoint may already have their final names, so the restarted
-/// dockbridge removes them only if there is no index. dockbridge does not remove a file of another program
-/// that has the name of an archive.
+/// The archives of an unfinished pod checkpoint may already have their final names. The restarted dockbridge removes
+/// the archives of a pod checkpoint whose own index does not have its final name. dockbridge does not remove a file
+/// of another program that has the name of an archive or of the index.
 #[tokio::test]
 async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     for is_complete in [false, true] {
@@ -378,8 +379,8 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
         next.adopt_leftovers().await;
         let refused = next.checkpoint(scene.spec(), files).await.unwrap_err();
         assert!(is_in_progress(&refused), "{refused}");
-        // dockbridge refuses a checkpoint of another container to the same archive, because dockbridge will
-        // remove the archive of the unfinished checkpoint.
+        // dockbridge refuses a container checkpoint of another container to the same archive, because
+        // dockbridge will remove the archive if the pod checkpoint is unfinished.
         let other = DumpSpec { location: archive.clone(), containers: vec![other], ..scene.spec() };
         let refused = next.checkpoint(other, files).await.unwrap_err();
         assert!(is_in_progress(&refused), "{refused}");
@@ -392,8 +393,8 @@ async fn only_an_unfinished_pod_is_removed_by_the_next_dockbridge() {
     }
 }
 
-/// `dump-container` ends at once if the file with its work is missing, because the dockbridge that wrote the
-/// file has ended and removed it.
+/// `dump-container` ends at once if the order file is missing. A restarted dockbridge renames the order file
+/// of an ended dockbridge, so that a `dump-container` that starts late does nothing.
 #[tokio::test]
 async fn a_program_without_an_order_ends() {
     let place = tempfile::tempdir().unwrap();

@@ -205,8 +205,8 @@ async fn a_pull_moves_a_tag() {
     assert_ne!(old, new);
 }
 
-/// containerd's store sends the event of a pull before it keeps the image that had the name before, and sends
-/// no event for that.
+/// containerd's image store sends the event of a pull before it stores the previous image of that name as an image
+/// without a name. containerd's image store sends no event for the previous image.
 #[tokio::test]
 async fn an_image_that_lost_its_name_to_a_pull_is_shown_and_still_kubelets() {
     let settings = Settings { collect: CollectImages::Pulled, ..default_settings() };
@@ -262,7 +262,7 @@ async fn a_pull_goes_on_while_one_caller_is_left_and_ends_with_the_last() {
     eventually(|| bench.docker.abandoned() == 1).await;
 }
 
-/// Even a full node does not make more than about a hundred calls at once.
+/// Even the kubelet of a full node does not make more than about a hundred calls at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_equal_pulls_are_one() {
     let bench = Bench::new().await;
@@ -292,8 +292,8 @@ async fn a_hundred_equal_pulls_are_one() {
 #[tokio::test]
 async fn a_pull_without_progress_is_given_up() {
     let silences = [
-        (Fault::StalledHeaders, "1s: the registry has named no layer yet"),
-        (stalls_after(&[]), "1s: the registry has named no layer yet"),
+        (Fault::StalledHeaders, "1s: Docker has reported no layer yet"),
+        (stalls_after(&[]), "1s: Docker has reported no layer yet"),
         (stalls_after(&["Downloading"]), "1s: layer aaaaaaaaaaaa is at \"Downloading\""),
         (
             stalls_after(&["Downloading", "Extracting"]),
@@ -463,8 +463,7 @@ async fn parallel_removals_all_succeed() {
     }
 }
 
-/// While another call removes an image's names one by one, a name may be gone before the engine's event has
-/// arrived.
+/// While another call removes an image's names one by one, a name may be gone before the engine's event has arrived.
 #[tokio::test]
 async fn a_name_the_engine_has_lost_is_not_shown_any_more() {
     let bench = Bench::new().await;
@@ -520,7 +519,8 @@ async fn a_parent_of_other_images_loses_its_names() {
     assert!(!bench.knows("base:1"));
 }
 
-/// Docker keeps such an image and inspects it, but does not list it. kubelet would count its size as freed.
+/// After a removal, Docker keeps an image that is the parent of another image: an inspect shows it, but the list does
+/// not. If dockbridge still listed the image, kubelet would count its size as freed and remove it again.
 #[tokio::test]
 async fn a_parent_of_other_images_is_not_listed_after_its_removal() {
     let bench = Bench::new().await;
@@ -533,7 +533,7 @@ async fn a_parent_of_other_images_is_not_listed_after_its_removal() {
     bench.images.remove(&parent).await.unwrap();
 }
 
-/// As after `docker rmi`, or after `docker tag` gave the name to another image.
+/// The image loses its names, as after `docker rmi`, or after `docker tag` gave the names to another image.
 #[tokio::test]
 async fn a_parent_of_other_images_that_lost_its_names_goes_with_the_next_list() {
     let store = StoreSettings { relist_interval: PAUSE, ..StoreSettings::default() };
@@ -597,7 +597,7 @@ async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let own = bench.images.pause().await.unwrap();
     assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
-    // A pause image from a registry is pulled while pods use dockbridge's built-in pause image.
+    // The engine gets another image with the name of the built-in pause image, which stays without a name.
     let pulled = bench.docker.world(|world| {
         for image in &mut world.images {
             image.tags.clear();
@@ -685,8 +685,8 @@ async fn images_are_pinned_by_name_and_by_label() {
     assert!(!others.iter().any(|name| bench.pinned(name)));
 }
 
-/// If this image were not pinned, kubelet would try to remove it forever, because it does not know the
-/// container that uses the image.
+/// An image that a container outside of pods uses is pinned. Otherwise kubelet, which does not know the container,
+/// would try repeatedly to remove the image.
 #[tokio::test]
 async fn an_image_is_pinned_while_a_container_kubelet_does_not_know_holds_it() {
     let docker = FakeDockerd::start().await;
@@ -803,7 +803,7 @@ async fn the_first_answer_waits_two_seconds_at_most() {
     let bench = Bench::over(docker, default_settings()).await;
     let began = Instant::now();
     let usage = hurry(PAUSE, Duration::from_millis(100), bench.images.filesystem()).await.unwrap();
-    // On a busy machine, the call may take longer than its time limit of two seconds.
+    // On a busy machine, the answer may come later than the time limit of two seconds.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert_eq!(usage.image_bytes, 1_234_567, "the images' own sizes");
     assert_eq!(Some(usage.mountpoint.as_path()), root.parent(), "it can be looked at, already");

@@ -1,4 +1,4 @@
-//! Tests of several modules together. All these tests are in one binary, because linking a test binary takes
+//! Tests of several modules together. The tests in `tests/it` are one binary, because linking a test binary takes
 //! longer than running it.
 
 #![allow(

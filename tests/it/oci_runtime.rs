@@ -6,8 +6,9 @@ use std::{
     process::Command,
 };
 
-/// dockerd 29 has a umask of 0, which a containerd that it starts and its shims inherit. Files that a command
-/// of `exec` creates could then be changed by everybody. A site's own umask is kept.
+/// Since 29.7, dockerd has a umask of 0. If dockerd starts containerd, containerd and the shims inherit this umask.
+/// Everybody could then change files that a command of `exec` creates. `dockbridge-runtime` replaces only the umask 0,
+/// and keeps a site's own umask.
 #[test]
 fn a_command_never_has_an_inherited_umask_of_zero() {
     let room = tempfile::tempdir().unwrap();

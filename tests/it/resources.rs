@@ -77,7 +77,7 @@ impl Node {
         });
     }
 
-    /// The container calls of a newly started dockbridge.
+    /// The container calls, as after a start of dockbridge.
     async fn verbs(&self) -> (Limits, Store, Containers) {
         let (state, proc) = (self.path("state"), self.path("proc"));
         let verbs = Verbs::start(&self.docker, &state, &proc).await;
@@ -142,8 +142,8 @@ async fn what_the_engine_refuses_is_not_begun() {
     assert_eq!(node.held("memory.low"), "1000");
 }
 
-/// If an update of the engine fails, the engine may have set some of the limits, and the container's status
-/// shows these limits.
+/// If the engine's update of a container fails, the engine may have set some of the limits, and the container's
+/// status shows these limits.
 #[tokio::test]
 async fn what_the_engine_does_by_half_is_reported() {
     let node = Node::start().await;
@@ -170,7 +170,7 @@ async fn a_file_that_cannot_be_set_leaves_the_rest_set_and_named() {
     let (kind, text) = kind(verbs.0.update(&node.container, asked).await);
     assert_eq!(kind, Kind::FailedPrecondition);
     assert!(text.contains("cannot set linux.resources.unified[\"memory.nonsense\"]"), "{text}");
-    let set = "; already set: CpuShares, linux.resources.unified[\"memory.low\"]";
+    let set = "; already set or ignored: CpuShares, linux.resources.unified[\"memory.low\"]";
     assert!(text.ends_with(set), "{text}");
     assert_eq!(node.told(), [json!({ "CpuShares": 800 })]);
     assert_eq!(node.held("memory.low"), "2000");
@@ -184,7 +184,10 @@ async fn what_cannot_be_saved_is_set_and_named() {
     fs::create_dir_all(node.path("state/resized.json/in the way")).unwrap();
     let (_, text) = kind(verbs.0.update(&node.container, keys(&[("memory.low", "2000")])).await);
     assert!(text.contains("cannot save the limits"), "{text}");
-    assert!(text.ends_with("already set: linux.resources.unified[\"memory.low\"]"), "{text}");
+    assert!(
+        text.ends_with("already set or ignored: linux.resources.unified[\"memory.low\"]"),
+        "{text}"
+    );
     assert_eq!(node.held("memory.low"), "2000");
 }
 

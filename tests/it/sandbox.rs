@@ -1,4 +1,4 @@
-//! Pod calls with the fake dockerd: lost containers and name conflicts.
+//! Pod calls with the fake dockerd: for example pods that Docker lost, name conflicts, and starts that fail or hang.
 
 use std::{
     collections::HashSet, fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration,
@@ -59,7 +59,7 @@ use crate::{
 mod unknown_pods;
 mod user_namespaces;
 
-/// A dockbridge with a fake engine. All other files are below one directory.
+/// A dockbridge with a fake engine. The files of this dockbridge are below `root`.
 struct Node {
     docker: FakeDockerd,
     root: tempfile::TempDir,
@@ -139,7 +139,7 @@ impl Node {
         Checkpoints::open(&self.root.path().join("state")).unwrap()
     }
 
-    /// Writes the state that an earlier process stored for a sandbox that Docker does not have.
+    /// Writes what an earlier dockbridge process would have stored for a sandbox that Docker does not have.
     async fn remember(&self, id: &SandboxId, released: bool) {
         let spec = spec("lost", false);
         let pod = PodNetwork {
@@ -345,8 +345,8 @@ async fn plugins_wait_for_the_start_of_a_pod_with_network_settings() {
     assert!(node.holds_no_namespace());
 }
 
-/// The engine's runtime with the name `dockbridge-runtime` is another program, which ignores the pod's
-/// namespace. dockbridge notices this after the start, when the CNI plugins have already been called.
+/// In the engine, another program has the name of dockbridge's runtime, and ignores the pod's namespace.
+/// dockbridge notices the wrong namespace after the start, when the CNI plugins have already been called.
 #[tokio::test]
 async fn plugins_work_beside_the_start_and_a_pause_in_another_namespace_is_refused() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -405,8 +405,8 @@ async fn a_pause_that_ends_before_its_start_is_answered_leaves_nothing() {
     }
 }
 
-/// The checkpoint cannot be written, as on a full disk. Removing write permission would not stop root, so a
-/// file is created in place of the directory.
+/// The pod's checkpoint file cannot be written, as on a full disk. Removing write permission would not stop
+/// root, so a file is created in place of the directory.
 #[tokio::test]
 async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };
@@ -421,8 +421,8 @@ async fn a_pod_whose_checkpoint_cannot_be_written_leaves_nothing() {
     assert!(node.docker.world(|world| world.containers.is_empty()));
 }
 
-/// A pod also leaves nothing if its last checkpoint cannot be written after the CNI plugins have connected
-/// it.
+/// A pod also leaves nothing if its checkpoint file cannot be written the last time, after the CNI plugins
+/// have connected the pod.
 #[tokio::test]
 async fn a_pod_whose_last_checkpoint_cannot_be_written_leaves_nothing() {
     let Some(node) = Node::with_oci_runtime().await else { return };

@@ -45,8 +45,8 @@ fn start_with(variables: &str, room: &Path, listen: &str, socket: OwnedFd) -> Ch
     {
         command.args([flag, &place(name)]);
     }
-    // The tests' own `DOCKBRIDGE_` variables are removed, because dockbridge would log a warning for each
-    // unknown setting.
+    // The tests' own `DOCKBRIDGE_` variables are removed: dockbridge would use those that name settings, and log
+    // warnings about the others.
     let of_tests = std::env::vars_os().map(|(name, _)| name);
     for name in of_tests.filter(|name| name.to_string_lossy().starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
@@ -116,7 +116,7 @@ async fn programs_that_it_runs_have_no_variables_of_systemd() {
     served.kill().await.unwrap();
 }
 
-/// SIGHUP would end the process if it arrived before dockbridge has installed its handler.
+/// dockbridge blocks SIGHUP until it has a handler, because an early SIGHUP would otherwise end the process.
 #[tokio::test]
 async fn a_hang_up_at_the_start_ends_nothing() {
     let (room, _docker) = room_with_engine().await;
@@ -169,7 +169,7 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
     for (variables, listen) in
         [(one, "fd://"), (one, "fd://cri"), (one, path_of_socket), (two, "fd://cri")]
     {
-        // This client connects before dockbridge starts.
+        // This client connects while dockbridge starts.
         let early = path.clone();
         let waiting = tokio::spawn(async move { answer(&early).await });
         let socket = systemd.try_clone().unwrap().into();
@@ -185,7 +185,7 @@ async fn callers_wait_at_the_socket_while_the_service_restarts() {
     }
 }
 
-/// A supervisor that systemd started from a socket unit may pass the variables on to its children.
+/// A supervisor that systemd started from a socket unit may pass systemd's variables on to its children.
 #[tokio::test]
 async fn sockets_that_a_parent_got_are_left_alone() {
     let (room, docker) = room_with_engine().await;

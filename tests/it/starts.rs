@@ -62,7 +62,7 @@ impl Node {
             .map_err(|error| dockbridge::error::chain(&error))
     }
 
-    /// Starts the container, which must fail, and returns the kind of the error.
+    /// Makes a start of the container that must fail, and returns the kind of the error.
     async fn refusal(&self) -> Kind {
         self.verbs.containers.start(&self.id).await.unwrap_err().kind()
     }
@@ -125,7 +125,7 @@ async fn times_of_events_do_not_change_what_a_start_shows() {
         let began = Instant::now();
         node.start().await.unwrap();
         assert!(node.process().is_running(), "{times:?}");
-        // The state must be shown before the store's next list.
+        // dockbridge must show the container as started before the store's next list.
         assert!(began.elapsed() < Duration::from_secs(30), "{times:?}: {:?}", began.elapsed());
     });
     futures_util::future::join_all(starts).await;

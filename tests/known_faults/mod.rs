@@ -1,8 +1,7 @@
-//! The known faults of engines and CNI plugins, which make calls of a test fail without a fault of
-//! dockbridge.
+//! The known faults of engines and CNI plugins, which make calls of a test fail without a fault of dockbridge.
 //!
-//! The client of the end-to-end tests repeats a call that failed with one of these faults once, and only if
-//! the CRI allows it to be repeated. Each repeat is counted: `make test` names a file in
+//! If a call fails with one of these faults, the client of the end-to-end tests repeats the call once, provided
+//! that the call is in `repeatable` of the fault. Each repeat is counted: `make test` names a file in
 //! `DOCKBRIDGE_REPEATS`, and more than two repeats in a run are a failure.
 
 use std::{env, fs::OpenOptions, io::Write as _};
@@ -10,7 +9,7 @@ use std::{env, fs::OpenOptions, io::Write as _};
 /// A known fault of an engine or of a CNI plugin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownFault {
-    /// The start of the versions of the engines with the fault, or empty for a fault of a CNI plugin.
+    /// The prefix of the versions of the engines with the fault, or empty for a fault of a CNI plugin.
     release: &'static str,
     /// The engine's image store, if the fault occurs only with this store.
     store: Option<&'static str>,
@@ -21,7 +20,7 @@ pub(crate) struct KnownFault {
     /// The calls that may be repeated after this fault. StartContainer is not in the list if the same
     /// container can never start.
     repeatable: &'static [&'static str],
-    /// The upstream issue for the fault, or how to reproduce it without dockbridge.
+    /// The address of the upstream issue or pull request about the fault.
     reference: &'static str,
 }
 
@@ -30,8 +29,8 @@ const KNOWN_FAULTS: &[KnownFault] = &[
         release: "",
         store: None,
         versions: "CNI plugins 1.1.1",
-        // Two CNI plugins that run at the same time both see that a chain of iptables is missing. Both create
-        // the chain, and one of them fails.
+        // Two CNI plugins that run at the same time both see that a chain of iptables is missing, both try to create
+        // the chain, and one of the plugins fails.
         text: &["network plugin ", ", ADD: ", "CHAIN_USER_ADD failed (File exists)"],
         repeatable: &["run_pod_sandbox"],
         reference: "https://github.com/containernetworking/plugins/issues/335",
@@ -65,7 +64,7 @@ const KNOWN_FAULTS: &[KnownFault] = &[
             "remove_image",
             "run_pod_sandbox",
         ],
-        // The engine repeats a lookup three times. Then the engine fails, and its error asks for a retry.
+        // The engine repeats a lookup three times, and then fails with an error that asks for a retry.
         reference: "https://github.com/moby/moby/pull/46840",
     },
 ];
@@ -78,7 +77,7 @@ pub(crate) fn of(version: &str, store: &str, message: &str) -> Option<&'static K
     KNOWN_FAULTS.iter().filter(of_engine).find(|fault| fault.is_in(message))
 }
 
-/// Whether a call that failed with this text may be repeated. If it may, records the repeat.
+/// Whether a call that failed with this text may be repeated. Records each repeat that it allows.
 #[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
 pub(crate) fn repeats(call: &str, message: &str) -> bool {
     let of_world = |fact| env::var(format!("DOCKBRIDGE_WORLD_{fact}")).unwrap_or_default();

@@ -15,7 +15,8 @@ pub(crate) struct Text {
     pub(crate) line: usize,
 }
 
-/// All texts of two or more words, and log messages and errors of one word.
+/// The texts of two or more words, and log messages and errors of one word. Leaves out the fields of log messages,
+/// and attributes other than `#[error]`.
 pub(crate) fn texts(tokens: &TokenStream) -> Vec<Text> {
     let mut found = Vec::new();
     collect(tokens, "text", &mut found);

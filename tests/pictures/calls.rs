@@ -1,5 +1,4 @@
-//! Draws the path of a CRI call through the modules of dockbridge, and the path of Docker's events into the
-//! store.
+//! Draws the path of a CRI call through the modules of dockbridge, and the path of Docker's events into the store.
 
 use super::canvas::Canvas;
 

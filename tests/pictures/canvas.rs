@@ -25,7 +25,8 @@ impl Canvas {
         Self { body: String::new(), style: String::new() }
     }
 
-    /// Adds the elements of another picture before the existing elements, which are drawn over them.
+    /// Adds the elements of another picture before the existing elements, so the existing elements are drawn
+    /// over the added ones.
     pub(crate) fn put_behind(&mut self, other: &Self) {
         self.body.insert_str(0, &other.body);
     }
@@ -147,7 +148,7 @@ const PALETTE: [(&str, [&str; 2]); 14] = [
     ("R", ["#c53030", "#f58a8a"]),
 ];
 
-/// The CSS classes: `a` to `d` are the colours of boxes and bars, `l` is for lines, `e` for lines with an
+/// Of the CSS classes, `a` to `d` and `r` are the colours of boxes and bars, `l` is for lines, `e` for lines with an
 /// arrowhead.
 const STYLE: &str = "
 text{font:14px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans','Liberation Sans',sans-serif;fill:var(--ink)}

@@ -1,5 +1,5 @@
-//! Draws a checkpoint of a container: the saved data while the container is frozen, and the container that
-//! starts from the checkpoint.
+//! Draws a container checkpoint: the container, which is frozen for a moment, the content of the archive, and the
+//! container that starts from the archive.
 
 use super::canvas::Canvas;
 

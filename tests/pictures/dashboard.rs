@@ -1,5 +1,4 @@
-//! The dashboard while twelve pods are created and removed. The panels of the dashboard are filled from
-//! recorded scrapes.
+//! The picture `dashboard.svg`: metrics while twelve pods are created and removed, from recorded scrapes.
 
 use super::{
     canvas::Canvas,

@@ -10,7 +10,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Reads the file `name` of `tests/pictures/data`.
+    /// Reads the file of `tests/pictures/data` with this name and the suffix `.txt`.
     pub(crate) fn read(name: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = root.join("tests/pictures/data").join(name).with_extension("txt");
@@ -53,7 +53,7 @@ impl Table {
         self.rows.iter().map(|row| row[place]).collect()
     }
 
-    /// How much the column `of` grows when the column `by` grows by one, over ten seconds.
+    /// For each row: how much the column `of` grows when `by` grows by one, measured over the last five rows.
     pub(crate) fn rate(&self, of: &str, by: &str) -> Vec<f64> {
         let (of, by) = (self.column(of), self.column(by));
         let before = |place: usize| place.saturating_sub(5);

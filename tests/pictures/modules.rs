@@ -187,8 +187,7 @@ impl Rows {
         sum / f64::from(u16::try_from(count).unwrap())
     }
 
-    /// Sorts the places of a row by their wanted positions, and updates the indexes in the connections to
-    /// these places.
+    /// Sorts the places of a row by their wanted positions, and updates the indexes in the connections to these places.
     fn sort(&mut self, row: usize) {
         let mut order: Vec<usize> = (0..self.rows[row].len()).collect();
         order.sort_by(|&a, &b| self.rows[row][a].x.total_cmp(&self.rows[row][b].x));
@@ -211,9 +210,8 @@ impl Place {
     }
 }
 
-/// Moves the places of a row so that they do not overlap and are inside the picture, each as near to its
-/// wanted position as possible. Neighbours that would overlap move together, to the middle of their wanted
-/// positions.
+/// Moves the places of a row so that they do not overlap and are inside the picture, each as near to its wanted
+/// position as possible. Neighbours that would overlap move together, to the middle of their wanted positions.
 fn spread(places: &mut [Place]) {
     let mut offsets = Vec::new();
     let mut right = -GAP;

@@ -78,7 +78,7 @@ impl Panel {
     }
 }
 
-/// The next larger number that is easy to halve, for the upper end of a scale.
+/// A round number that is at least `value`, for the upper end of a scale.
 fn round_up(value: f64) -> f64 {
     let size = 10_f64.powf(value.max(0.1).log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];

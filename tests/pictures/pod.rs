@@ -1,4 +1,5 @@
-//! A pod's start and stop as sequence diagrams. The length of a bar is the time of the call.
+//! A pod's start and stop as sequence diagrams. The length of a bar of Docker or CNI is the time of the call,
+//! but short bars have a minimum length.
 
 use super::{
     canvas::{Canvas, ms},

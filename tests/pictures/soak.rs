@@ -1,5 +1,5 @@
-//! Draws the memory and descriptors of dockbridge while pods are created and removed for an hour (`make
-//! soak`).
+//! Draws the memory, open files, threads and tasks of dockbridge while pods are created and removed for an hour
+//! (`make soak`).
 
 use super::{
     canvas::Canvas,

@@ -2,8 +2,8 @@
 //! check finds out whether this machine really lacks the thing.
 //!
 //! A skipped test calls [`skip`] with what the machine lacks, and returns. `make test` names a file in
-//! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. With this variable, a
-//! test fails that is skipped for something that the machine does have.
+//! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. If `DOCKBRIDGE_SKIPS` is set,
+//! a test fails if it is skipped for something that the machine does have.
 
 use std::{
     env,
@@ -20,20 +20,20 @@ pub(crate) enum Lack {
     /// The machine has no real engine for the test. `make test` runs tests with this reason again in
     /// `tests/env/world.sh`, which has an engine.
     World,
-    /// The test is not permitted to create namespaces and mounts. Only root may create them, and not in every
-    /// container.
+    /// The test lacks CAP_SYS_ADMIN, without which it cannot create namespaces and mounts. Even root lacks this
+    /// capability in many containers.
     SysAdmin,
-    /// The devices for FUSE and tunnels are missing.
+    /// The device for FUSE or the device for tunnels is missing, or the test lacks CAP_SYS_ADMIN.
     Devices,
     /// The CNI project's network plugins are missing, or iptables, which these plugins call.
     Plugins,
-    /// The temporary directory does not support `user.*` extended attributes and security labels.
+    /// The temporary directory does not support `user.*` extended attributes, or does not support security labels.
     Attributes,
     /// The program of this name is missing.
     Program(&'static str),
     /// The kernel's packet filter does not see packets that cross a bridge.
     BridgeFilter,
-    /// Child processes ignore SIGHUP, because the test runs under `nohup`.
+    /// Child processes ignore SIGHUP, for example because the test runs under `nohup`.
     HangUps,
     /// systemd does not manage the engine's cgroups.
     Systemd,
@@ -45,8 +45,8 @@ pub(crate) enum Lack {
     Swap,
     /// The machine has no cgroup v2.
     Unified,
-    /// The test does not have all capabilities of the kernel, and an old engine cannot start a privileged
-    /// container without them.
+    /// The test lacks CAP_SYS_RESOURCE, and an old engine (Docker 20.10) cannot start a container with all
+    /// capabilities, such as a privileged one, if not all of them are available.
     SysResource,
     /// CAP_SYS_RESOURCE is missing, with which CRIU reads the limits of processes of another user.
     OtherLimits,
@@ -107,8 +107,8 @@ impl Lack {
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let young = major.is_some_and(|major| major >= 25);
         match self {
-            // `DOCKBRIDGE_WORLD_WANTED` is set if these tests must run with an engine, so they fail without
-            // an engine.
+            // `DOCKBRIDGE_WORLD_WANTED` is set if tests of the engine must run, so that a test that is skipped
+            // without an engine fails.
             Self::World => ["DOCKBRIDGE_WORLD", "DOCKBRIDGE_WORLD_WANTED"]
                 .iter()
                 .all(|name| env::var_os(name).is_none()),

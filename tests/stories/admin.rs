@@ -20,7 +20,8 @@ use crate::support::{
     world::World,
 };
 
-/// Metrics and the state dump show a pod without its secrets, and no longer show it after its removal.
+/// Metrics count a pod and its calls. `/debug/state` shows the pod without its secrets, and no longer shows the pod
+/// after its removal. Secrets are also not in dockbridge's log and support report.
 pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     let stage = Stage::tracing(&world, "window").await?;
     let socket = stage.bridge.socket().with_file_name("admin.sock");
@@ -129,7 +130,7 @@ pub(crate) async fn ask(socket: &Path, path: &str) -> Outcome<String> {
     Ok(text)
 }
 
-/// The value of a metric's series. A series that does not exist yet counts as 0.
+/// The value of a metric's series, rounded down. A series that does not exist yet counts as 0.
 pub(crate) fn figure(text: &str, series: &str) -> u64 {
     let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     let whole = found.and_then(|figure| figure.split('.').next());

@@ -1,5 +1,5 @@
-//! CDI devices, which vendors describe in specification files. dockbridge reads CDI specification files if
-//! the engine cannot.
+//! CDI devices, which vendors describe in specification files. If the engine cannot apply specification files,
+//! dockbridge applies them.
 
 use std::{
     fs,
@@ -18,8 +18,9 @@ use crate::support::{
     world::World,
 };
 
-/// With an engine that lacks CDI, dockbridge reads the specification files and refuses devices that need more
-/// than the Engine API has fields for.
+/// With an engine that lacks CDI, dockbridge reads the specification files, and refuses devices that are not
+/// defined, are defined twice in one directory, or do not exist on the host. Without CDI and `dockbridge-runtime`,
+/// dockbridge refuses a device with hooks, for which the Engine API has no field.
 pub(crate) async fn read_here(world: World) -> Outcome {
     let stage = Stage::docker(&world, "cdi_here").await?;
     if !engine_directories(&stage).await?.is_empty() {
@@ -64,16 +65,16 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An engine with CDI supports everything in a specification, including hooks. If the engine will not find a
-/// device, dockbridge refuses the container itself.
+/// An engine with CDI reads the specification files itself, and runs their hooks. If dockbridge can read all
+/// specification files, and none defines a requested device, dockbridge refuses the container.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     if world.docker_major < 25 {
         return left_out(Lack::YoungEngine);
     }
     let stage = Stage::docker(&world, "cdi_engine").await?;
     let folder = write_specifications(&stage)?;
-    // The engine ignores a specification file that it cannot read, but dockbridge refuses devices that the
-    // file may describe.
+    // If dockbridge cannot read a specification file, it leaves the check of devices to the engine, so this test
+    // keeps only readable files.
     for file in ["broken.yaml", "twice-a.json", "twice-b.json", "group.json"] {
         fs::remove_file(folder.join(file))?;
     }
@@ -106,7 +107,7 @@ fn gadget(stage: &Stage, name: &str, device: &str) -> cri::ContainerConfig {
     cri::ContainerConfig { cdi_devices: vec![name_of(device)], ..stage.recipes.sleeper(name) }
 }
 
-/// Checks that the container has the variables, the device file and the mount of the first gadget, with the
+/// Checks that the container has the variables, the device file and the mount of the gadget `one`, with the
 /// right values.
 async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     let inside = |line: &'static str| stage.engine.inside(id, line);

@@ -1,5 +1,5 @@
-//! Tests CheckpointContainer with a real CRIU: the container keeps running, whatever happens to dockbridge
-//! and the engine.
+//! Tests CheckpointContainer with a real CRIU. The container keeps running after the call, also if the disk is
+//! full, dockbridge is killed, or the engine restarts with live-restore.
 
 use std::{
     collections::BTreeSet,
@@ -35,9 +35,9 @@ use crate::{
     },
 };
 
-/// The checkpointed container has two processes with a pipe between them, and open files in its layer and on
-/// a volume. The archive has the processes, the pipe and the files. The container continues to count without
-/// a gap.
+/// The checkpointed container has processes with a pipe between them, and open files in its layer and on a
+/// volume. The archive has at least two processes, the log, the changed files of the layer, and the names of the
+/// deleted files. The container continues to count without a gap.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(stage) = stage(&world, "checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -94,7 +94,8 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let line = text.lines().find(|line| line.contains("container checkpointed"));
     println!("  {}", line.unwrap_or_default());
 
-    // A second checkpoint needs another archive name. After a checkpoint, commands and a stop work.
+    // A container checkpoint does not overwrite an archive. After a container checkpoint, a command and the
+    // removal of the pod work.
     let refused = checkpoint(&stage.cri, &id, &archive, 0).await;
     denied(refused, (Code::AlreadyExists, "already exists"))?;
     checkpoint(&stage.cri, &id, &stage.folders.shared.join("second.tar"), 0).await?;
@@ -104,7 +105,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each refused checkpoint has an error with the reason, and the container keeps running.
+/// Each refused CheckpointContainer call has an error with the reason, and the container keeps running.
 pub(crate) async fn refused(world: World) -> Outcome {
     let Some(stage) = stage(&world, "refused_checkpoint").await? else { return Ok(()) };
     let (cri, place) = (&stage.cri, &stage.folders.shared);
@@ -123,8 +124,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     denied(checkpoint(cri, &id, &archive, 0).await, (failed, "/tmp/pipe is a named pipe"))?;
     stage.engine.inside(&id, "rm /tmp/pipe").await?;
 
-    // CRIU does not save established connections. dockbridge's error has the last lines of CRIU's log, which
-    // say that there is a connection.
+    // Without a setting in /etc/criu/runc.conf, CRIU does not save established TCP connections. dockbridge's error
+    // has the last lines of CRIU's log, which say that there is a connection.
     let line = "sleep 999 | nc -l -p 9099 & \
                 until grep -q :238B /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done; \
                 sleep 999 | nc 127.0.0.1 9099";
@@ -146,9 +147,9 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The program `dump-container` hangs. The checkpoint call fails at its deadline, other calls wait,
-/// dockbridge is killed, and the restarted dockbridge waits for the program. When the program has ended, the
-/// container can be stopped as usual.
+/// The program `dump-container` hangs. CheckpointContainer fails at its deadline, a second CheckpointContainer is
+/// refused, and a command waits. dockbridge is killed, and in the restarted dockbridge a stop of the container
+/// waits for the program. When the program has ended, the container stops as usual.
 pub(crate) async fn held_up(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "held_up_checkpoint").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -171,7 +172,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     denied(again, (Code::FailedPrecondition, "already being made"))?;
     ensure!(!stop.is_finished(), "the stop did not wait");
     let removal = stage.cri.remove_container(&id).await;
-    denied(removal, (Code::DeadlineExceeded, "is frozen for a checkpoint"))?;
+    denied(removal, (Code::DeadlineExceeded, "is in use by a container checkpoint"))?;
     drop(program);
     stop.await??;
     ensure_eq!(
@@ -192,7 +193,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
 }
 
 /// The disk of the archive, and then the disk of the state directory, becomes full while the container is
-/// frozen. The error says so, no files are left, and the container keeps running.
+/// frozen. The error says that the disk is full. No unfinished files are left, and the container keeps running.
 pub(crate) async fn on_a_full_disk(world: World) -> Outcome {
     let Some(stage) = stage(&world, "full_disk").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -221,8 +222,8 @@ pub(crate) async fn on_a_full_disk(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed or stopped, and the engine restarts, at random moments of checkpoints. The container
-/// keeps running each time, and no unfinished checkpoint is left.
+/// At random moments of container checkpoints, dockbridge is killed or stopped, or the engine restarts with
+/// live-restore. The container keeps running each time, and no unfinished container checkpoint is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "crashed_checkpoint").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -272,7 +273,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
     security::said(answer.map(|()| String::new()), wanted)
 }
 
-/// A dockbridge for checkpoints, or `None` if this machine has no CRIU that works.
+/// A dockbridge for container checkpoints, or `None` if this machine has no CRIU that works.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {
@@ -361,7 +362,7 @@ pub(crate) async fn held_program(stage: &Stage, id: &str) -> Outcome<Stopped> {
     fail!("no checkpoint is being made");
 }
 
-/// The unfinished checkpoints and archives that are left on disk.
+/// The files of unfinished container checkpoints and the unfinished archives on disk.
 fn leftovers(stage: &Stage) -> Vec<String> {
     let mut left = files_below(&stage.folders.state.join("dumps"));
     left.extend(

@@ -12,8 +12,8 @@ use crate::support::{
     world::World,
 };
 
-/// The container that has the name has exited. dockbridge removes the exited container and creates the new
-/// container.
+/// The container that has the requested name has exited. dockbridge removes the exited container and creates the
+/// new container.
 pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_exited").await?;
     let cri = &stage.cri;
@@ -34,7 +34,8 @@ pub(crate) async fn held_by_an_exited_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The container that has the name was created and never started, as after a crash.
+/// The container that has the requested name was created and never started, as after a crash. RunPodSandbox
+/// succeeds, and a second CreateContainer returns the id of the created container.
 pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_created").await?;
     let cri = &stage.cri;
@@ -65,8 +66,9 @@ pub(crate) async fn held_by_a_created_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The container that has the name runs. dockbridge keeps the running container, and the caller gets an
-/// error.
+/// The container that has the requested name runs. dockbridge keeps this container. RunPodSandbox with the same
+/// configuration returns the running pod. RunPodSandbox with another hostname, and a second CreateContainer,
+/// return an error.
 pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_running").await?;
     let cri = &stage.cri;
@@ -89,8 +91,8 @@ pub(crate) async fn held_by_a_running_one(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Another program created the container that has the name. dockbridge never removes that container, even if
-/// the pod is removed.
+/// Another program created the container that has the requested name. dockbridge does not remove that container,
+/// even if all pods are removed.
 pub(crate) async fn held_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "held_stranger").await?;
     let pod = stage.recipes.pod("holder");

@@ -23,7 +23,7 @@ pub(crate) async fn sandbox_killed(world: World) -> Outcome {
     gone_behind_our_back(world, "sandbox_killed", &["kill"]).await
 }
 
-/// After another program has removed the pause container, dockbridge still releases the pod's network.
+/// After another program has removed the pause container, StopPodSandbox still releases the pod's network.
 pub(crate) async fn sandbox_removed(world: World) -> Outcome {
     gone_behind_our_back(world, "sandbox_removed", &["rm", "-f"]).await
 }
@@ -49,10 +49,9 @@ async fn gone_behind_our_back(world: World, story: &str, how: &[&str]) -> Outcom
     stage.leaves_nothing().await
 }
 
-/// Another program restarts a pause container on the engine's own network. The engine connects the pause
-/// container again, and the pod has the new address. Existing containers are still in the old network
-/// namespace, and new containers are in the new one. The pod becomes NOTREADY when the pause container ends
-/// unexpectedly, and not when it is started.
+/// Another program kills a pause container on the engine's own network, and starts it again. After the kill, the
+/// pod is NOTREADY and has no address. After the start, the pod is READY and has a new address, at which a new
+/// container answers.
 pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
     let stage = Stage::docker(&world, "sandbox_restarted").await?;
     let cri = &stage.cri;
@@ -60,7 +59,7 @@ pub(crate) async fn sandbox_restarted(world: World) -> Outcome {
     pod.port_mappings = vec![pod::port(18086, 80)];
     let sandbox = cri.run(&pod).await?;
     let before = address(cri, &sandbox).await?;
-    // Another container takes the address, so that the pod gets a new one.
+    // Another container takes the pod's address, so that the pod gets a new one.
     stage.engine.docker(&["kill", &sandbox]).await?;
     until_listed_not_ready(cri, &sandbox).await?;
     ensure_eq!(address(cri, &sandbox).await?, "");
@@ -101,8 +100,8 @@ async fn until_listed_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is not listed as NOTREADY");
 }
 
-/// dockbridge is killed while pods are created and removed. Afterwards dockbridge lists every pod, and every
-/// pod can be stopped and removed without leftovers.
+/// dockbridge is killed while pods are created and removed. After each kill, each listed pod has its metadata, each
+/// listed container has a listed pod, and all pods can be stopped and removed without leftovers.
 pub(crate) async fn at_random_moments(world: World) -> Outcome {
     let mut random = seeded();
     let mut stage = Stage::cni(&world, "at_random").await?;
@@ -117,7 +116,7 @@ pub(crate) async fn at_random_moments(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Creates and removes three pods repeatedly. The calls may fail when dockbridge is killed.
+/// Creates and removes three pods at the same time. The calls may fail when dockbridge is killed.
 fn come_and_go(stage: &Stage, round: u32) -> JoinSet<()> {
     let mut lives = JoinSet::new();
     for number in 0..3 {

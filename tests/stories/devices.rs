@@ -1,5 +1,5 @@
 //! Tests devices of the host in containers: they have the requested permissions, or dockbridge refuses them
-//! with an error that names the path.
+//! with an error that names the field of the request.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// The requests are a single device, a device through a symbolic link, a path without a leading slash, a
-/// read-only device, and a directory of devices. A device that is not requested is not available.
+/// The requests are a single device, a device through a symbolic link, a path without a leading slash, devices
+/// with only one of the permissions, and a directory of devices. Without a request, `/dev/fuse` is not available.
 pub(crate) async fn granted(world: World) -> Outcome {
     if !Path::new(DEVICE).exists() || !Path::new("/dev/net/tun").exists() {
         return left_out(Lack::Devices);
@@ -56,7 +56,8 @@ pub(crate) async fn granted(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses device paths that are missing, and files that are not devices.
+/// dockbridge refuses device paths that are missing, files that are not devices, directories without devices,
+/// and unknown permissions.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "no_devices").await?;
     let at = |name: &str| stage.folders.shared.join(name).display().to_string();
@@ -87,6 +88,7 @@ fn device(host: &str, container: &str, permissions: &str) -> cri::Device {
     }
 }
 
-/// The path of the requested device. Opening the device has no effect, and no engine allows it by default.
+/// The path of the requested device. Opening the device has no effect, and no engine gives containers access to
+/// the device by default.
 const DEVICE: &str = "/dev/fuse";
 const NUMBERS: &str = "10 229";

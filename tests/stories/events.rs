@@ -1,5 +1,5 @@
-//! Tests container events: dockbridge reports every step of every container once, in order, and never before
-//! a status shows the step.
+//! Tests container events: dockbridge reports each step of a container once and in order, and does not report an
+//! end before the container's status shows it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::support::{
     world::World,
 };
 
-/// Tests the events of a pod's lifecycle, of two runs of its container, and of unexpected ends.
+/// Tests the events of a pod's lifecycle, of its two containers, and of unexpected ends.
 pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "events").await?;
     let before = stage.cri.run(&stage.recipes.pod("before")).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     ear.hears(&ids[1], &begun).await?;
     ensure_eq!(ear.status(&ids[0])?.exit_code, 3);
 
-    // Two containers end unexpectedly: one is killed, and the pause container is removed.
+    // One container is killed here. Further below, the pause container of the pod `before` is removed.
     stage.engine.docker(&["kill", &ids[1]]).await?;
     ear.hears(&ids[1], &over).await?;
     ensure_eq!(ear.status(&ids[1])?.exit_code, 137);
@@ -85,7 +85,7 @@ pub(crate) async fn of_many_ends(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A client that records events.
+/// A CRI client that records container events.
 struct Ear {
     stream: Streaming<cri::ContainerEventResponse>,
     cri: Cri,
@@ -127,8 +127,7 @@ impl Ear {
             let told =
                 statuses.iter().find(|status| status.id == id).map(cri::ContainerStatus::state);
             ensure!(matches!(told, None | Some(C::ContainerExited)), "stopped, but {told:?}");
-            // The container of the event is already gone, or the status shows it as ended, but never as
-            // running.
+            // The container of the event is already gone, or the status shows it as ended, but never as running.
             let shown = self.cri.container(&id).await.map(|status| status.state());
             ensure!(!matches!(shown, Ok(C::ContainerRunning)), "told before it is shown");
         }

@@ -34,7 +34,7 @@ impl Set {
         let sandbox = stage.cri.run(&pod).await?;
         let mut main = stage.recipes.sleeper("main");
         // The memory of a starting runc counts as the container's memory. Fifty commands that start at once
-        // exceed the usual limit, and the kernel kills one of them.
+        // exceed the usual memory limit, and the kernel kills one of them.
         if let Some(resources) = main.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
             resources.memory_limit_in_bytes = 0;
         }
@@ -48,9 +48,8 @@ impl Set {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
-    /// Runs a shell line that must exceed its timeout of one second. On a busy machine, the engine sometimes
-    /// does not start the command within this second. ExecSync then has another error, and this function runs
-    /// the line again.
+    /// Runs a shell line that must exceed its timeout of one second. If a busy engine does not start the
+    /// command within one second, ExecSync has another error, and this function runs the line again.
     async fn times_out(&self, line: &str) -> Outcome {
         let mut looks = Looks::every(Duration::ZERO);
         while looks.again().await {
@@ -62,7 +61,7 @@ impl Set {
                 }
                 Err(refused) if refused.message.contains("has not started the command") => {
                     ensure_eq!(refused.code, Code::Unavailable, "{refused}");
-                    // dockbridge kills the late command when it begins.
+                    // dockbridge kills the late command when the command begins.
                     while looks.again().await && self.execs().await? > 0 {}
                 }
                 other => fail!("{line:?} was not timed out: {other:?}"),
@@ -115,8 +114,7 @@ impl Set {
     }
 }
 
-/// Tests ExecSync's output on both streams and its size limit, exit codes, empty input, and programs that
-/// cannot start.
+/// Tests ExecSync's output on both streams and its size limit, exit codes, empty input, and programs that cannot start.
 pub(crate) async fn exact(world: World) -> Outcome {
     let set = Set::up(&world, "exact").await?;
     let answer = set.run("printf 'a\\000b\\n'; printf 'no newline' >&2; exit 42", 10).await?;
@@ -149,7 +147,8 @@ pub(crate) async fn exact(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A child process that keeps the command's output open does not delay ExecSync, and keeps running.
+/// ExecSync does not wait for the end of a child process that keeps the command's output open, and the child keeps
+/// running.
 pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
     let set = Set::up(&world, "a_child_holds_the_output").await?;
     let begun = Instant::now();
@@ -161,7 +160,7 @@ pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
     set.clear().await
 }
 
-/// After a timeout, all processes of the command are gone and all others still run.
+/// After a timeout, all processes of the command are gone, and the container's other processes still run.
 pub(crate) async fn out_of_time(world: World) -> Outcome {
     let set = Set::up(&world, "out_of_time").await?;
     set.run("sleep 5555 >/dev/null 2>&1 & exit 0", 10).await?;
@@ -182,7 +181,8 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
         ensure!(left.is_empty(), "{line:?} left {left:?}");
         ensure_eq!(set.execs().await?, 0, "after {line:?}");
     }
-    // This process writes to the pipe of the container's main process and is not its descendant.
+    // The command writes to the pipe of the container's main process. The process of `worker` also writes to
+    // this pipe, but does not belong to the command, so it must not be killed.
     let line = "exec >/proc/1/fd/1 2>&1; sleep 7777";
     let worker = async {
         while set.alive("7777")?.is_empty() {
@@ -201,7 +201,7 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
     set.clear().await
 }
 
-/// When dockbridge stops, it kills running commands and does not wait for their end.
+/// When dockbridge stops, it kills the commands of ExecSync and does not wait until they end by themselves.
 pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_stopped").await?;
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
@@ -220,7 +220,7 @@ pub(crate) async fn dockbridge_is_stopped(world: World) -> Outcome {
     set.clear().await
 }
 
-/// A killed dockbridge leaves commands running, and the restarted dockbridge kills them. The restarted
+/// A killed dockbridge leaves commands of ExecSync running, and the restarted dockbridge kills them. The restarted
 /// dockbridge does not kill child processes that finished commands left on purpose.
 pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     let mut set = Set::up(&world, "dockbridge_is_killed").await?;
@@ -235,14 +235,13 @@ pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     ensure!(call.await?.is_err(), "a killed dockbridge answered");
     until(|| Ok(set.alive("8888")?.is_empty())).await?;
     ensure_eq!(set.alive("5555")?.len(), 1, "what was left on purpose");
-    // This dockbridge started the command, so it must not kill it as a leftover command.
+    // The restarted dockbridge started this command, so it must not kill the command as a leftover.
     let answer = set.run("sleep 12; echo mine", 30).await?;
     ensure_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"mine\n"[..], 0));
     set.clear().await
 }
 
-/// The engine is killed during an ExecSync, and its containers keep running. The ExecSync call and its
-/// command end.
+/// The engine is killed during an ExecSync, and its containers keep running. The ExecSync call and its command end.
 pub(crate) async fn the_engine_is_killed(world: World) -> Outcome {
     Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
     let set = Set::up(&world, "the_engine_is_killed").await?;
@@ -295,14 +294,13 @@ pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Hundreds of timeouts, fifty at a time, leave no process, descriptor, thread or exec in dockbridge or in
-/// the engine.
+/// Hundreds of timeouts, fifty at a time, leave no process, descriptor, thread or exec in dockbridge or in the engine.
 ///
 /// The engine closes only its writing side of a hijacked connection. The engine's garbage collector closes
 /// the reading side.
 pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     let mut set = Set::up(&world, "hundreds_out_of_time").await?;
-    // The engine's resources are counted while dockbridge is stopped, because dockbridge's idle connections
+    // The engine's descriptors are counted while dockbridge is stopped, because dockbridge's idle connections
     // stay open for up to a minute.
     set.stage.bridge.stop().await?;
     let engine = Process(u32::try_from(set.stage.engine.pid()?)?);
@@ -325,7 +323,7 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     println!("  before {before:?}\n  after  {after:?}");
     ensure!(after.fits(&before), "before {before:?}, after {after:?}");
     set.stage.bridge.stop().await?;
-    // The engine closes its sides of hijacked connections when Go's garbage collector runs, at least every
+    // The engine closes its reading sides of hijacked connections when Go's garbage collector runs, at least every
     // two minutes.
     let mut looks = Looks::within(COLLECTED, Duration::from_millis(100));
     while looks.again().await && engine.descriptors()? > most {
@@ -373,7 +371,7 @@ impl Counts {
         Ok(Self { descriptors: bridge.descriptors()?, threads: bridge.threads()? })
     }
 
-    /// Whether the numbers are not larger than in `before`, apart from short-lived descriptors and threads.
+    /// Whether each number is at most three larger than in `before`: some descriptors and threads are short-lived.
     fn fits(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors + 3 && self.threads <= before.threads + 3
     }
@@ -383,6 +381,5 @@ impl Counts {
 const ALL_KILLED: Duration = Duration::from_secs(300);
 /// The connection pool keeps an unused connection for at most this time.
 const IDLE_CONNECTIONS_CLOSED: Duration = Duration::from_secs(90);
-/// How long the engine may keep unused connections: twice the longest time between two runs of its garbage
-/// collector.
+/// How long the engine may keep unused connections: twice the longest time between two runs of its garbage collector.
 const COLLECTED: Duration = Duration::from_secs(240);

@@ -34,9 +34,9 @@ use crate::{
 };
 
 /// With the fake runtime (the stand-in) as default runtime, user namespaces, CDI devices with hooks and NRI
-/// plugins work, and the stand-in makes its own changes. All of this also works if the stand-in is the
+/// plugins work, and the stand-in makes its own changes. These features also work if the stand-in is the
 /// handler of a pod, and if the stand-in runs `dockbridge-runtime` itself. `dockbridge-runtime` does not run
-/// runtimes that do not end in runc.
+/// containerd shims, or programs that do not report runc's version in their features.
 pub(crate) async fn chain_runtimes(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -130,7 +130,8 @@ async fn chained(stage: &Stage, node: &Node, socket: &Path, handler: &str) -> Ou
     Ok(())
 }
 
-/// The program of the pod's runtime is removed while the pod runs, as by an uninstall of NVIDIA's toolkit.
+/// The program of the pod's runtime is removed while the pod runs, as by an uninstall of NVIDIA's toolkit. The
+/// pod can still be stopped and removed, but a new pod with this runtime cannot start.
 async fn outlived(stage: &Stage, node: &Node) -> Outcome {
     node.runs(Path::new("runc"))?;
     let cri = &stage.cri;
@@ -149,8 +150,8 @@ async fn outlived(stage: &Stage, node: &Node) -> Outcome {
     Ok(fs::rename(&away, &program)?)
 }
 
-/// `dockbridge-runtime` does not run a handler that is a containerd shim, or a program that does not report
-/// runc's version. A handler whose path is wrong starts no pod.
+/// `dockbridge-runtime` does not run a handler that is a containerd shim, or a program that does not report runc's
+/// version in its features. A handler whose program does not exist starts no pod.
 async fn not_wrapped(stage: &Stage) -> Outcome {
     let handlers = stage.cri.status(false).await?.runtime_handlers;
     for (handler, is_there) in [("shim", true), ("silent", true), ("wrong", false)] {
@@ -174,9 +175,9 @@ async fn not_wrapped(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// GPU Operator's NRI plugin adds the CDI devices that an annotation names for a container. A driver of
-/// dynamic resource allocation writes the CDI device of a claim right before kubelet requests it, and removes
-/// the device after the pod.
+/// Like GPU Operator's NRI plugin, a plugin adds the CDI devices that an annotation names for a container. Like
+/// a driver of dynamic resource allocation, the test writes the CDI device of a claim right before a container
+/// requests it. The test removes the specifications before the pod is stopped and removed.
 pub(crate) async fn devices_of_plugins(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -277,14 +278,15 @@ impl Node {
                 let program = std::env::current_exe()?;
                 format!("exec {} {STAND_IN} {} \"$@\"", program.display(), folder.display())
             }),
-            // This runtime reports no features of runc, like gVisor.
+            // The command `features` of this runtime fails.
             ("silent-runtime", "[ \"$1\" != features ] || exit 1\nexec runc \"$@\"".to_owned()),
         ] {
             let path = folder.join(name);
             fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         }
-        // These directories get the permissions that they have if dockerd did not start containerd.
+        // The directories above the bundles get the permissions that they have on a node where dockerd does not start
+        // containerd.
         for closed in ["", "docker/exec", "docker/exec/containerd"] {
             let closed = stage.world.root.join(closed);
             fs::set_permissions(closed, fs::Permissions::from_mode(0o711))?;
@@ -303,7 +305,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Makes the stand-in the engine's default runtime, with `dockbridge-runtime` or without.
+    /// Makes the stand-in the default runtime in `daemon.json`. `with_ours` keeps the runtime `dockbridge` there.
     fn write(&self, with_ours: bool) -> Outcome {
         let mut settings: Value = serde_json::from_str(&self.before)?;
         let path = |name: &str| self.folder.join(name).display().to_string();
@@ -316,7 +318,7 @@ impl Node {
         runtimes["silent"] = json!({"path": path("silent-runtime")});
         runtimes["shim"] = json!({"runtimeType": "io.containerd.runc.v2"});
         runtimes["wrong"] = json!({"path": "/no/runtime"});
-        // An engine from version 28 on reads CDI specifications itself.
+        // The engines of this test read CDI specifications themselves from version 28 on.
         if self.world.docker_major >= 28 {
             settings["cdi-spec-dirs"] = json!([self.devices]);
         }
@@ -398,7 +400,8 @@ fn push(list: &mut Value, value: Value) {
     }
 }
 
-/// A hook that reads the bundle as the pod's root, like NVIDIA's hooks for links and the linker's cache.
+/// A hook that reads the bundle as the root user of the pod's user namespace, like NVIDIA's hooks for links and
+/// the linker's cache.
 const READS_BUNDLE: &str =
     r#"read -r it; it=${it#*\"bundle\":\"}; it=${it%%\"*}; test -s $it/config.json"#;
 /// The flag with which this program is the stand-in.

@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// Status reports the runtime handlers of the engine, a handler applies to a pod and its containers, and
-/// dockbridge refuses an unknown handler. A runtime that is added while the engine runs becomes available.
+/// dockbridge refuses an unknown handler. A runtime that is added while the engine runs becomes available once
+/// dockerd has reloaded its configuration.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let before = handlers(&stage).await?;
@@ -68,8 +69,7 @@ async fn with_a_late_one(stage: &Stage, recursive: bool) -> Outcome {
     stage.cri.clear().await
 }
 
-/// The names of the runtime handlers that Status reports, and whether they support recursive read-only
-/// mounts.
+/// The names of the runtime handlers that Status reports, and whether they support recursive read-only mounts.
 async fn handlers(stage: &Stage) -> Outcome<Vec<(String, bool)>> {
     let told: Vec<cri::RuntimeHandler> = stage.cri.status(false).await?.runtime_handlers;
     for one in &told {

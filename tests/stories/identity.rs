@@ -17,7 +17,7 @@ const PASSWD: &str = "root:x:0:0::/:\napp:x:1000:1001::/:\n";
 const GROUP: &str = "root:x:0:\napp:x:1001:\nextra:x:2000:app\nmore:x:2001:root,app\n";
 
 /// A case: the image's user, the requested user and group, the resulting ids, and the resulting groups with
-/// the policies Merge and Strict.
+/// the policies Merge and Strict, without the requested supplemental groups.
 type Row = (&'static str, Asked, Option<i64>, (i64, i64), &'static [i64], &'static [i64]);
 
 #[derive(Clone, Copy, Debug)]
@@ -96,9 +96,9 @@ pub(crate) async fn in_odd_images(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests images whose `passwd` or `group` is not a regular file. Engines open both files at a container's
-/// start, and a start that hangs in a pipe blocks its container until the engine is restarted. So dockbridge
-/// refuses containers whose start would hang, and all calls end in time.
+/// Tests images whose `passwd` or `group` is not a regular file. Engines open `passwd` and `group` at a
+/// container's start, and a start that hangs in a pipe blocks its container until the engine is restarted. So
+/// dockbridge refuses containers whose start would hang, and all calls end in time.
 pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     let stage = Stage::cni(&world, "accounts_are_no_files").await?;
     let pod = stage.recipes.pod("no-files");
@@ -151,7 +151,8 @@ pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Before it creates a container, dockbridge refuses users and groups that the image lacks.
+/// Before it creates a container, dockbridge refuses names of users and groups that the image lacks, and a group id
+/// that is the name of another group in the image.
 pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     let stage = Stage::cni(&world, "unknown_to_the_image").await?;
     let images = Images::of(&stage, "echo 2500:x:0: >> /etc/group").await?;
@@ -181,7 +182,7 @@ pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
 }
 
 /// Reading files of an image that declares volumes leaves no volume. Containers that a killed dockbridge used
-/// for reading are removed at the next start. A container of another program with the same label is kept.
+/// for reading files are removed at the next start. A container of another program with their label is kept.
 pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_a_trace").await?;
     let images = Images::of(&stage, "mkdir -p /data; echo kept > /data/file").await?;
@@ -230,7 +231,7 @@ async fn until_only(stage: &Stage, kept: &[String]) -> Outcome {
     fail!("there are {:?}, not {kept:?} and no volume", held(stage).await?)
 }
 
-/// The names of the engine's containers and volumes.
+/// The ids of the engine's containers and the names of its volumes.
 async fn held(stage: &Stage) -> Outcome<(Vec<String>, Vec<String>)> {
     let volumes = stage.engine.docker(&["volume", "ls", "-q"]).await?;
     let mut containers = stage.engine.containers().await?;
@@ -276,7 +277,7 @@ struct Images {
 }
 
 impl Images {
-    /// Creates images whose accounts the shell line `line` has changed.
+    /// Runs a container that writes the account files and then runs the shell line `line`, which can change them.
     async fn of(stage: &Stage, line: &str) -> Outcome<Self> {
         let line =
             format!("printf '{PASSWD}' > /etc/passwd; printf '{GROUP}' > /etc/group; {line}");
@@ -293,7 +294,7 @@ impl Images {
         stage.engine.docker(&["commit", "-c", &label, "-c", change, &self.made]).await
     }
 
-    /// Commits an image with this user, or without a user.
+    /// Commits an image with this user, or without a user if `user` is empty.
     async fn user(&self, stage: &Stage, user: &str) -> Outcome<String> {
         match user {
             "" => self.changed(stage, "WORKDIR /").await,
@@ -314,7 +315,6 @@ impl Images {
     }
 }
 
-/// A time limit that is much longer than a slow engine needs, and shorter than the time for which it would
-/// hang.
+/// A time limit that is much longer than a slow engine needs, and shorter than the time for which a start would hang.
 const IN_TIME: Duration = Duration::from_secs(30);
 const MARK: &str = "dockbridge.story=identity";

@@ -1,4 +1,4 @@
-//! Tests images from registries, with and without credentials.
+//! Tests of images: pulls with and without credentials, names, removal, the pause image, users and disk usage.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// An image in a registry with a password is refused without credentials and with wrong ones. The image is
+/// The pull of an image from a registry with a password fails without credentials and with wrong ones. The image is
 /// pulled with the right credentials, run, and removed under every name.
 pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     let stage = Stage::cni(&world, "from_a_private_registry").await?;
@@ -56,14 +56,14 @@ pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     cri.remove_image(&name).await?;
     ensure_eq!(cri.image(&name).await?, None);
     cri.remove_image(&name).await?;
-    // Removing one name removes the image, so the world's own name must be pulled again.
+    // RemoveImage removes all names of the image, including the world's own name, so the test pulls and tags the image
+    // again.
     restore(&stage, &world).await?;
     stage.leaves_nothing().await
 }
 
-/// Some users write a user name and a password before the registry in an image name. dockbridge refuses such
-/// an image name, and its error must not contain the password, because kubelet writes errors into the events
-/// of pods.
+/// Some users write a user name and a password before the registry in an image name. dockbridge refuses an image name
+/// with a password, and its error must not contain the password, because kubelet writes errors into the events of pods.
 pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
     let stage = Stage::cni(&world, "names_with_passwords").await?;
     let (cri, registry) = (&stage.cri, &world.registry);
@@ -110,7 +110,7 @@ pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
 }
 
 /// An image that a container of another program uses is not removed and keeps all its names, even if this
-/// container is stopped.
+/// container does not run.
 pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_use_by_a_foreign_container").await?;
     let pulled = format!("{}/busybox:1", world.registry);
@@ -132,8 +132,8 @@ pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// With a graph driver, Docker keeps an image on which a `docker commit` is based, and does not list it. After
-/// a removal, dockbridge does not list the image either.
+/// With a graph driver, Docker keeps a removed image on which a `docker commit` is based, but does not list it.
+/// After the removal, dockbridge does not list the image either.
 pub(crate) async fn as_the_parent_of_another(world: World) -> Outcome {
     let stage = Stage::cni(&world, "as_the_parent_of_another").await?;
     let registry = Registry::start().await?;
@@ -152,7 +152,8 @@ pub(crate) async fn as_the_parent_of_another(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image name with a tag of hexadecimal digits, for example from a commit, works in every call.
+/// An image name with a tag of hexadecimal digits, for example from a commit, works in ImageStatus, RemoveImage
+/// and CreateContainer.
 pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     let stage = Stage::cni(&world, "tagged_like_an_id").await?;
     let id = stage.cri.image(&world.image).await?.unwrap_or_default().id;
@@ -170,8 +171,8 @@ pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// ImageStatus finds the pause image in every spelling of its name. The image is pinned, stays while a pod
-/// runs, and is loaded again after its removal.
+/// ImageStatus finds the pause image by its names, its digests and its id, also by a shortened id. The image is
+/// pinned, stays while a pod runs, and is loaded again after its removal.
 pub(crate) async fn the_pause(world: World) -> Outcome {
     let stage = Stage::cni(&world, "the_pause").await?;
     let cri = &stage.cri;
@@ -287,7 +288,7 @@ pub(crate) async fn of_a_user(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests ImageFsInfo: the path of the images, and the disk usage of images and containers.
+/// Tests ImageFsInfo: the path and the disk usage of images and of containers.
 pub(crate) async fn on_their_disk(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "on_their_disk").await?;
     let root = world.root.join("docker/data");

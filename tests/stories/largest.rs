@@ -1,5 +1,5 @@
-//! Tests the largest containers and images that can be created. dockbridge serves all other pods at the same
-//! time, before and after a restart, and the large objects can be removed.
+//! Tests large containers and images. While the large objects exist, dockbridge serves a small pod, before and after a
+//! restart, and the large objects can be removed.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -31,8 +31,8 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     };
     let refused = stage.cri.create(&sandbox, &large("refused".to_owned(), 14, 1 << 20), &pod).await;
     ensure_eq!(refused.err().map(|refused| refused.code), Some(Code::InvalidArgument));
-    // Each variable has the kernel's largest size. 45 variables are 5.9 MB. When variables were still in a
-    // label, 12 of them made an event too large.
+    // Each variable has almost the largest size that the kernel allows. 45 variables are 5.9 MB. When variables
+    // were still in a label, 12 of them made an event too large.
     let (count, variables) = if is_full_size() { (6, 45) } else { (1, 12) };
     let mut ids = Vec::new();
     for nth in 0..count {
@@ -54,9 +54,9 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The large objects are an image with large labels, containers of this image that another program created in
-/// a pod, and an image whose labels are larger than dockbridge reads in an answer: dockbridge does not list
-/// that image, and its status is an error.
+/// The large objects are an image with large labels, and containers of this image that another program created
+/// in a pod. In full size, there is also an image whose labels are larger than dockbridge reads in an answer: the
+/// status of that image is an error.
 pub(crate) async fn that_others_made(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_images").await?;
     let witness = Witness::run(&stage).await?;
@@ -203,5 +203,5 @@ async fn taken_over(
     stage.engine.docker(&words).await
 }
 
-/// How long a test in full size may take. The engine alone needs up to 330 seconds on two idle cores.
+/// How long a test in full size may take. In such a test, the engine alone needs up to 330 seconds on two idle cores.
 pub(crate) const FULL_SIZE_PATIENCE: Duration = Duration::from_secs(900);

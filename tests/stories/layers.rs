@@ -28,7 +28,7 @@ pub(crate) async fn of_every_shape(world: World) -> Outcome {
     are_measured(stage, pod, |container| container).await
 }
 
-/// Measures layers of containers in a pod with a user namespace, whose root may mount anything.
+/// Measures layers of containers in a pod with a user namespace.
 pub(crate) async fn of_mapped_users(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -72,7 +72,8 @@ async fn are_measured(
         ensure!(layer.join("done").exists(), "{name} did not do its work");
         layers.push((*name, id, layer));
     }
-    // dockbridge measures a layer again only after ten seconds or more, but at its start it measures all layers.
+    // dockbridge measures the layers soon after its start. Later, it measures a layer again only after ten seconds or
+    // more.
     stage.cri = stage.bridge.restart().await?;
     for (name, id, layer) in &layers {
         agrees(&stage, name, id, layer).await?;
@@ -89,8 +90,8 @@ fn chroot_into_a_copy(mebibytes: &str) -> String {
     )
 }
 
-/// A command whose main process mounts an overlay at its root. The upper directory of this overlay is on a
-/// tmpfs and has the same path as the host's directory `bait`.
+/// A command that mounts an overlay, and whose main process then has this overlay as its root. The upper
+/// directory of the overlay is on a tmpfs and has the same path as the host's directory `bait`.
 fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
     let (bait, above) = (bait.display(), bait.parent().unwrap_or(bait).display());
     format!(
@@ -102,8 +103,7 @@ fn mount_an_overlay(mebibytes: &str, bait: &Path) -> String {
     )
 }
 
-/// A command that creates nested directories in steps of ten, because the deepest paths are too long for one
-/// call.
+/// A command that creates nested directories in steps of ten.
 fn nest(depth: usize, mebibytes: &str) -> String {
     let (step, steps) = (["d"; 10].join("/"), depth / 10);
     format!(
@@ -117,8 +117,7 @@ fn write(file: &str, mebibytes: &str) -> String {
     format!("dd if=/dev/urandom of={file} bs=1M count={mebibytes}")
 }
 
-/// The directory of a container's layer on the host, from the engine's inspect or from the host's mount
-/// table.
+/// The directory of a container's layer on the host, from the engine's inspect or from the host's mount table.
 async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
     let format = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}";
     let told = stage.engine.docker(&["inspect", "-f", format, id]).await?;

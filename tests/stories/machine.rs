@@ -46,7 +46,7 @@ pub(crate) async fn keeps_pods_in_slices(world: World) -> Outcome {
 }
 
 /// A container without an AppArmor profile in its request has the engine's own profile. A container that
-/// requests to be unconfined has no profile.
+/// requests to be unconfined has no AppArmor profile.
 pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
     if !has_apparmor() {
         return left_out(Lack::AppArmor);
@@ -64,7 +64,7 @@ pub(crate) async fn confines_with_apparmor(world: World) -> Outcome {
 }
 
 /// A container can name an AppArmor profile of the machine in the CRI's new or in its deprecated field, and
-/// the new field has priority. After the profile was unloaded, dockbridge refuses a container that names it.
+/// the new field has priority. dockbridge refuses a container whose AppArmor profile is not loaded.
 pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     if !has_apparmor() {
         return left_out(Lack::AppArmor);
@@ -102,8 +102,8 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The kernel swaps memory beyond the limit only if kubelet allows swap for the container. So the same memory
-/// usage kills the container without swap and not the container with swap.
+/// If a container uses more memory than its limit, the kernel kills the container if the request sets
+/// `memory.swap.max` to 0, and swaps if the request allows enough swap.
 pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
@@ -137,9 +137,9 @@ pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers of a pod have the same SELinux label, unless a container requests another. dockbridge relabels
-/// a volume only if requested. Before it creates a container, dockbridge refuses a label that the policy does
-/// not have.
+/// Containers of a pod have the same SELinux label, unless a container is privileged or requests another. dockbridge
+/// relabels a volume only if requested. Before it creates a container, dockbridge refuses a label that the policy
+/// does not have.
 pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     if !Path::new("/sys/fs/selinux/enforce").exists() {
         return left_out(Lack::Selinux);
@@ -160,7 +160,7 @@ pub(crate) async fn labels_with_selinux(world: World) -> Outcome {
     let file = label_of_file(&stage, "relabelled").await?;
     ensure_eq!(file, "system_u:object_r:container_file_t:s0:c4,c5");
     ensure_eq!(label_of_file(&stage, "kept").await?, before);
-    // All containers of the pod use these files, whatever categories they have.
+    // Containers of any SELinux category must be able to use the pod's `resolv.conf`, `hosts` and `hostname`.
     for file in ["resolv.conf", "hosts", "hostname"] {
         let path = stage.folders.state.join("pods").join(&sandbox).join(file);
         ensure_eq!(label_at(&path).await?, "system_u:object_r:container_file_t:s0", "{file}");
@@ -239,7 +239,7 @@ fn confined(mut container: Container, kind: ProfileType, name: &str) -> Containe
     container
 }
 
-/// Requests the profile in the deprecated field, which kubelet still sets for old runtimes.
+/// Requests the AppArmor profile in the deprecated field, which kubelet still sets for old runtimes.
 #[expect(deprecated, reason = "kubelet still fills it")]
 fn confined_as_of_old(mut container: Container, profile: &str) -> Container {
     profile.clone_into(&mut security_of(&mut container).apparmor_profile);

@@ -1,10 +1,10 @@
 //! The stories: end-to-end tests with pods of a dockbridge process and a real engine.
 //!
-//! With `--engine NAME` the stories run in parallel, each alone in a world (see `runner`). Inside a world
-//! (`tests/env/world.sh -- cargo test --test stories`) the stories run one after the other. Without a world,
-//! the stories are skipped. Only one story at a time runs in a world, because each ends with a search for
-//! leftovers, and a running pod of another story would look like a leftover. Arguments are parts of the names
-//! of stories, as with Rust's test harness.
+//! With `--engine NAME` up to `--jobs` stories run at the same time, each alone in a world (see `runner`).
+//! Inside a world (`tests/env/world.sh -- cargo test --test stories`) the stories run one after the other.
+//! Without `--engine` and outside of a world, the stories are skipped. Only one story at a time runs in a world,
+//! because stories search for leftovers, and a running pod of another story would look like a leftover.
+//! Arguments are parts of the names of stories, as with Rust's test harness.
 
 #![allow(
     clippy::unwrap_used,
@@ -319,8 +319,8 @@ const STORIES: &[(&str, Story)] = stories![
     machine::swap_is_limited_as_requested,
     machine::labels_with_selinux,
     service::kept_by_systemd,
-    // The chaos stories are the last, because an engine that is killed leaves cgroups, which other stories
-    // would report as their leftovers.
+    // The chaos stories are the last, because an engine that is killed while it starts a container can leave cgroups,
+    // which other stories would report as their leftovers.
     chaos::tells_plugins,
     chaos::loses_nothing,
 ];
@@ -418,7 +418,7 @@ fn run_named(world: &World, name: &str) -> (Outcome, Duration) {
     }
 }
 
-/// Runs the story of a power cut in the virtual machine of `tests/env/power.sh`.
+/// Runs the part of the story of power cuts between two cuts, in the virtual machine of `tests/env/power.sh`.
 fn between_cuts(world: &World, until: &str) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match runtime.block_on(power::between_cuts(world.clone(), until == "live")) {
@@ -459,7 +459,7 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
         }
         outcome
     });
-    // A thread that a test blocks forever does not delay the next test.
+    // A thread that a test blocks forever delays this shutdown by `LAST_WORK` at most.
     runtime.shutdown_timeout(LAST_WORK);
     (outcome, begun.elapsed())
 }
@@ -470,7 +470,7 @@ const LAST_WORK: Duration = Duration::from_secs(20);
 /// How long cleaning up after a failed test may take.
 const SWEEP: Duration = Duration::from_secs(120);
 
-/// The command line, with the names of Rust's test harness.
+/// The parsed command line.
 #[derive(Default)]
 struct Asked {
     help: bool,
@@ -482,7 +482,7 @@ struct Asked {
     power: Option<String>,
     /// The directory of records, if this program runs as an NRI plugin.
     plugin: Option<String>,
-    /// The engine of the worlds in which stories run in parallel.
+    /// The engine of the worlds that this program starts.
     engine: Option<String>,
     /// The program that the worlds' engines get as the runtime `dockbridge`.
     runtime: Option<String>,

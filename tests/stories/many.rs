@@ -1,4 +1,4 @@
-//! Tests many pods and many calls at the same time.
+//! Tests many pods at the same time, the load that many CRI calls put on the engine, and reads right after changes.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) async fn thirty_at_once(world: World) -> Outcome {
     let stage = Stage::cni(&world, "thirty_at_once").await?;
     let crowd = if is_slow() { 6 } else { 30 };
     // The CNI plugin portmap creates its iptables chains for the first pod. It is a known fault that two runs
-    // of portmap cannot create these chains at the same time.
+    // of portmap cannot create their chains at the same time.
     let first = stage.cri.run(&stage.recipes.pod("first")).await?;
     stage.cri.end(&first).await?;
     let mut starting = JoinSet::new();
@@ -75,7 +75,7 @@ async fn remove_together(cri: &Cri, sandboxes: Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// A thousand List and Status calls cause no request to the engine.
+/// A thousand CRI calls that only read cause no request to the engine.
 pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     let socket = world.root.join("tmp/counted.sock");
     let proxy = Proxy::start(&socket, &world.docker)?;
@@ -99,7 +99,8 @@ pub(crate) async fn reads_cost_the_engine_nothing(world: World) -> Outcome {
     let measured = seen.iter().filter(|line| line.contains("/system/df ")).count();
     ensure!(measured <= 1, "images were measured {measured} times");
     seen.retain(|line| !line.contains("/system/df "));
-    // Once, some time after its start, dockbridge searches for inspection containers of an ended dockbridge.
+    // Ten seconds after the store is complete, dockbridge searches for inspection containers of an ended dockbridge
+    // process, with two requests.
     let looked_for = seen.iter().filter(|line| line.contains("image-inspection")).count();
     ensure!(looked_for <= 2, "left containers were looked for {looked_for} times");
     seen.retain(|line| !line.contains("image-inspection"));

@@ -1,5 +1,4 @@
-//! Compares metrics of pods with the kernel's files, and the lists of streaming calls with the lists of
-//! ordinary calls.
+//! Compares metrics of pods with the kernel's files, and the lists of streaming calls with the lists of ordinary calls.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -17,12 +16,12 @@ use crate::support::{
     world::World,
 };
 
-/// Announced metrics have samples, with the right names and the kernel's values.
+/// The samples of a pod's metrics have announced names, and the kernel's values.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "metrics").await?;
     let pod = stage.recipes.pod("served");
     let sandbox = stage.cri.run(&pod).await?;
-    // The kernel keeps the page cache of a file in a tmpfs, also when it needs memory.
+    // The page cache is the only copy of a file in a tmpfs, so the kernel does not discard this cache.
     let line = "dd if=/dev/zero of=/big bs=1M count=8; cp /big /dev/shm; i=0; \
                 while [ $i -lt 300000 ]; do i=$((i+1)); done; exec httpd -f -h /www -p 80";
     let mut main = stage.recipes.container("main", line);
@@ -38,7 +37,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let (own, pause) =
         (Kernel::of(&stage.engine, &ids[0]).await?, Kernel::of(&stage.engine, &sandbox).await?);
     described_metrics_have_samples(&stage, &sandbox, &own).await?;
-    // The test waits until the container's processes are idle, so that values no longer change.
+    // The test repeats the comparison until the container's processes are idle and the values no longer change.
     let mut looks = Looks::every(Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
@@ -62,8 +61,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Every announced metric has a sample, except values that some kernels do not count, and disk I/O, if there
-/// was none.
+/// Every announced metric has a sample, except values that some kernels do not count, and disk I/O, if there was none.
 async fn described_metrics_have_samples(stage: &Stage, sandbox: &str, own: &Kernel) -> Outcome {
     let has_pressure = own.is_unified() && own.group("cpu")?.join("cpu.pressure").exists();
     let announced = stage.cri.descriptors().await?;
@@ -160,7 +158,8 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Metrics show limits as requested, and 0 for limits that are not set.
+/// Metrics show limits as requested, also after an update. Without a memory limit, the metric of this limit is 0.
+/// Without a CPU quota, there is no metric of the quota.
 pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let stage = Stage::docker(&world, "limits").await?;
     let pod = stage.recipes.pod("held");
@@ -177,7 +176,7 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let (main, free) = (ids[0].as_str(), ids[1].as_str());
     ensure_eq!(of(main, "spec_cpu_period")?, 50_000);
     ensure_eq!(of(main, "spec_cpu_quota")?, 20_000);
-    // Runtimes convert shares to weights by one of two formulas.
+    // Runtimes convert CPU shares to weights of cgroup v2 by one of two formulas.
     let shares = of(main, "spec_cpu_shares")?;
     ensure!((998..=1024).contains(&shares), "{shares}");
     ensure_eq!(of(main, "spec_memory_limit_bytes")?, 32 << 20);
@@ -215,8 +214,8 @@ pub(crate) async fn before_there_is_any_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// All six streaming calls list the same items as the ordinary calls, and filters also work in streams. For an
-/// empty list, a streaming call sends no message.
+/// All six calls that stream lists have the same items as the ordinary calls, and filters also work in streams. For an
+/// empty list, a call that streams lists sends no message.
 pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     let stage = Stage::docker(&world, "portions").await?;
     ensure!(stage.cri.streamed_sandboxes(None).await?.is_empty(), "a portion of nothing");
@@ -275,7 +274,7 @@ pub(crate) async fn lists_in_portions(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeated calls for metrics, and repeated streaming calls, cause no request to the engine.
+/// Repeated calls for metrics, and repeated calls that stream lists, cause no request to the engine.
 pub(crate) async fn cost_the_engine_nothing(world: World) -> Outcome {
     let proxy = Proxy::start(&world.root.join("tmp/metrics.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "metric_reads", proxy.socket()).await?;
@@ -304,7 +303,7 @@ const MAY_BE_ABSENT: [&str; 6] = [
     "container_blkio",
     "container_fs_reads",
     "container_fs_writes",
-    // Only cgroup v1 has this metric, and only for sizes of huge pages in use.
+    // Only cgroup v1 has the metric `container_hugetlb_max…`.
     "container_hugetlb_max",
     "container_hugetlb_usage",
     "container_pressure",

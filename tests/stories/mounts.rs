@@ -1,5 +1,4 @@
-//! Tests mounts: the mount table of the container's process has them exactly as requested, or dockbridge
-//! refuses them.
+//! Tests mounts: the container has them as requested, or dockbridge refuses them.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -18,8 +17,8 @@ use crate::{
 };
 use cri::MountPropagation::{PropagationBidirectional, PropagationHostToContainer};
 
-/// Tests mount propagation in each direction, and mounts that the host makes later. The status shows paths as
-/// requested.
+/// Tests each kind of mount propagation, and mounts that the host makes later. The container's status shows the
+/// paths of mounts as requested.
 pub(crate) async fn propagated(world: World) -> Outcome {
     let stage = Stage::cni(&world, "propagated").await?;
     let source = stage.folders.shared.join("tree");
@@ -48,8 +47,8 @@ pub(crate) async fn propagated(world: World) -> Outcome {
         let line = table.lines().find(|line| line.split(' ').nth(4) == Some(point));
         let line = line.unwrap_or_default();
         ensure!(!line.is_empty(), "{point} is not mounted: {table}");
-        // The copy of a shared mount is also in its peer group, so it shows `shared:`. Only `master:` shows
-        // that a mount is a slave.
+        // A bidirectional mount is in the peer group of its source, so its line has `shared:`. Only `master:`
+        // shows that a mount is a slave.
         ensure_eq!(line.contains(" shared:"), shared, "{line}");
         ensure_eq!(line.contains(" master:"), master, "{line}");
     }
@@ -66,7 +65,8 @@ pub(crate) async fn propagated(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Read-only mounts are recursive only if requested, on every engine.
+/// Read-only mounts are recursive only if requested. Without dockbridge-runtime, dockbridge refuses recursive
+/// read-only mounts on engines before version 25, which cannot make them.
 pub(crate) async fn read_only(world: World) -> Outcome {
     let stage = Stage::cni(&world, "read_only").await?;
     let source = stage.folders.shared.join("tree");
@@ -122,7 +122,7 @@ async fn writes(stage: &Stage, id: &str) -> [bool; 2] {
     [at("touch /m/x").await, at("touch /m/sub/x").await]
 }
 
-/// The sources of mounts are symbolic links, files and missing paths. The status shows them as requested.
+/// Tests sources of mounts such as symbolic links, files and missing paths. The status shows the requested paths.
 pub(crate) async fn of_every_source(world: World) -> Outcome {
     let stage = Stage::cni(&world, "every_source").await?;
     let shared = &stage.folders.shared;
@@ -149,7 +149,7 @@ pub(crate) async fn of_every_source(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A mount that is impossible is refused before the start.
+/// CreateContainer refuses a mount that is impossible.
 pub(crate) async fn impossible(world: World) -> Outcome {
     let stage = Stage::cni(&world, "impossible").await?;
     let shared = &stage.folders.shared;

@@ -1,5 +1,5 @@
-//! Tests the edits that CDI devices and NRI plugins may request from `dockbridge-runtime`. The tested edits
-//! take effect in a container, also for exec commands and after a restart.
+//! Tests edits that CDI devices and NRI plugins may request from `dockbridge-runtime`. The tested edits take effect in
+//! a container, also after a restart. Edits of variables and groups also take effect for exec commands.
 
 use std::fs;
 
@@ -51,7 +51,7 @@ pub(crate) async fn arrive(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// One edit of each kind that the runtimes of all engines accept.
+/// Edits of many kinds, all of which the OCI runtimes of all tested engines accept.
 fn edits(stage: &Stage) -> Outcome<Vec<SpecEdit>> {
     let shared = &stage.folders.shared;
     let hosts = shared.join("hosts");
@@ -63,7 +63,7 @@ fn edits(stage: &Stage) -> Outcome<Vec<SpecEdit>> {
         SpecEdit::add(&["hooks", name], [hook])
     };
     let mut edits: Vec<SpecEdit> = HOOKS.into_iter().map(hook).collect();
-    // This hook runs in the container's namespaces.
+    // The hook `startContainer` runs in the container's namespaces.
     let touch = json!({"path": "/bin/touch", "args": ["touch", "/dev/shm/started"]});
     let device = json!({
         "type": "c", "major": 1, "minor": 7, "fileMode": 0o640, "uid": 5, "gid": 6, "access": "rw",
@@ -114,7 +114,7 @@ async fn has_all(stage: &Stage, id: &str, attempt: &str) -> Outcome {
         ("stat -c '%t:%T %a %u:%g' /dev/gadget", "1:7 640 5:6"),
         ("(echo x >/dev/gadget) 2>&1 | grep -c 'No space left'", "1"),
         // No driver has this device number, so opening the device fails with "No such device". Without the
-        // device rule, opening it would not be permitted.
+        // device rule, opening the device would not be permitted.
         ("mknod /dev/none c 240 7; cat /dev/none 2>&1 | grep -c 'No such device'", "1"),
         ("grep -c 'open files *77 *99' /proc/1/limits", "1"),
         ("cat /proc/sys/kernel/shm_rmid_forced", "1"),
@@ -128,7 +128,7 @@ async fn has_all(stage: &Stage, id: &str, attempt: &str) -> Outcome {
     }
     let inside = stage.engine.inside(id, "readlink /proc/1/ns/cgroup").await?;
     ensure!(inside != fs::read_link("/proc/1/ns/cgroup")?.display().to_string(), "{inside}");
-    // Engines before version 28 have runc 1.1, which ignores the scheduler and the I/O priority.
+    // The tested engines before version 28 have runc 1.1, which ignores the scheduler and the I/O priority.
     if stage.world.docker_major >= 28 {
         // Field 41 is the scheduling policy, which must be 3. The process name in field 2 has no spaces.
         let policy = stage.engine.inside(id, "cut -d ' ' -f 41 /proc/1/stat").await?;

@@ -1,6 +1,6 @@
-//! Tests OOM kills: the first reason that a container's status shows is right and does not change, on every
-//! engine and cgroup driver. Other ends by SIGKILL do not show as OOM kills. On cgroup v1 only the engine
-//! reports OOM kills (decision 0022), and sometimes its report is missing.
+//! Tests OOM kills: the first reason that a container's status shows is right and survives a restart of dockbridge.
+//! On cgroup v1, an OOM kill may show as `Error`, because only the engine reports it there (decision 0022). Ends by
+//! SIGKILL without an OOM kill do not show as OOM kills.
 
 use std::{path::Path, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// The OOM killer kills the main process, in one container right after its start and in another later.
+/// The OOM killer kills the main process, in some containers right after the start and in others a second later.
 pub(crate) async fn of_the_main_process(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom").await?;
     let pod = stage.recipes.pod("greedy");
@@ -51,7 +51,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
 
     let goes_on = small(&stage, "goes-on", &format!("sh -c '{HOG}'; touch /on; sleep 600"));
     let lasting = stage.up(&sandbox, &pod, &[goes_on]).await?.remove(0);
-    // A command in the container runs only after the kill, because the kernel might kill the command.
+    // The kernel might kill a command instead of the child, so the test first waits for the OOM kill.
     let kernel = Kernel::of(&stage.engine, &lasting).await?;
     let mut looks = Looks::every(Duration::from_millis(50));
     while kernel.kills()? == 0 {
@@ -59,8 +59,8 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     }
     stage.engine.inside(&lasting, "until [ -e /on ]; do sleep 0.1; done").await?;
     ensure_eq!(stage.cri.container(&lasting).await?.state(), ContainerState::ContainerRunning);
-    // If another program kills the container from the host, the earlier OOM kill of a child must not explain
-    // this exit.
+    // The container `other` is killed from the host. The earlier OOM kill in the container `goes-on` must not
+    // explain the exit of `other`.
     let other = stage.up(&sandbox, &pod, &[stage.recipes.container("other", "sleep 600")]).await?;
     kill(&stage, &other[0]).await?;
     ensure_eq!(first_end(&stage.cri, &other[0]).await?, killed_somehow());
@@ -68,7 +68,8 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// After an OOM kill, Docker restarts the container, and the next run ends on its own.
+/// After an OOM kill, Docker restarts the container, and the next run ends on its own with code 137. The status
+/// does not show the end of the next run as an OOM kill.
 pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
     let stage = Stage::cni(&world, "oom_again").await?;
     let pod = stage.recipes.pod("again");
@@ -116,7 +117,7 @@ pub(crate) async fn of_nobody(world: World) -> Outcome {
 }
 
 /// In Docker's events, labels of a container, including those of its image, replace attributes of the same
-/// name.
+/// name. The statuses still have the right names, reasons and exit codes.
 pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom_labels").await?;
     let made = stage.engine.docker(&["create", &world.image, "true"]).await?;
@@ -128,7 +129,7 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
         let sandbox = stage.cri.run(&pod).await?;
         let mut containers = [
             small(&stage, "greedy", HOG),
-            // Because of the label, the event of Docker's SIGTERM looks like a SIGKILL. The kernel's OOM
+            // With the label `signal=9`, the event of Docker's SIGTERM looks like a SIGKILL. The kernel's OOM
             // killer ends this container, and not a signal of Docker.
             small(&stage, "greedy-when-stopped", &format!("trap '{HOG}' TERM; {IDLE}")),
             stage.recipes.container("deaf", &format!("trap '' TERM; {IDLE}")),
@@ -167,8 +168,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
     stage.leaves_nothing().await
 }
 
-/// Waits until the container ran out of memory, and returns the reason and exit code that its status shows
-/// first.
+/// Waits for the end of a container that ran out of memory, and returns the reason and exit code that its status
+/// shows first: those of an OOM kill, or on cgroup v1 `Error` and 137 if the engine has missed the OOM kill.
 async fn out_of_memory(stage: &Stage, id: &str) -> Outcome<(String, i32)> {
     let shown = first_end(&stage.cri, id).await?;
     let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();

@@ -14,7 +14,7 @@ use crate::support::{
     world::World,
 };
 
-/// Settings pin images by name, in any spelling, and by label.
+/// Settings pin images by a pattern of names, by a name without a tag, and by label.
 pub(crate) async fn what_is_pinned(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "what_is_pinned").await?;
     let registry = Registry::start().await?;
@@ -46,7 +46,7 @@ pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     let early = stage.engine.docker(&["create", &world.image, "true"]).await?;
     until(&stage.cri, &world.image, true).await?;
     stage.cri = stage.bridge.restart().await?;
-    // A slow inspect of the container does not delay other calls. The image is only pinned a little later.
+    // A slow inspect of the container does not delay other calls. If this inspect is slow, the image is pinned later.
     until(&stage.cri, &world.image, true).await?;
     let late = stage.engine.docker(&["run", "-d", &world.image, "true"]).await?;
     stage.engine.docker(&["rm", &early]).await?;
@@ -64,9 +64,9 @@ pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Images that a developer built or loaded are pinned. Images that kubelet pulled are not pinned, also after
-/// a restart of dockbridge, until a user gives them another name. If the list of pulled images is lost, all
-/// images are pinned.
+/// With `--collect-images pulled`, images that a developer built or loaded are pinned. Images that only kubelet
+/// pulled are not pinned, also after a restart of dockbridge, until a user gives them another name. If the list of
+/// pulled images is lost, all images are pinned.
 pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "what_kubelet_did_not_pull").await?;
     stage.cri = stage.bridge.restart_with(&["--collect-images", "pulled"]).await?;

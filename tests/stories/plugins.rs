@@ -94,7 +94,8 @@ pub(crate) async fn that_change_containers(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Whatever a plugin requests, every call ends and the container can be removed.
+/// For each odd or impossible request of a plugin, the container starts or a call fails, as the case says, and a
+/// created container can be removed. Without `dockbridge-runtime`, a call fails in each case.
 pub(crate) async fn that_ask_for_the_impossible(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_impossible").await?;
     let pod = stage.recipes.pod("p");
@@ -257,8 +258,8 @@ async fn has_everything(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// If a plugin had not accepted a container when dockbridge was killed, the restarted dockbridge does not
-/// treat the container as accepted.
+/// If a plugin had not accepted a container when dockbridge was killed, the restarted dockbridge asks plugins
+/// again when the container is created again. This holds only with `dockbridge-runtime`.
 pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     let (mut stage, socket) = Stage::with_plugins(&world, "nri_asked").await?;
     let (pod, main) = (stage.recipes.pod("p"), stage.recipes.sleeper("main"));
@@ -313,13 +314,14 @@ pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// If a plugin refuses a call, the call fails, leaves no container in the engine, and may be repeated.
+/// If a plugin refuses a call, the call fails and may be repeated. A refused RunPodSandbox or CreateContainer
+/// leaves no new container in the engine.
 pub(crate) async fn that_refuse(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_refuse").await?;
     let pod = stage.recipes.pod("p");
     let plugin = Plugin::guard(&socket, "RunPodSandbox").await;
     let refused = stage.cri.run(&pod).await.expect_err("the plugin refuses").to_string();
-    ensure!(refused.contains("10-guard refused RunPodSandbox: not today"), "{refused}");
+    ensure!(refused.contains("10-guard, RunPodSandbox: not today"), "{refused}");
     ensure!(stage.engine.containers().await?.is_empty(), "something is left");
     let sandbox = stage.cri.run(&pod).await?;
     drop(plugin);
@@ -328,14 +330,14 @@ pub(crate) async fn that_refuse(world: World) -> Outcome {
     let main = stage.recipes.sleeper("main");
     let refused = stage.cri.create(&sandbox, &main, &pod).await;
     let refused = refused.expect_err("the plugin refuses").to_string();
-    ensure!(refused.contains("10-guard refused CreateContainer: not today"), "{refused}");
+    ensure!(refused.contains("10-guard, CreateContainer: not today"), "{refused}");
     ensure_eq!(stage.engine.containers().await?, [sandbox.as_str()]);
     drop(plugin);
 
     let plugin = Plugin::guard(&socket, "StartContainer").await;
     let id = stage.cri.create(&sandbox, &main, &pod).await?;
     let refused = stage.cri.start(&id).await.expect_err("the plugin refuses").to_string();
-    ensure!(refused.contains("10-guard refused StartContainer: not today"), "{refused}");
+    ensure!(refused.contains("10-guard, StartContainer: not today"), "{refused}");
     stage.cri.start(&id).await?;
     drop(plugin);
     stage.cri.clear().await?;
@@ -364,13 +366,13 @@ pub(crate) async fn that_hang(world: World) -> Outcome {
     while told("NRI plugin disconnected after a failure")? < 3 {
         ensure!(looks.again().await, "the log does not tell that plugins hang");
     }
-    ensure_eq!(told("did not answer")?, 3, "each is told once");
+    ensure_eq!(told("did not complete")?, 3, "each is told once");
     // When dockbridge starts, it connects to its own NRI socket to find out whether another program listens.
     ensure_eq!(told("cannot set up an NRI plugin")?, 0, "there was no such plugin");
     stage.leaves_nothing().await
 }
 
-/// The events of a container that is created and started.
+/// The calls that an NRI plugin gets when a container is created and started.
 const MADE: [&str; 5] = [
     "CreateContainer",
     "ValidateContainerAdjustment",

@@ -1,5 +1,5 @@
-//! Tests CheckpointPod and RestorePod with a real CRIU: two containers of a pod that count together over a
-//! connection continue to do so.
+//! Tests CheckpointPod and RestorePod with a real CRIU: two containers of a pod count together over short
+//! connections, and continue to count in the restored pod.
 
 use std::{
     fs,
@@ -27,9 +27,10 @@ use crate::{
     },
 };
 
-/// The two containers count over a connection and write the numbers to a volume. In each restored pod both
-/// continue to count, and neither is ahead of the other. A restored pod has another address, and CRI calls
-/// for it work as for any pod, also after restarts of dockbridge and of the engine.
+/// The two containers of a pod count over short connections and write the numbers to a volume. In each restored pod,
+/// both containers continue to count, and neither begins more than one number ahead of the other. The address of a
+/// restored pod differs from that of the original pod. In the first restored pod, exec, logs and statistics work,
+/// also after restarts of dockbridge and of the engine.
 pub(crate) async fn count_on_together(world: World) -> Outcome {
     let Some((mut stage, archive)) = restores::stage(&world, "pod_restore").await? else {
         return Ok(());
@@ -93,8 +94,8 @@ pub(crate) async fn count_on_together(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed while a pod is checkpointed. The restarted dockbridge waits for the program
-/// `dump-container`, and no part of the checkpoint is left.
+/// dockbridge is killed during CheckpointPod. The restarted dockbridge waits for the program `dump-container`,
+/// and no part of the pod checkpoint is left.
 pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "killed_pod_checkpoint").await? else { return Ok(()) };
     let (sandbox, ids) = counters(&stage).await?;
@@ -163,8 +164,8 @@ async fn works(stage: &mut Stage, ids: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Repeats the checkpoint until there is no open connection at that moment, because CRIU refuses to save
-/// connections, and returns how many checkpoints were refused.
+/// Repeats CheckpointPod until a call succeeds, because CRIU refuses to save a container with an open connection.
+/// Returns how many calls failed. Fails if 30 calls fail.
 async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path) -> Outcome<u32> {
     fs::create_dir_all(to)?;
     let mut refused = 0;
@@ -188,8 +189,7 @@ async fn counters(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     Ok((sandbox, ids))
 }
 
-/// The two containers: `pong` counts the lines that `ping` sends, and answers each. `ping` counts the
-/// answers.
+/// The two containers: `pong` counts the lines that `ping` sends, and answers each. `ping` counts the answers.
 fn configs(stage: &Stage, data: &Path) -> [cri::ContainerConfig; 2] {
     let ping = "trap 'exit 0' TERM; { n=1; while :; do got=$(echo $n | nc -w 1 127.0.0.1 9099); \
                 [ \"$got\" = $n ] && echo $n >>/data/ping && echo $n && n=$((n + 1)); \
@@ -217,8 +217,8 @@ fn volume(stage: &Stage, name: &str) -> Outcome<PathBuf> {
     Ok(data)
 }
 
-/// Waits until both containers have continued to count. Fails if one of them has left out a number, or begins
-/// at another number than the other.
+/// Waits until both containers have continued to count. Fails if a container has left out a number, or if the first
+/// numbers of the containers differ by more than one.
 async fn together(data: &Path) -> Outcome {
     let count = |name: &str| {
         let text = fs::read_to_string(data.join(name))?;
@@ -252,5 +252,5 @@ async fn together(data: &Path) -> Outcome {
 
 const LIVE_RESTORE: &str = "--live-restore";
 
-/// How long 200 checkpoints of a pod may take: 2,455 s were seen on a busy machine.
+/// How long a story with 200 pod checkpoints and restores may take: 2,455 s were seen on a busy machine.
 pub(crate) const FULL_SIZE_PATIENCE: Duration = Duration::from_secs(3600);

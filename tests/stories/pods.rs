@@ -1,4 +1,4 @@
-//! Tests the lifecycle of a pod with every kind of network.
+//! Tests pods with CNI, in the engine's network and in the host's network, and repeated calls.
 
 use std::{fs, time::Duration};
 
@@ -54,7 +54,8 @@ pub(crate) async fn that_talk_to_each_other(world: World) -> Outcome {
     stage.cri.clear().await?;
     stage.leaves_nothing().await?;
     if !filtered {
-        // If the packet filter does not see bridged traffic, the test always passes, so it counts as skipped.
+        // If the packet filter does not see bridged traffic, the policy has no effect between the pods, so the
+        // test counts as skipped.
         skip(Lack::BridgeFilter);
     }
     Ok(())
@@ -133,7 +134,7 @@ async fn init_is_over(cri: &Cri, id: &str) -> Outcome {
     Ok(())
 }
 
-/// Waits until a container has ended on its own.
+/// Waits until dockbridge shows the container as exited, and returns the container's status.
 pub(crate) async fn until_exited(cri: &Cri, id: &str) -> Outcome<cri::ContainerStatus> {
     let mut looks = Looks::every(Duration::from_millis(50));
     while looks.again().await {
@@ -170,8 +171,8 @@ async fn plain_is_running(cri: &Cri, id: &str, config: &cri::ContainerConfig) ->
     Ok(())
 }
 
-/// A pod in the host's network has no network namespace and no CNI plugin. The pod has the host's interfaces
-/// and host name.
+/// A pod in the host's network has the host's interfaces and answers on the host's loopback, and its status shows
+/// the host's network.
 pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
     let stage = Stage::cni(&world, "on_the_hosts_network").await?;
     let mut pod = stage.recipes.pod("host");
@@ -193,7 +194,7 @@ pub(crate) async fn on_the_hosts_network(world: World) -> Outcome {
 }
 
 /// Containers of a pod with a shared PID namespace see each other, and the pause process as pid 1.
-/// Containers of an ordinary pod see only themselves.
+/// A container of an ordinary pod sees only its own processes.
 pub(crate) async fn with_one_process_table(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_one_process_table").await?;
     for (name, mode) in
@@ -222,7 +223,7 @@ pub(crate) async fn with_one_process_table(world: World) -> Outcome {
 pub(crate) async fn with_names_and_dns(world: World) -> Outcome {
     let stage = Stage::cni(&world, "with_names_and_dns").await?;
     let mut pod = stage.recipes.pod("named");
-    // This host name is a single DNS label of the kernel's maximum length, which Kubernetes allows for
+    // This host name has no dot and the kernel's maximum length (64 bytes), which Kubernetes allows for
     // `hostnameOverride`.
     let hostname = format!("a-name-of-its-own-{}", "x".repeat(46));
     pod.hostname.clone_from(&hostname);
@@ -289,8 +290,8 @@ pub(crate) async fn asked_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A repeated CreateContainer returns the first container, also after a restart of dockbridge. dockbridge
-/// compares command, variables and mounts of the request with the engine's inspect.
+/// A CreateContainer that is repeated before the start returns the first container, even if dockbridge restarts.
+/// dockbridge compares command, variables and mounts of the request with the engine's inspect.
 pub(crate) async fn created_twice(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "created_twice").await?;
     let pod = stage.recipes.pod("twice");
@@ -317,8 +318,7 @@ pub(crate) async fn created_twice(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container with mounts and variables in an unusual order, with a variable of the image and one that is
-/// set twice.
+/// A container with mounts and variables in an unusual order, with a variable of the image and one that is set twice.
 fn with_many_parts(stage: &Stage) -> Outcome<cri::ContainerConfig> {
     let variable = |(key, value): (&str, &str)| cri::KeyValue {
         key: key.to_owned(),

@@ -1,5 +1,5 @@
-//! Tests port-forward with independent clients of every protocol. The test process itself runs the servers in
-//! the pods, so it checks both ends of each connection.
+//! Tests port-forward with independent clients of every protocol. The test process itself runs most servers in
+//! the pods' networks, so it can check both ends of a connection.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -106,8 +106,8 @@ async fn echoes(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// The pod closes its side of a connection first. The client gets the pod's data, then the end, and may still
-/// send.
+/// The pod closes its side of a connection first. The client gets the pod's data. Over SPDY, the client also gets
+/// the end of the data, and can still send.
 async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.reader.until("hello").await?;
@@ -140,7 +140,8 @@ async fn until_left(server: &Server) -> Outcome {
     Ok(())
 }
 
-/// Forwards to a server in a container of the pod. The other servers only join the pod's network.
+/// Forwards to a server in a container of the pod. Most servers of these stories run in the test process and only
+/// join the pod's network.
 async fn to_a_container(scene: &Scene) -> Outcome {
     scene.add(&scene.stage.recipes.web("web", 8080)).await?;
     let deadline = Instant::now() + patient(Duration::from_secs(20));
@@ -172,8 +173,8 @@ pub(crate) async fn to_the_other_loopback(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If no server listens at the port, dockbridge says so on the connection's error stream and ends both
-/// streams. The session's next connection works.
+/// If no server listens at the port, dockbridge says so on the connection's error stream. Over SPDY, dockbridge
+/// also ends the connection's data and error streams. The session's next connection works.
 pub(crate) async fn refused(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_refused").await?;
     let echo =
@@ -252,7 +253,7 @@ async fn talk(mut line: Line, number: u64) -> Outcome {
     received
 }
 
-/// A forwarded connection transfers a hundred megabytes in both directions at the same time.
+/// A forwarded connection transfers 100 MiB in each direction at the same time.
 pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_bulk").await?;
     let echo =
@@ -276,7 +277,8 @@ pub(crate) async fn a_hundred_megabytes(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If the client does not read the data of a pod, the pod has to wait, and dockbridge's memory does not grow.
+/// If the client does not read the data of a pod, the pod has to wait, and dockbridge's memory grows by less than
+/// [`GROWTH`].
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_slow").await?;
     let bridge = scene.bridge()?;
@@ -303,7 +305,7 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
 }
 
 /// If the client disconnects, the pod's server sees the end of the connection. If the pod is stopped, the
-/// client sees the end.
+/// client sees the end of the connection.
 pub(crate) async fn partings(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_partings").await?;
     let bridge = scene.bridge()?;

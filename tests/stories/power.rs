@@ -1,5 +1,5 @@
 //! Runs on a node between two power cuts (`tests/env/power.sh`). Checks that dockbridge shows all pods from
-//! before the last cut and can remove them. Then creates and removes pods until the next cut.
+//! before the last cut and can remove them. With `live`, then creates and removes pods until the next cut.
 //!
 //! This story is not in the list of stories: it runs in its own virtual machine, which is killed at the end.
 
@@ -32,8 +32,7 @@ use crate::support::{
     world::World,
 };
 
-/// Checks the pods that the last power cut left. With `live`, then creates and removes pods until the next
-/// cut.
+/// Checks the pods that the last power cut left. With `live`, then creates and removes pods until the next cut.
 pub(crate) async fn between_cuts(world: World, live: bool) -> Outcome {
     let began = Instant::now();
     let before = Before::read()?;
@@ -82,8 +81,8 @@ async fn set(world: &World) -> Outcome<Stage> {
     })
 }
 
-/// The pods and containers that the CRI's answers before the cut had shown, without those whose removal was
-/// requested.
+/// The pods and containers that were created before the cut, according to the CRI's answers, without those that
+/// the story was about to remove.
 #[derive(Debug, Default)]
 struct Before {
     sandboxes: Vec<String>,
@@ -179,8 +178,8 @@ fn quarantined(state: &Path) -> Outcome<Vec<String>> {
 }
 
 /// The CNI plugin host-local does not flush its files. After a power cut, an address may be reserved by a
-/// file without the owner's name, which no DEL can find. The story counts and removes such files, as an
-/// operator would do.
+/// file without the owner's name, which no DEL can find. The story counts and removes the files of addresses
+/// without an owner, as an operator would do.
 fn torn_leases(folder: &Path) -> Outcome<usize> {
     let mut torn = 0;
     for path in leftovers::files_below(folder) {
@@ -194,8 +193,8 @@ fn torn_leases(folder: &Path) -> Outcome<usize> {
     Ok(torn)
 }
 
-/// Records the CRI's answers on a disk without a file system, so that a power cut cannot damage written
-/// records.
+/// Records creations and intended removals on a disk without a file system, so that a power cut cannot damage
+/// written records.
 #[derive(Debug)]
 struct Notes {
     disk: File,
@@ -300,5 +299,5 @@ impl Life {
 const PAGE: usize = 4096;
 /// The number of concurrent lifecycles.
 const LIVES: u16 = 3;
-/// Once this many pods stay until the power cut, further pods are removed until the cut.
+/// Once this many pods stay until the power cut, no pod that is created later stays.
 const STAYING: usize = 6;

@@ -83,7 +83,7 @@ pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A memory limit below the current usage, or a limit that the engine refuses, changes no limit.
+/// An update with a memory limit below the working set, or with a limit that the engine refuses, changes no limit.
 pub(crate) async fn too_small(world: World) -> Outcome {
     let stage = Stage::docker(&world, "too_small").await?;
     let pod = stage.recipes.pod("web");
@@ -155,7 +155,8 @@ pub(crate) async fn changed_before_it_runs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses impossible limits before it creates the container, and the error names the field.
+/// dockbridge refuses the impossible limits of this test before it creates the container, and the error names the
+/// field.
 pub(crate) async fn impossible(world: World) -> Outcome {
     let stage = Stage::docker(&world, "impossible").await?;
     let pod = stage.recipes.pod("web");
@@ -183,7 +184,7 @@ pub(crate) async fn impossible(world: World) -> Outcome {
     }
     ensure!(stage.cri.containers().await?.is_empty(), "a refused container is there");
 
-    // A limit of 0 huge pages is the default.
+    // kubelet sends a limit of 0 for each size of huge pages that a container does not request.
     let mut main = stage.recipes.sleeper("main");
     limits_of(&mut main).hugepage_limits = pages("2MB", 0).hugepage_limits;
     stage.up(&sandbox, &pod, &[main]).await?;
@@ -194,9 +195,8 @@ pub(crate) async fn impossible(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge sets cgroup v2 keys and limits of huge pages, which the engine cannot set, right after the
-/// start. These limits can be changed, survive a reload of systemd, and are restored after a crash of
-/// dockbridge.
+/// When a container starts, dockbridge sets cgroup v2 keys and limits of huge pages, which the engine cannot set.
+/// Limits that the engine cannot set can be changed, and come back after a reload of systemd or a crash of dockbridge.
 pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if !is_unified() {
         return left_out(Lack::Unified);
@@ -242,11 +242,12 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if world.has_systemd_driver() {
         let reload = tokio::process::Command::new("systemctl").arg("daemon-reload").status();
         ensure!(reload.await?.success(), "systemd does not reload");
-        // systemd has no property for memory.oom.group and resets it. dockbridge's next periodic check
-        // restores memory.oom.group.
+        // dockbridge sets no property of systemd for memory.oom.group, so systemd resets it. dockbridge's next
+        // periodic check restores memory.oom.group.
         soon(|| held("4194304")).await?;
     }
-    // dockbridge crashes between the engine's change of limits and its own change.
+    // The test makes the state after a crash of dockbridge that comes between the engine's change of limits and
+    // dockbridge's own change.
     stage.bridge.kill().await?;
     fs::write(group.file("memory", "memory.low"), "0")?;
     stage.bridge.spawn().await?;
@@ -269,8 +270,8 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Waits until the limits have the expected values: systemd may reset them after its answer, and dockbridge's
-/// next periodic check restores them.
+/// Waits until the limits have the expected values: systemd may reset limits even after `systemctl` has ended, and
+/// dockbridge's next periodic check restores them.
 async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(500));
     while looks.again().await {
@@ -310,8 +311,8 @@ pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// kubelet calls UpdatePodSandboxResources before it changes the pod's cgroup itself. dockbridge stores the
-/// limits, which survive a crash, and refuses an unknown pod.
+/// kubelet announces a pod's limits with UpdatePodSandboxResources, and changes the pod's cgroup itself. dockbridge
+/// stores the pod's limits, which survive a crash, and refuses an unknown pod.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "pod_resized").await?;
     let pod = stage.recipes.pod("web");
@@ -336,7 +337,8 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks that the kernel and the container's status have the same quota, shares, memory, CPUs and OOM score.
+/// Checks that the kernel and the container's status have this quota, memory limit, CPUs and OOM score, and these
+/// shares. On cgroup v2, only the status has shares.
 async fn holds(
     stage: &Stage,
     id: &str,

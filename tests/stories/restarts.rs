@@ -1,5 +1,4 @@
-//! Tests restarts of dockbridge and of the engine: pods are not affected, or dockbridge shows their state
-//! correctly.
+//! Tests restarts of dockbridge and of the engine: pods are not affected, or dockbridge shows their state correctly.
 
 use std::{fs, time::Duration};
 
@@ -59,8 +58,8 @@ pub(crate) async fn between_any_two_calls(world: World) -> Outcome {
 }
 
 /// The engine stops and starts, once gracefully and once after a kill. While the engine is down, dockbridge
-/// answers read calls, and calls that change pods fail with Unavailable. Afterwards the pod is NOTREADY, is
-/// removed, and a new pod is created.
+/// answers Version, ListPodSandbox and PodSandboxStatus, and RunPodSandbox fails with Unavailable. After the engine has
+/// started, the pod is NOTREADY, a new pod starts, and both can be removed.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let cri = &stage.cri;

@@ -1,5 +1,5 @@
-//! Tests containers that start from a checkpoint, with a real CRIU: they continue to count in a new pod, with
-//! the rights of that pod.
+//! Tests containers that start from a container checkpoint, with a real CRIU: their processes continue in a new
+//! pod, with the rights of the new container.
 
 use std::{
     fs,
@@ -30,8 +30,8 @@ use crate::{
 };
 
 /// A container that counts continues to count in another pod, with its processes, pipe, open files, changed
-/// and deleted files. The restored container has the name, host name, cgroup, log and volume of the new
-/// request. The next start does not restore the checkpoint again.
+/// and deleted files. The restored container has the name, host name, OOM score, log and volume of the new
+/// request. The next start does not restore the container checkpoint again.
 pub(crate) async fn of_a_counter(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "restore").await?
     else {
@@ -82,8 +82,8 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// If the checkpoint has more rights than the new container, the restore is refused before any process of the
-/// archive runs.
+/// If the checkpointed container had more rights than the new container, the restore is refused before any
+/// process of the archive runs.
 pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) = Counter::checkpointed(&world, "too_much").await?
     else {
@@ -113,13 +113,13 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         (
             "capabilities",
             no_capabilities,
-            "capabilities that the new container does not have: CAP_CHOWN",
+            "capabilities that processes of the new container do not have: CAP_CHOWN",
         ),
         ("root", no_root, "a restored process has user id 0, not 1000"),
-        ("privileges", no_more_rights, "may gain privileges"),
-        ("volume", no_volume, "only the checkpoint has a mount at /data"),
+        ("privileges", no_more_rights, "a restored process lacks no_new_privs"),
+        ("volume", no_volume, "only the checkpoint has such a mount at /data"),
         ("write", read_only, "the mount at /data lacks options"),
-        ("other", other_volume, "only the checkpoint has a mount at /data"),
+        ("other", other_volume, "only the checkpoint has such a mount at /data"),
     ] {
         let id = cri.create(&sandbox, &config, &pod).await?;
         let refused = cri.start(&id).await;
@@ -160,7 +160,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
         (&outside, Code::InvalidArgument, "dockbridge reads archives only from"),
         (&missing, Code::NotFound, "No such file"),
         (&link, Code::InvalidArgument, "not a regular file"),
-        (&text, Code::InvalidArgument, "the archive is damaged"),
+        (&text, Code::InvalidArgument, "the archive cannot be read"),
     ] {
         denied(stage.cri.create(&sandbox, &again(&stage, path), &pod).await, (code, reason))?;
     }
@@ -174,8 +174,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Without dockbridge-runtime, also with Docker 20.10, checkpoints of containers and pods can be made. A
-/// start from a checkpoint is refused, and the error names what is missing.
+/// Without dockbridge-runtime, also with Docker 20.10, CheckpointPod works. CreateContainer with an archive and
+/// RestorePod are refused, and the error names what is missing.
 async fn without_the_runtime(stage: &Stage, place: &Path) -> Outcome {
     let (sandbox, id) = checkpoints::counter(stage).await?;
     let checkpoint = place.join("pod");
@@ -187,7 +187,7 @@ async fn without_the_runtime(stage: &Stage, place: &Path) -> Outcome {
         ..24 => "needs Docker 24.0 or newer",
         _ => "`dockbridge setup` adds dockbridge-runtime",
     };
-    for reason in ["cannot start from a checkpoint", lacks] {
+    for reason in ["cannot start from a container checkpoint", lacks] {
         let wanted = (Code::FailedPrecondition, reason);
         denied(stage.cri.create(&sandbox, &archive, &pod).await, wanted)?;
         let container = checkpoints::counter_container(stage);
@@ -197,8 +197,7 @@ async fn without_the_runtime(stage: &Stage, place: &Path) -> Outcome {
     stage.cri.end(&sandbox).await
 }
 
-/// If the checkpointed processes have no seccomp filter, each restored process has the filter of the new
-/// container.
+/// If the checkpointed processes have no seccomp filter, each restored process has the filter of the new container.
 pub(crate) async fn with_a_filter(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "restore_filter").await? else { return Ok(()) };
     let cri = &stage.cri;
@@ -219,7 +218,7 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     numbers(&data).await?;
     ensure_eq!(stage.engine.inside(&id, filters).await?.trim(), "Seccomp:\t2");
 
-    // A checkpoint whose processes have seccomp filters can also be restored.
+    // A container checkpoint whose processes have seccomp filters can also be restored.
     let second = archive.with_file_name("second.tar");
     cri.checkpoint(&id, &second, 0).await?;
     cri.end(&sandbox).await?;
@@ -232,8 +231,8 @@ pub(crate) async fn with_a_filter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A container is restored from an image that contains the files of a checkpoint archive and has the label
-/// for it.
+/// A container is restored from an image that `restore-images` allows, and that has the files of a checkpoint archive
+/// and the label `org.criu.checkpoint.container.name`.
 pub(crate) async fn of_an_image(world: World) -> Outcome {
     let Some(Counter { stage, archive, data }) =
         Counter::checkpointed(&world, "restore_image").await?
@@ -308,7 +307,7 @@ pub(crate) async fn of_open_files(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An NRI plugin gets the events of the restored container, and the plugin's limit applies.
+/// An NRI plugin gets the call PostStartContainer for a restored container, and the plugin's memory limit applies.
 pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     let Some(Counter { mut stage, archive, data }) =
         Counter::checkpointed(&world, "restore_plugin").await?
@@ -323,7 +322,7 @@ pub(crate) async fn with_a_plugin(world: World) -> Outcome {
     let sandbox = stage.cri.run(&pod).await?;
     let id = stage.up(&sandbox, &pod, &[again(&stage, &archive)]).await?.remove(0);
     ensure!(numbers(&data).await? > 1, "the counter began again");
-    // Read on the host, because on cgroup v1 a restored container sees the engine's cgroups.
+    // The test reads the limit on the host, because on cgroup v1 a restored container sees the engine's cgroups.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", pid.trim()))?;
     let v1 = cgroups
@@ -372,7 +371,7 @@ pub(crate) async fn of_another_user(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// StopContainer or RemoveContainer interrupts the unpacking of a checkpoint.
+/// StopContainer or RemoveContainer interrupts the unpacking of a checkpoint archive.
 pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     let Some(Counter { stage, archive, .. }) =
         Counter::checkpointed(&world, "stopped_restore").await?
@@ -407,7 +406,7 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
             false => stage.cri.stop_container(&id, 5).await?,
         }
         let refused = start.await?.err().map(|it| it.message).unwrap_or_default();
-        ensure!(refused.contains("is being stopped"), "{refused}");
+        ensure!(refused.contains("is being stopped or removed"), "{refused}");
         ensure_eq!(files_below(&restores), Vec::<String>::new());
         stage.cri.remove_container(&id).await?;
     }
@@ -415,8 +414,9 @@ pub(crate) async fn that_is_stopped(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// CRIU waits for a named pipe that replaced a file of the checkpoint. At the time limit of a restore, the
-/// start fails with an error that says what CRIU did last, and no file is left.
+/// CRIU waits for a named pipe that replaced a file which the checkpointed container had open. At the time limit
+/// of a restore, the start fails with an error that names CRIU and the limit, and no file of the restore is left.
+/// Runs only in full size.
 pub(crate) async fn that_hangs(world: World) -> Outcome {
     if !is_full_size() {
         return Ok(());
@@ -447,8 +447,8 @@ pub(crate) async fn that_hangs(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed after the create, and at several moments of the start from the checkpoint. When the pod
-/// is removed, no file of the checkpoint is left.
+/// dockbridge is killed after the create, and at several moments of the start from the archive. When the pod is
+/// removed, no file of the restore is left.
 pub(crate) async fn over_crashes(world: World) -> Outcome {
     let Some(Counter { mut stage, archive, .. }) =
         Counter::checkpointed(&world, "crashed_restore").await?
@@ -503,7 +503,7 @@ pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, 
     Ok(Some((stage, directory.join("counter.tar"))))
 }
 
-/// A counting container that was checkpointed and has ended. The volume of the container is empty.
+/// A counting container that was checkpointed and has ended. The file with the container's numbers was emptied.
 struct Counter {
     stage: Stage,
     archive: PathBuf,
@@ -532,7 +532,7 @@ fn security_of(config: &mut cri::ContainerConfig) -> &mut cri::LinuxContainerSec
     config.linux.get_or_insert_default().security_context.get_or_insert_default()
 }
 
-/// The request for a counting container with another name, which starts from the archive.
+/// The request for a container `again`, which starts from the archive.
 fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     let mut container = stage.recipes.container("again", "");
     container.command.clear();

@@ -1,5 +1,5 @@
-//! Tests the confinement of a container's process: the stories check its seccomp filter, capabilities,
-//! privileges and paths from the host.
+//! Tests the confinement of a container's process: the host's `/proc` shows the seccomp filters, capabilities,
+//! privileges and mounts of the process.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -77,7 +77,7 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
 }
 
 /// Users who may run pods can make the node pull an image of any name, including the name of the built-in
-/// pause image.
+/// pause image. Pods still have the built-in pause image if another image has its name.
 pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "of_the_pause_under_a_taken_name").await?;
     let pod = stage.recipes.pod("first");
@@ -97,8 +97,8 @@ async fn image_of(stage: &Stage, sandbox: &str) -> Outcome<String> {
     stage.engine.docker(&["inspect", "-f", "{{.Image}}", sandbox]).await
 }
 
-/// The number of seccomp filters of a pause container. The pause program installs its own filter, and with
-/// `dockbridge-runtime` it has no other filter.
+/// The number of seccomp filters of a pause container with the default profile: the filter that the pause program
+/// installs, and without `dockbridge-runtime` also the engine's filter.
 const fn filters_of_pause(world: &World) -> &'static str {
     if world.has_oci_runtime { "1" } else { "2" }
 }
@@ -116,8 +116,7 @@ async fn filters_of(stage: &Stage, id: &str) -> Outcome<String> {
     }
 }
 
-/// The default seccomp profile of containers is the engine's built-in one, whatever default `daemon.json`
-/// has.
+/// The seccomp profile `RuntimeDefault` is the engine's built-in one, even if dockerd's own default is `unconfined`.
 pub(crate) async fn with_an_unconfined_daemon(world: World) -> Outcome {
     let engine = crate::support::engine::Engine::of(world.clone());
     if world.docker_major < 23 {
@@ -193,7 +192,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     security.readonly_rootfs = true;
     security.masked_paths = vec!["/proc/filesystems".to_owned(), "/proc/version".to_owned()];
     security.readonly_paths = vec!["/proc/sys".to_owned()];
-    // Helm charts set SELinux options for every node. On a node without SELinux, the options have no effect.
+    // Some Helm charts set SELinux options even for nodes without SELinux, where the options have no effect.
     security.selinux_options =
         Some(cri::SeLinuxOption { level: "s0:c1,c2".to_owned(), ..Default::default() });
     let loose = stage.recipes.sleeper("loose");
@@ -219,7 +218,7 @@ pub(crate) async fn by_privileges(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Privileged containers are not confined, whatever seccomp or AppArmor profile they request.
+/// Privileged containers have no seccomp filter, even if they request a seccomp profile.
 pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     let stage = Stage::cni(&world, "privileged").await?;
     let mut pod = stage.recipes.pod("mighty");
@@ -249,7 +248,8 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses requests that no engine or only other engines support, and the error names the field.
+/// dockbridge refuses invalid requests, and without `dockbridge-runtime` requests that need it. The error names
+/// the field or the wrong value.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "refused").await?;
     let pod = stage.recipes.pod("pod");
@@ -309,8 +309,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers of an image with the labels of a pod are not shown as pods, because anyone can set labels on an
-/// image.
+/// Anyone can set labels on an image. So dockbridge does not list a container that another program started from
+/// an image with the labels of dockbridge's own containers.
 pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "impostor").await?;
     let pod = stage.recipes.pod("honest");
@@ -337,8 +337,8 @@ pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Starts containers by hand from committed images, with the names of a removed container and pod. The
-/// container also joins the pod's namespaces.
+/// Starts containers by hand from committed images, with the names of a removed container and pod. The copy of the
+/// container also joins the pod's network and IPC namespaces.
 async fn under_our_names(
     stage: &mut Stage,
     (sandbox, container): (&str, &str),
@@ -359,7 +359,8 @@ async fn under_our_names(
     stage.cri.clear().await?;
     let words = ["run", "-d", "--name", names[0], "--network", "none", paused];
     let pause = stage.engine.docker(&words).await?;
-    // After this restart, dockbridge adopts every container without a checkpoint that it takes for a pod.
+    // After this restart, dockbridge would adopt a container without a checkpoint file if it took the container
+    // for a pod.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(50));
     while !(stage.cri.sandboxes().await?.is_empty() && stage.cri.containers().await?.is_empty()) {
@@ -373,8 +374,8 @@ async fn under_our_names(
     Ok(stage.cri.remove_image(paused).await?)
 }
 
-/// Commits an image with all labels of a dockbridge container, which `docker commit` copies, and with some
-/// labels of a pod.
+/// Commits an image with all labels of a dockbridge container, which `docker commit` copies, and with three more
+/// labels.
 async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     let image = "dockbridge.test/impostor:1";
     let extra =
@@ -391,7 +392,8 @@ async fn plant(stage: &Stage, model: &str) -> Outcome<String> {
     Ok(image.to_owned())
 }
 
-/// Checks that dockbridge refuses a create with this code and text, and that no container is left.
+/// Checks that dockbridge refuses a create with this code and text, and that the engine then has the same
+/// containers as before.
 pub(crate) async fn refuses(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -404,7 +406,7 @@ pub(crate) async fn refuses(
     Ok(())
 }
 
-/// Checks that the call failed with this code and this text.
+/// Checks that the call failed with this code and a message that contains this text.
 pub(crate) fn said(answer: Result<String, Refused>, (code, words): (Code, &str)) -> Outcome {
     let Err(refused) = answer else {
         crate::support::failure::fail!("nothing was refused, where {words:?} should be")

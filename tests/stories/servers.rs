@@ -58,8 +58,8 @@ pub(crate) async fn refused_whatever_they_share(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// After a SIGKILL of the first dockbridge, a second one with other directories and another socket adopts its
-/// pods.
+/// After a SIGKILL of the first dockbridge, a second one with other directories and another socket serves the pods
+/// of the first.
 pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "killed_server").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("steady")).await?;
@@ -79,8 +79,8 @@ pub(crate) async fn killed_and_followed_at_once(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The engine is down when two dockbridges start. When the engine starts, one of the two dockbridges gets the
-/// lock, and the other exits.
+/// While the engine is down, a second dockbridge starts and waits for the engine. When the engine starts, the
+/// second dockbridge exits, and the first serves pods again.
 pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     let stage = Stage::docker(&world, "patient_server").await?;
     stage.engine.control(&["stop"]).await?;
@@ -104,8 +104,7 @@ pub(crate) async fn refused_when_the_engine_comes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// `dockbridge check` reports which dockbridge serves the engine, and runs its test pod through that
-/// dockbridge.
+/// `dockbridge check` reports which dockbridge serves the engine, and runs its test pod through that dockbridge.
 pub(crate) async fn found_by_the_check(world: World) -> Outcome {
     let stage = Stage::docker(&world, "checked_server").await?;
     let me = format!(
@@ -206,8 +205,7 @@ fn words(ended: &Output) -> String {
 fn dockbridge(verb: &str, flags: &[String]) -> Command {
     let mut command = Command::new(program());
     command.arg(verb).args(flags).stdin(Stdio::null());
-    // The world's environment variables are removed, because they have the same prefix as dockbridge's
-    // settings.
+    // The world's environment variables are removed, because they have the same prefix as dockbridge's settings.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
         command.env_remove(name);
     }

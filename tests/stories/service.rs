@@ -74,7 +74,7 @@ fn install(stage: &Stage) -> Outcome {
         stage.bridge.command().join(" ")
     );
     let mut unit = include_str!("../../packaging/systemd/dockbridge.service").to_owned();
-    // The unit's settings for the machine's engine are replaced by settings for the engine of this world.
+    // Replaces the command by one for the engine of this world, and leaves out `Wants=` of the machine's units.
     for (line, instead) in
         [(SHIPPED_START, start.as_str()), ("\nWants=docker.service dockbridge.socket\n", "\n")]
     {

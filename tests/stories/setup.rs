@@ -1,5 +1,5 @@
-//! Tests `dockbridge setup`, which adds, removes and replaces the runtime `dockbridge-runtime` in the engine
-//! while pods run.
+//! Tests `dockbridge setup`, which adds the runtime `dockbridge` to the engine and removes it while pods run. Also
+//! tests an upgrade and a removal of the runtime's program.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Containers started with the runtime keep running, accept exec and stop normally after `--undo`, even
-/// after a restart of the engine. New containers do not use the runtime.
+/// after a restart of the engine with live-restore. New pods with a user namespace are refused. Other new pods start.
 pub(crate) async fn undone_under_a_pod(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "undone").await? else { return Ok(()) };
     let outcome = undone(&stage, &setup).await;
@@ -40,7 +40,7 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     let (cri, engine) = (&stage.cri, &stage.engine);
     let (_, ids) = mapped_pod_of_two(stage).await?;
 
-    setup.succeeds(&["--undo"], "Docker no longer has the runtime").await?;
+    setup.succeeds(&["--undo"], "Docker does not have the runtime").await?;
     until_users(cri, false).await?;
     let refused = cri.run(&mapped_pod(stage, "new")).await;
     said(refused, (Code::Unimplemented, "dockbridge setup"))?;
@@ -59,10 +59,9 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     cri.clear().await
 }
 
-/// An upgrade of `dockbridge-runtime` does not affect running containers. If the program of
-/// `dockbridge-runtime` is removed, the engine stops containers by a kill and leaves their shims, and
-/// dockbridge removes its own files. After the program is installed again, a restart of the engine removes
-/// the shims.
+/// An upgrade of `dockbridge-runtime` does not affect running containers. If the program of `dockbridge-runtime` is
+/// removed, the engine stops containers by a kill and leaves their shims, and dockbridge removes its own files. After
+/// the program is installed again, a restart of the engine removes the shims.
 pub(crate) async fn without_its_program(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "no_program").await? else { return Ok(()) };
     let outcome = program_missing(&stage, &setup).await;
@@ -113,8 +112,8 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     Ok(())
 }
 
-/// `dockbridge setup` does not change a `daemon.json` that cannot be parsed. If the engine refuses the file,
-/// the output says so.
+/// `dockbridge setup` does not change a `daemon.json` that cannot be parsed, or that has a runtime with the name
+/// `dockbridge` that `dockbridge setup` did not write. If dockerd does not accept the file, the output says so.
 pub(crate) async fn of_wrong_files(world: World) -> Outcome {
     let setup = Setup::of(&world)?;
     let outcome = wrong_files(&setup).await;

@@ -1,5 +1,5 @@
-//! Tests metrics of shortages: OOM kills, swap, waiting times, disk I/O and tasks. The stories compare each
-//! metric with the kernel's files, which they read with their own code.
+//! Tests metrics of shortages: OOM kills, swap, waiting times, disk I/O and tasks. These metrics are compared with the
+//! kernel's files, which the tests read with their own code. Also tests a lack of file descriptors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// Tests metrics of OOM kills, of reached limits, and of swap if there is any.
+/// Tests metrics of OOM kills, of how often the memory limit was reached, and, on cgroup v2, of swap.
 pub(crate) async fn of_memory(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shortages").await?;
     let pod = stage.recipes.pod("short");
@@ -74,8 +74,8 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge runs out of file descriptors. If dockbridge cannot read a value, the call fails, and clients
-/// that connect are served later.
+/// dockbridge runs out of file descriptors. If dockbridge cannot read a value, ListPodSandboxMetrics fails. Clients
+/// that connect are served once there are free descriptors.
 pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let stage = Stage::cni(&world, "starved").await?;
     let pod = stage.recipes.pod("hungry");
@@ -86,8 +86,7 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let process = Process(stage.bridge.pid().unwrap_or_default());
     let mut looks = Looks::every(Duration::from_millis(50));
     loop {
-        // If dockbridge closes another descriptor during the call, it can read all files, and the answer is
-        // complete.
+        // If dockbridge closes another descriptor during the call, it can read all files, and the answer is complete.
         process.may_open(process.first_free_descriptor()?).await?;
         match stage.cri.pod_metrics().await {
             Ok(told) => holds_all(&told_of(&told[0]), &whole)?,
@@ -125,7 +124,7 @@ fn holds_all(told: &BTreeSet<String>, whole: &BTreeSet<String>) -> Outcome {
     Ok(())
 }
 
-/// Tests metrics of all kinds of waiting times, of bytes per disk, and of tasks and their limit.
+/// Tests metrics of the waiting times for CPU, memory and I/O, of bytes per disk, and of tasks and their limit.
 pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let stage = Stage::cni(&world, "waiting").await?;
     let pod = stage.recipes.pod("waits");
@@ -139,7 +138,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     let resources = main.linux.get_or_insert_default().resources.get_or_insert_default();
     (resources.cpu_period, resources.cpu_quota) = (50_000, 40_000);
     let id = stage.up(&sandbox, &pod, &[main]).await?.remove(0);
-    // The test reads on the host, because a command in the container could itself be OOM-killed.
+    // The test reads on the host, so that no command of the test runs in the container and changes its values.
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", &id]).await?;
     let done = PathBuf::from(format!("/proc/{}/root/done", pid.trim()));
     let mut looks = Looks::every(Duration::from_millis(100));
@@ -168,7 +167,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats a comparison until no value has changed during the comparison, or until the time is up.
+/// Repeats a comparison until it succeeds, because values can change during a comparison, or until the time is up.
 async fn while_still(
     stage: &Stage,
     kernel: &Kernel,
@@ -186,12 +185,11 @@ async fn while_still(
     compared
 }
 
-/// Compares one kind of waiting time: the totals of the two lines in the kernel's pressure file, in
-/// microseconds.
+/// Compares one kind of waiting time: the totals of the two lines in the kernel's pressure file, in microseconds.
 fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>) -> Outcome {
     let path = match kernel.is_unified() {
         true => kernel.group("")?.join(format!("{name}.pressure")),
-        // cgroup v1 does not have these values. They are compared in the emulated machine with cgroup v2.
+        // cgroup v1 has no pressure files.
         false => return Ok(()),
     };
     if !Path::new("/proc/pressure").is_dir() {
@@ -254,7 +252,7 @@ fn bytes_by_disks(kernel: &Kernel) -> Outcome<Bytes> {
     Ok(bytes)
 }
 
-/// Whether memory can be swapped, and the kernel can limit the swap of a cgroup.
+/// Whether this machine has swap and cgroup v2.
 fn has_swap() -> Outcome<bool> {
     let lines = fs::read_to_string("/proc/swaps")?.lines().count();
     Ok(lines > 1 && Path::new("/sys/fs/cgroup/cgroup.controllers").exists())

@@ -1,4 +1,4 @@
-//! Tests the signal that StopContainer sends, which the request or the image names.
+//! Tests the signal that StopContainer sends, which the container's configuration or the image names.
 
 use dockbridge::wire::cri;
 
@@ -11,8 +11,8 @@ use crate::{
     },
 };
 
-/// The signal in the request has priority over the image's signal, and the image's signal over SIGTERM. The
-/// container's status shows this signal, and its process receives it.
+/// The signal in the container's configuration has priority over the image's signal, and the image's signal over
+/// SIGTERM. The container's status shows the signal that StopContainer sends, and its process receives this signal.
 pub(crate) async fn to_stop(world: World) -> Outcome {
     let stage = Stage::cni(&world, "to_stop").await?;
     let image = "dockbridge.test/signal:1";

@@ -1,6 +1,7 @@
 //! Tests CRI calls while the engine does not answer (a silence): dockerd or its containerd is frozen, or a
 //! proxy holds or loses the answers to changing requests after the engine has acted. No call returns a wrong
-//! result, no byte is lost, nothing is done twice, and the state afterwards is correct.
+//! result, nothing is done twice, and the state afterwards is correct. No output is lost, except that Exec and
+//! ExecSync can return an error instead of output if answers are lost.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +43,7 @@ pub(crate) async fn of_processes(world: World) -> Outcome {
     at_every_call(&world, "silence_of_processes", &[dockerd, containerd]).await
 }
 
-/// Makes the calls in [`CALLS`] while a proxy holds or drops the engine's answers.
+/// Makes the calls in [`CALLS`] while a proxy delays or drops the engine's answers to changing requests.
 pub(crate) async fn of_answers(world: World) -> Outcome {
     at_every_call(&world, "silence_of_answers", &[Silence::HeldAnswers, Silence::LostAnswers]).await
 }
@@ -57,8 +58,7 @@ async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outc
     for length in lengths {
         for (number, silence) in silences.iter().enumerate() {
             let length = Duration::from_millis(*length);
-            // Each pod has another name, because dockbridge would continue the log files of a pod with the
-            // same name.
+            // Each pod has another name, because dockbridge would continue the log files of a pod with the same name.
             let name = format!("p{number}-{}", length.as_millis());
             registry.offer(&name, &["1"], 256 << 10, &json!({}));
             let image = format!("{}/{name}:1", registry.address);
@@ -88,8 +88,8 @@ enum Silence {
 }
 
 impl Silence {
-    /// Causes this silence of the engine, and returns when it is over. The proxy holds and drops answers
-    /// until [`SlowProxy::quick`].
+    /// Causes this silence of the engine, and returns after the time `length`. A frozen process then continues.
+    /// Until [`SlowProxy::quick`], the proxy delays or drops answers to changing requests.
     async fn keep(self, proxy: &SlowProxy, length: Duration) -> Outcome {
         let _stopped = match self {
             Self::Stopped(_, pid) => Some(Stopped::stop(pid)?),
@@ -105,7 +105,7 @@ impl Silence {
     }
 }
 
-/// A pod with one container for each CRI call of a round.
+/// The pods and containers that the CRI calls of a round use.
 struct Round {
     cri: Cri,
     silence: Silence,
@@ -118,10 +118,9 @@ struct Round {
     terminal: Mutex<Session>,
     /// The container that repeats its input.
     echo: String,
-    /// The container that writes numbered lines all the time.
+    /// The container that writes numbered lines during the silence.
     counting: (String, CriLog),
-    /// The container that is stopped. This container prints a line at each SIGTERM, and ends a moment after
-    /// the first.
+    /// The container that is stopped. This container prints a line at each SIGTERM, and ends a moment after the first.
     stopping: (String, CriLog),
     removed: String,
     /// The container that is started. This container prints a line when it runs.
@@ -229,7 +228,7 @@ impl Round {
             "CreateContainer" => {
                 repeated(|| cri.create(&self.sandbox, &self.others.1, &self.pod)).await?;
             }
-            // kubelet does not repeat StartContainer, so this call must succeed at once.
+            // kubelet does not repeat StartContainer, so the first call must succeed.
             "StartContainer" => cri.start(&self.fresh.0).await?,
             "StopContainer" => repeated(|| cri.stop_container(&self.stopping.0, grace)).await?,
             "StopPodSandbox" => repeated(|| cri.stop(&self.leaving[0])).await?,
@@ -300,7 +299,8 @@ impl Round {
         Ok(())
     }
 
-    /// Checks that each call of the round had its effect once and completely.
+    /// Checks that each call of the round, except Attach and resize, had its effect once and completely. If answers
+    /// are lost, it is also correct if the command of Exec or ExecSync has not run.
     async fn check(&self, stage: &Stage) -> Outcome {
         let (fresh, log) = &self.fresh;
         ensure_eq!(until_exited(&self.cri, fresh).await?.exit_code, 5);

@@ -1,5 +1,5 @@
-//! A program that starts slowly, with much memory, many threads, timers and an event loop, answers sooner if
-//! it is restored.
+//! Restores a program that starts slowly, with much memory, many threads, timers and an event loop, and prints
+//! how soon it answers after an ordinary start and after a restore.
 
 use std::{
     fs,
@@ -21,8 +21,9 @@ use crate::{
     },
 };
 
-/// The restored program has the memory of its checkpoint, and all threads, timers and sources of events
-/// continue. Prints a row of the table in `docs/guides/checkpoints.md` for each amount of work at the start.
+/// The restored program has the memory that the container checkpoint saved, and its threads, timers and sources
+/// of events continue. Prints a row like those of the table in `docs/guides/checkpoints.md` for each amount of work
+/// at the start.
 pub(crate) async fn continue_after_it(world: World) -> Outcome {
     let Some((stage, archive)) = restores::stage(&world, "slow_starts").await? else {
         return Ok(());

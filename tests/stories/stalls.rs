@@ -1,5 +1,5 @@
-//! Tests commands in containers while Docker or its containerd is frozen. Callers get an error in time, and
-//! no process of a command is left.
+//! Tests commands in containers while dockerd, its containerd or a shim is frozen. Callers get an error or the
+//! complete output, and no process of a failed command is left.
 
 use std::{
     fs,
@@ -29,8 +29,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let set = Set::up(&world, "engine_stalls").await?;
     let engine = Pid::from_raw(set.stage.engine.pid()?);
     let code = stalls(&set, engine, Duration::from_secs(3)).await?;
-    // With this code, the error does not count as a failed probe, because it says nothing about the
-    // container.
+    // With this code, the error does not count as a failed probe, because it says nothing about the container.
     ensure_eq!(code, Some(Code::Unavailable));
     set.clear().await
 }
@@ -79,7 +78,7 @@ pub(crate) async fn of_containerd(world: World) -> Outcome {
 }
 
 /// The container's shim is frozen while dockbridge is killed, and continues long after the next dockbridge
-/// has started. The restarted dockbridge kills the command that then begins.
+/// has started. The restarted dockbridge kills the command that begins when the shim continues.
 pub(crate) async fn over_a_crash(world: World) -> Outcome {
     let mut set = Set::up(&world, "stall_over_a_crash").await?;
     let shim = set.shim().await?;
@@ -93,8 +92,8 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Kills dockbridge while a command begins, and then waits longer than dockbridge waits for the start of such
-/// a command.
+/// Kills dockbridge while a command begins, and then waits until the restarted dockbridge has asked the engine whether
+/// the command runs.
 async fn crash_while_it_begins(set: &mut Set) -> Outcome {
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
     let call = tokio::spawn(async move { cri.exec_sync(&container, &["sleep", "8888"], 0).await });
@@ -107,7 +106,7 @@ async fn crash_while_it_begins(set: &mut Set) -> Outcome {
 }
 
 /// Runs a command with a timeout of one second, and a terminal session whose client leaves, while a process
-/// is frozen. Returns the code of the command's error, if there was an error.
+/// is frozen. Returns the gRPC code of ExecSync's error, if ExecSync failed.
 async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
     // dockbridge creates the URL of the session before the freeze, without a request to the engine.
     let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
@@ -127,9 +126,9 @@ async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
 }
 
 impl Set {
-    /// Runs an ExecSync, a stream of each kind and an attached container. The processes of these commands and
-    /// of the container end while the engine is frozen, after dockbridge has found them. Returns the answer
-    /// of the ExecSync, and the ends of the attached client and of the two streams.
+    /// Runs an ExecSync, an exec over SPDY, an exec over WebSocket and an attached container. The main processes of the
+    /// commands and of the container end while the process `who` is frozen, after dockbridge has found the processes of
+    /// the commands. Returns the answer of the ExecSync, and how the attached client and the two streamed execs ended.
     async fn ends_in_a_stall(
         &self,
         who: Pid,
@@ -154,7 +153,7 @@ impl Set {
             let _ = fs::remove_file(&sign);
             signs.push(sign);
         }
-        // ExecSync begins last, because its timeout runs from the start.
+        // ExecSync begins last, because the timeout of its command runs from the command's start.
         let call = async {
             until(|| Ok(self.alive("tmp/end")?.len() == 2)).await?;
             self.run(&line, timeout).await
@@ -197,13 +196,12 @@ impl Set {
         Ok(Pid::from_raw(parent.unwrap_or_default().trim().parse()?))
     }
 
-    /// Waits until no process of a command is left, and dockbridge has no record of a command that may still
-    /// run.
+    /// Waits until no process of a command is left, and dockbridge has no record of a command that may still run.
     async fn nothing_is_left(&self) -> Outcome {
         let marks = self.stage.folders.state.join("execs");
         let ended = || Ok(self.alive("8888")?.is_empty() && fs::read_dir(&marks)?.next().is_none());
         until(ended).await?;
-        // When this command runs, the commands that the engine started late have also ended.
+        // When this command has run, the engine has also started the commands that it was late to start.
         ensure_eq!(self.run("exit 3", 30).await?.exit_code, 3);
         until(ended).await
     }

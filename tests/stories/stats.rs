@@ -57,7 +57,7 @@ pub(crate) async fn of_a_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats the comparison until no value of the kernel has changed during the comparison.
+/// Repeats the comparison until the values agree and no value of the kernel has changed during the comparison.
 async fn agrees(stage: &Stage, id: &str) -> Outcome {
     let kernel = Kernel::of(&stage.engine, id).await?;
     let mut looks = Looks::every(Duration::from_millis(300));
@@ -86,7 +86,7 @@ async fn agrees(stage: &Stage, id: &str) -> Outcome {
     Err(Failure(format!("the figures never agreed: {last}")))
 }
 
-/// Compares the rate of processor usage, which dockbridge calculates from two answers.
+/// Compares the rate of processor usage, which dockbridge calculates from two readings of a cgroup.
 async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) -> Outcome {
     let busy = stage.recipes.container("busy", "while :; do :; done");
     let id = stage.up(sandbox, pod, &[busy]).await?.remove(0);
@@ -133,9 +133,8 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks that statistics soon show that a container fills the disk, so that kubelet evicts pods. The time
-/// of the image file system must be later than `seen`, because kubelet ignores values whose time has not
-/// advanced.
+/// Checks that statistics soon show that a container fills the disk, so that kubelet evicts pods. The time of the image
+/// file system must be later than `seen`, because kubelet ignores values whose time has not advanced.
 async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
     stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;
     let mut looks = Looks::every(Duration::from_millis(200));
@@ -232,8 +231,8 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// If a pod has no cgroup parent, its cgroups are next to the cgroups of all other containers. The pod's
-/// statistics have only the usage of the pod's containers.
+/// If a pod has no cgroup parent, its cgroups are next to the cgroups of containers of other programs, but the
+/// pod's statistics have only the usage of the pod's containers.
 pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome {
     let stage = Stage::cni(&world, "stray").await?;
     let line = "while :; do :; done";
@@ -272,7 +271,7 @@ pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome 
 }
 
 /// Containers end while dockbridge reads their statistics. The lists of statistics do not have containers
-/// that have ended, and no call fails.
+/// that have ended, and no list fails.
 pub(crate) async fn while_they_end(world: World) -> Outcome {
     let stage = Stage::cni(&world, "ending").await?;
     let pod = stage.recipes.pod("ending");

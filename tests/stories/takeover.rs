@@ -1,5 +1,6 @@
-//! Tests that dockbridge adopts pods of cri-dockerd without interrupting them. The test creates the pods like
-//! cri-dockerd: with direct engine calls, CNI plugins, and files in the documented formats.
+//! Tests that dockbridge adopts pods of cri-dockerd without interrupting them, and its own pods whose checkpoint
+//! files are lost. `Shim` creates pods like cri-dockerd: with direct engine calls, CNI plugins, and files in the
+//! documented formats.
 
 use std::{
     fs,
@@ -27,9 +28,9 @@ use crate::{
     },
 };
 
-/// The adopted pods are a connected pod with a host port, a pod in the host's network, one in Docker's
-/// network, one whose pause container has ended, and two whose cache entry is lost or cannot be read.
-/// dockbridge shows all of them with their state from the first answer on, no container restarts, and at the
+/// The test's pods are a connected pod with a host port, a pod in the host's network, one in Docker's
+/// network, one whose pause container has ended, and two whose entry in libcni's cache is lost or cannot be read.
+/// dockbridge shows these pods with their state from the first answer on, no container restarts, and at the
 /// end nothing of the pods is left.
 pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "takeover").await?;
@@ -96,7 +97,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     ensure_eq!(shim.starts().await?, before);
     new_containers_are_like_the_others(&stage, &web).await?;
 
-    // After this restart, dockbridge reads the pods from its own checkpoints.
+    // After this restart, dockbridge reads the networks of adopted pods from its own checkpoint files.
     stage.cri = stage.bridge.crash().await?;
     ensure_eq!(stage.cri.sandbox(&web).await?.network.unwrap_or_default().ip, address);
     let refused = stage.cri.stop(&muted).await.err();
@@ -113,9 +114,8 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Creates a container again as kubelet does, and a debug container by a client that sends no DNS settings.
-/// Checks that both have the DNS settings and sysctls of the pod, and the user, limit and log of their
-/// requests.
+/// Creates a container again as kubelet does, and a debug container as a client does that sends no DNS settings. Checks
+/// that both containers have the DNS settings and sysctls of the pod, and the user, limit and log of their requests.
 async fn new_containers_are_like_the_others(stage: &Stage, web: &str) -> Outcome {
     let mut pod = stage.recipes.pod("web");
     for (name, dns) in [("web", Some(dns())), ("debug", None)] {
@@ -148,9 +148,8 @@ fn dns() -> cri::DnsConfig {
     }
 }
 
-/// Pods whose checkpoints and pinned namespaces are lost are stopped before dockbridge has inspected them.
-/// dockbridge keeps the namespaces of these pods until the CNI plugins have used them, so no iptables rule is
-/// left.
+/// A client stops pods whose checkpoint files and pins are lost, before dockbridge has inspected the pods. dockbridge
+/// keeps the pods' namespaces until the CNI plugins have used them, so no iptables rule of the pods is left.
 pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/hasty.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "hasty", proxy.socket()).await?;
@@ -189,8 +188,8 @@ async fn takeover_check(stage: &Stage) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// Checks that no iptables rule has a pod's name. The CNI plugin bridge leaves the masquerade rule of a pod
-/// whose namespace is gone, so this rule is ignored.
+/// Waits until no iptables rule of the table `nat` contains an id of these pods. Callers leave out a pod whose
+/// namespace is gone, because the CNI plugin bridge leaves the masquerade rule of such a pod.
 async fn no_rules(pods: &[String]) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     let mut rules = String::new();
@@ -205,7 +204,7 @@ async fn no_rules(pods: &[String]) -> Outcome {
     fail!("rules are left:\n{rules}");
 }
 
-/// Does the same as cri-dockerd with the engine, CNI plugins and files.
+/// Creates pods and containers as cri-dockerd does, with the engine, CNI plugins and files.
 struct Shim {
     world: World,
     engine: Engine,

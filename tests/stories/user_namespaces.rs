@@ -1,5 +1,5 @@
 //! Tests pods with user namespaces, which need `dockbridge-runtime`: the owners of files inside and outside
-//! of the pod, every call to the pod, and kills of dockbridge and the engine, after which nothing is left.
+//! of the pod, CRI calls for the pod, and kills of dockbridge and the engine, after which nothing is left.
 
 use std::{
     fs,
@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// On the host, the pod's root is an unprivileged user. Inside the pod, this user is root for the pod's
-/// files, volumes and image.
+/// On the host, the root of a pod with a user namespace is an unprivileged user. Inside the pod, this user is root for
+/// the pod's files, volumes and image.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -176,9 +176,9 @@ pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image may contain device files, which belong to the pod's root like all its files, and the engine
-/// copies them into volumes that the image declares. Not even a privileged container can open these device
-/// files. The pod can write to volumes that an image declares.
+/// An image may contain device files. In a pod with a user namespace, they belong to the pod's root, and the engine
+/// copies them into volumes that the image declares. Not even a privileged container of the pod can open the device
+/// files of its image. The pod can write to volumes that an image declares.
 pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped_devices").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -252,8 +252,8 @@ pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     }
 
     stage.engine.docker(&["stop", "-t", "1", &made[0]]).await?;
-    // The engine can start this container without dockbridge, because `dockbridge-runtime` has the
-    // container's files.
+    // The engine can start this container without dockbridge, because the container's files for
+    // `dockbridge-runtime` still exist.
     stage.engine.docker(&["start", &made[0]]).await?;
     ensure_eq!(stage.engine.inside(&made[0], "id -u").await?, "0");
     stage.engine.docker(&["kill", &sandbox]).await?;
@@ -264,7 +264,7 @@ pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// RunPodSandbox and CreateContainer are interrupted at random moments by kills of dockbridge.
+/// RunPodSandbox and CreateContainer are interrupted by kills of dockbridge, each at another moment.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_cuts").await? else { return Ok(()) };
     for nth in 0..KILLS {
@@ -302,7 +302,7 @@ pub(crate) fn mapped(mut container: cri::ContainerConfig) -> cri::ContainerConfi
     container
 }
 
-/// The id mappings that kubelet sends for its second pod.
+/// The id mappings of the pods, in the form that kubelet sends.
 fn users() -> cri::UserNamespace {
     let mode = cri::NamespaceMode::Pod.into();
     cri::UserNamespace { mode, uids: ids(), gids: ids() }

@@ -74,7 +74,8 @@ pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// If a mount is impossible, the create is refused with the prefix that kubelet reads, and nothing is left.
+/// If a mount is impossible, the create is refused and no unpacked image is left. If the image is missing, or
+/// the path does not lead to a file or directory of the image, the error has the prefix that kubelet reads.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "volumes_refused").await?;
     let cri = &stage.cri;
@@ -133,8 +134,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed and started, a reboot removes the mounts, and another program removes a container.
-/// dockbridge restores the mounts that containers need, and removes the other unpacked images.
+/// dockbridge is killed and started, the mounts are removed as by a reboot, and another program removes a
+/// container. dockbridge restores the mounts that containers need, and removes the other unpacked images.
 pub(crate) async fn after_a_crash(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "volumes_crash").await?;
     let model = Model::make(&stage).await?;
@@ -195,8 +196,7 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             cri.start(&id).await?;
             cri.remove_container(&id).await
         });
-        // dockbridge is killed at a random moment of create, start and remove, which take about 600 ms
-        // together.
+        // dockbridge is killed at a random moment of create, start and remove, which take about 600 ms together.
         tokio::time::sleep(Duration::from_millis(random.random_range(0..600))).await;
         stage.cri = stage.bridge.crash().await?;
         drop(life.await);

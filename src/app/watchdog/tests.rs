@@ -140,7 +140,7 @@ fn without_a_watchdog_each_notification_is_sent_once() {
     assert_eq!(systemd.receive(Duration::ZERO), None);
 }
 
-/// A fake systemd that receives notifications, a path for the CRI's socket, and a store whose engine is away.
+/// A fake systemd, which receives notifications, with a path for the CRI's socket and a store whose engine is away.
 struct FakeSystemd {
     directory: TempDir,
     received: mpsc::Receiver<String>,
@@ -198,8 +198,8 @@ impl FakeSystemd {
         heard
     }
 
-    /// Asserts that systemd receives only failures. Returns when systemd has received nothing for two
-    /// seconds.
+    /// Asserts that systemd receives only notifications about failed checks. Returns when systemd has received nothing
+    /// for two seconds.
     fn assert_only_failures(&self) {
         while let Some(heard) = self.receive(Duration::from_secs(2)) {
             assert!(FAILURES.contains(&&*heard), "{heard}");

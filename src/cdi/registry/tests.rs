@@ -1,4 +1,4 @@
-//! Directories of specifications, and the edits that follow for their devices on this host.
+//! Tests directories of CDI specifications, and the edits for their devices on this host.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is parsed from a file, and the errors for files that cannot be parsed.
+//! What is parsed from a CDI specification, and the errors for texts that cannot be parsed.
 
 use proptest::prelude::{any, prop, prop_oneof};
 

@@ -58,10 +58,10 @@ async fn a_socket_without_a_server_is_named() {
     let mut out = Vec::new();
     let path = Path::new("/no/such.sock");
     let error = pod::run(path, "pause", &mut out, pending()).await.unwrap_err();
-    assert!(error.to_string().starts_with("no CRI server on /no/such.sock"), "{error}");
+    assert!(error.to_string().starts_with("cannot reach a CRI server on /no/such.sock"), "{error}");
 }
 
-/// A fake CRI server that stores only pods' ids and names, and can fail one chosen call.
+/// A fake CRI server that stores only pods' ids and metadata, and can fail one chosen call.
 struct Node {
     home: tempfile::TempDir,
     pods: Arc<Mutex<BTreeMap<String, cri::PodSandboxMetadata>>>,

@@ -1,4 +1,4 @@
-//! Which settings count as changed, which of them a reload applies, and how a difference is printed.
+//! Tests which settings count as changed, which of them a reload applies, and how a difference is printed.
 
 use super::{
     super::{raw::Source, resolve::resolve},

@@ -31,14 +31,15 @@ pub(super) struct Content {
     pub(super) log: Option<File>,
 }
 
-/// A file of a checkpoint. While it is open, no other file gets its inode number.
+/// A written file of a container checkpoint or pod checkpoint. While the file is open, no other file gets its inode
+/// number.
 #[derive(Debug)]
 pub(super) struct Written {
     file: File,
     location: PathBuf,
 }
 
-/// Removes the files at their final paths, the index first. Keeps files that another process has put there.
+/// Removes the files at their final paths, the index first. Keeps a file that another program has put at a final path.
 /// Tries all paths, and returns the first error.
 pub(super) fn take_back(written: &[Written]) -> Result<(), HostError> {
     let remove = |Written { file, location }: &Written| {
@@ -55,9 +56,9 @@ fn remove_own(location: &Path, is_own: bool) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Ends a checkpoint that was interrupted. If the last of `places` already has its final name, the checkpoint
-/// is complete and its files stay. Otherwise removes the checkpoint's files, but never a file that another
-/// process wrote.
+/// Cleans up after a container or pod checkpoint that was interrupted. If the last of `places` already has its final
+/// name, the container or pod checkpoint is complete and its files stay. Otherwise removes the files of the interrupted
+/// container or pod checkpoint, but no file that another program has put at a final path.
 pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     let last = places.last();
     if !last.map_or(Ok(true), |last| file::is_linked(&last.draft, &last.location))? {
@@ -68,7 +69,8 @@ pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     remove_drafts(places)
 }
 
-/// Whether the next dockbridge could recognize the files: several files need hard links, which vfat lacks.
+/// Whether a later dockbridge process could recognize the files of an interrupted container or pod checkpoint: several
+/// files need hard links, which vfat lacks.
 pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     let [first, .., last] = places else { return Ok(true) };
     create(&last.draft).or_cannot("write", &last.draft)?;
@@ -80,18 +82,19 @@ pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     }
 }
 
-/// Removes the drafts, the last one last: [`clean_up`] finds by it whether an interrupted checkpoint is complete.
+/// Removes the drafts, the last one last, because [`clean_up`] finds by the last draft whether an interrupted container
+/// or pod checkpoint is complete.
 fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
     let mut drafts = places.iter().map(|place| &place.draft);
     drafts.try_for_each(|draft| file::remove_if_present(draft, Durability::Written).map(drop))
 }
 
-/// Writes archives of the files in directories, and the index of a pod, which makes its archives valid. Returns the
-/// size of the archives, and all files.
+/// Writes an archive of the files in each directory, and for a pod the index, without which the pod's archives are not
+/// valid. Returns the total size of the archives, and the written files: the archives and the index.
 ///
 /// # Errors
-/// A file cannot be written, a path is in use, or the caller no longer waits. After an error, `write` removes
-/// its files.
+/// A file cannot be read or written, a path is in use, or the caller no longer waits. After an error, `write`
+/// tries to remove the files that it has written.
 pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,
@@ -131,8 +134,8 @@ pub(super) fn write(
     written.map(|size| (size, all))
 }
 
-/// Creates a file that only root may read. Removes a draft that a killed dockbridge has left under the same
-/// name.
+/// Creates a file that only root may read. Removes a draft that an earlier dockbridge process has left under the
+/// same name.
 fn create(draft: &Path) -> io::Result<File> {
     file::remove_if_present(draft, Durability::Written).map_err(|error| error.source)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)
@@ -149,7 +152,7 @@ fn fill(
         let bytes = document.to_string();
         append(&mut archive, Path::new(name), bytes.as_bytes(), bytes.len() as u64)?;
     }
-    // Without an entry for the directory, checkpointctl refuses the archive.
+    // Without an entry for the directory of CRIU's images, checkpointctl refuses the archive.
     archive.append_dir(IMAGES, directory.join(IMAGES))?;
     let mut files = [LOG, STATS, DELETED_FILES, ROOTFS_DIFF].map(PathBuf::from).to_vec();
     for image in fs::read_dir(directory.join(IMAGES))? {
@@ -160,7 +163,10 @@ fn fill(
     for (file, path) in files.chain(content.log.map(|log| (Ok(log), PathBuf::from(CONTAINER_LOG))))
     {
         if cancelled.is_cancelled() {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "the caller has disconnected"));
+            return Err(io::Error::new(
+                io::ErrorKind::Interrupted,
+                "the caller no longer waits for the checkpoint archive",
+            ));
         }
         let (file, size) =
             file.and_then(|file| file.metadata().map(|facts| (file, facts.len())))?;
@@ -215,7 +221,7 @@ mod tests {
         }
     }
 
-    /// The archive of a container in `place`, or that of a pod with an index.
+    /// Writes the archive of a container into the directory `place`, and if `is_pod` is set, the index of a pod.
     fn write_to(
         place: &Path,
         is_pod: bool,
@@ -281,7 +287,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), before);
     }
 
-    /// Another process may have written a file with the archive's name since the checkpoint began.
+    /// Another process may have written a file with the name of the archive or index since the request began.
     #[test]
     fn a_file_of_another_is_neither_replaced_nor_removed() {
         for other in ["out.tar", "pod.json"] {
@@ -328,7 +334,7 @@ mod tests {
         assert!(!can_clean_up(&places(queues.path())).unwrap());
         assert!(
             can_clean_up(&places(queues.path())[..1]).unwrap(),
-            "a single container needs none"
+            "a container checkpoint needs no hard links"
         );
         assert_eq!(fs::read_dir(queues.path()).unwrap().count(), 0);
     }

@@ -1,5 +1,5 @@
-//! Makes one checkpoint: reads facts about the running containers, runs the detached program, and writes the
-//! archives.
+//! Makes one container or pod checkpoint: reads facts about the running containers, runs the detached program, and
+//! writes the archives.
 
 use std::{
     collections::BTreeSet,
@@ -44,23 +44,23 @@ use crate::{
     oci_runtime::criu_log,
 };
 
-/// One checkpoint that is being made.
+/// One container or pod checkpoint that is being made.
 pub(super) struct Attempt {
     pub(super) node: Arc<Node>,
-    /// The directory for all unfinished checkpoints, see `Dumps`.
+    /// The directory for all unfinished container and pod checkpoints, see `Dumps`.
     pub(super) place: PathBuf,
     pub(super) program: PathBuf,
-    /// The pod, if the checkpoint is one of a whole pod.
+    /// The pod, if this is a pod checkpoint.
     pub(super) pod: Option<Arc<SandboxRecord>>,
     pub(super) containers: Vec<Arc<ContainerRecord>>,
     pub(super) spec: DumpSpec,
     pub(super) documents: fn(&DumpedContainer) -> [(&'static str, Value); 4],
-    /// Cancelled when no caller waits for the checkpoint any more.
+    /// Cancelled when no caller waits for the container or pod checkpoint any more.
     pub(super) gone: CancellationToken,
 }
 
 impl Attempt {
-    /// The id of the pod, or of the container if the checkpoint is not one of a pod.
+    /// The id of the pod of a pod checkpoint, or of the container of a container checkpoint.
     pub(super) fn id(&self) -> &str {
         let container = || self.containers.first().map_or("", |container| container.id.as_str());
         self.pod.as_ref().map_or_else(container, |pod| pod.id.as_str())
@@ -79,7 +79,7 @@ impl Attempt {
         self.containers.iter().map(of).map(|path| Place::new(path, self.id())).collect()
     }
 
-    /// Where the index of a pod's checkpoint is written.
+    /// Where the index of a pod checkpoint is written.
     fn index(&self) -> Option<Place> {
         self.pod.as_ref().map(|pod| Place::new(self.spec.location.join(POD_INDEX), pod.id.as_str()))
     }
@@ -88,8 +88,8 @@ impl Attempt {
         self.archives().into_iter().chain(self.index()).collect()
     }
 
-    /// The ids and paths that no other checkpoint may use at the same time. A pod's id is one of them: the
-    /// directory of its checkpoint has this name, whichever containers are saved.
+    /// The ids and paths that no other container or pod checkpoint may use at the same time. A pod's id is one of
+    /// them: the directory of temporary files has this name, whichever containers are saved.
     pub(super) fn in_use(&self) -> BTreeSet<String> {
         let ids = self.containers.iter().map(|container| container.id.to_string());
         let files = self.places().into_iter().map(|place| place.location);
@@ -98,7 +98,7 @@ impl Attempt {
         ids.chain([self.id().to_owned()]).chain(paths).collect()
     }
 
-    /// Removes the files of a checkpoint whose caller no longer waits.
+    /// Removes the archives of a container or pod checkpoint whose caller no longer waits, and the index of a pod.
     pub(super) async fn discard(&self, result: Result<Vec<Written>, Failure>) {
         let error = match result {
             Ok(written) => {
@@ -108,10 +108,10 @@ impl Attempt {
             Err(error) => Some(chain(&error)),
         };
         let (id, error) = (self.id(), error.unwrap_or_default());
-        info!(id, error, "discarded a checkpoint whose caller no longer waits");
+        info!(id, error, "discarding a container or pod checkpoint whose caller no longer waits");
     }
 
-    /// Makes the checkpoint. Returns its files, which are complete and have their final names.
+    /// Makes the container or pod checkpoint. Returns its files, which are complete and have their final names.
     pub(super) async fn make(&self) -> Result<Vec<Written>, Failure> {
         let facts = self.facts().await?;
         let parts = self.parts(&facts);
@@ -122,7 +122,7 @@ impl Attempt {
         };
         let directory = self.directory();
         if let Err(error) = blocking(move || fs::remove_dir_all(directory)).await {
-            warn!(directory = %self.directory().display(), error = chain(&error), "cannot remove the files of a checkpoint; retrying at the next start");
+            warn!(directory = %self.directory().display(), error = chain(&error), "cannot remove the temporary files of a container or pod checkpoint; retrying at the next start of dockbridge");
         }
         made
     }
@@ -200,7 +200,7 @@ impl Attempt {
         });
         if !prepared.await? {
             return Err(Failure::unmet(format!(
-                "output_path: {} is on a file system without hard links, which the checkpoint of a pod needs",
+                "output_path: {} is on a file system without hard links, which a pod checkpoint needs",
                 self.spec.location.display()
             )));
         }
@@ -273,7 +273,8 @@ impl Attempt {
         let (directory, name) = (self.directory(), format!("dockbridge-checkpoint-{}", self.id()));
         let arguments = [OsStr::new(COMMAND), directory.as_os_str()];
         let started = detached::start(&self.program, &arguments, &directory, &name);
-        let mut child = started.or_cannot("start the checkpoint program", &self.program)?;
+        let mut child =
+            started.or_cannot("start the container checkpoint program", &self.program)?;
         let unwanted = directory.join(UNWANTED);
         let tell = async {
             self.gone.cancelled().await;
@@ -292,9 +293,17 @@ impl Attempt {
         report.ok_or_else(|| {
             if ended == Some(NO_SPACE.into()) {
                 let full = io::Error::new(io::ErrorKind::StorageFull, "No space left on device");
-                return HostError::new("save the checkpoint in", &self.place, full).into();
+                return HostError::new(
+                    "save the container or pod checkpoint in",
+                    &self.place,
+                    full,
+                )
+                .into();
             }
-            unfit(self.id(), "the program that makes the checkpoint ended without a result")
+            unfit(
+                self.id(),
+                "the program that makes the container or pod checkpoint ended without a result",
+            )
         })
     }
 
@@ -317,7 +326,8 @@ impl Attempt {
         };
         if is_disk_full {
             let full = io::Error::new(io::ErrorKind::StorageFull, reason);
-            return HostError::new("save the checkpoint in", &self.place, full).into();
+            return HostError::new("save the container or pod checkpoint in", &self.place, full)
+                .into();
         }
         unfit(container, &reason)
     }
@@ -357,14 +367,17 @@ impl Attempt {
     }
 
     fn abandoned(&self) -> Failure {
-        let text = format!("the caller of the checkpoint of {} has disconnected", self.id());
+        let text = format!(
+            "the caller no longer waits for the container or pod checkpoint of {}",
+            self.id()
+        );
         Failure::new(Kind::Cancelled, text)
     }
 }
 
-/// Thaws the containers, except those that somebody has paused. The program that froze them may have been
-/// killed. Retries forever, because no other code knows which containers are frozen. All containers are
-/// thawed at the same time.
+/// Thaws the containers that the detached program has frozen, and freezes those again that somebody has paused
+/// since. The detached program may have been killed. Retries forever to thaw a container, because no other code
+/// knows which containers are frozen. All containers are thawed at the same time.
 pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
     join_all(parts.into_iter().map(|part| let_one_continue(node, part))).await;
 }
@@ -375,7 +388,10 @@ async fn let_one_continue(node: &Node, part: Part) {
         let part = part.clone();
         let Err(error) = blocking(move || part.thaw()).await else { break };
         let error = chain(&error);
-        warn!(container, error, "cannot thaw a container after its checkpoint; retrying");
+        warn!(
+            container,
+            error, "cannot thaw a container after a container or pod checkpoint; retrying"
+        );
         sleep(THAW_RETRY).await;
     }
     // If somebody ran `docker pause` while the container was frozen, the container is frozen again: otherwise
@@ -390,7 +406,8 @@ async fn let_one_continue(node: &Node, part: Part) {
         let error = chain(&error);
         warn!(
             container,
-            error, "cannot pause a container again after its checkpoint; the container runs"
+            error,
+            "cannot freeze a container that was paused during its container or pod checkpoint; the container runs"
         );
     }
 }
@@ -399,9 +416,11 @@ pub(super) fn name(container: &ContainerRecord) -> &str {
     &container.document.spec.metadata.name
 }
 
-/// The error if a container cannot be saved.
+/// The error if the container or pod cannot be saved.
 pub(super) fn unfit(id: &str, reason: &str) -> Failure {
-    Failure::unmet(without_numbers(&format!("container {id} cannot be checkpointed: {reason}")))
+    Failure::unmet(without_numbers(&format!(
+        "container or pod {id} cannot be checkpointed: {reason}"
+    )))
 }
 
 fn paused(id: &str) -> Failure {
@@ -414,11 +433,11 @@ fn busy(id: &str) -> Failure {
 }
 
 fn exists(location: &Path) -> Failure {
-    let text = format!("location: {} already exists", location.display());
+    let text = format!("{} already exists", location.display());
     Failure::new(Kind::AlreadyExists, text)
 }
 
-/// Creates the program's directory. An earlier dockbridge may have left one that could not be removed.
+/// Creates the detached program's directory. Removes a directory that an earlier dockbridge could not remove.
 fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
     remove_directory(directory)?;
     let mut images = parts.iter().map(|part| part.directory.join(IMAGES));
@@ -436,7 +455,7 @@ fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), Failure> {
         let free = disk::space(place)?.free_bytes;
         if free < needed {
             let text = format!(
-                "not enough space for the checkpoint on the file system of {}: the checkpoint needs up to {} MiB, and {} MiB are free",
+                "not enough space for the container or pod checkpoint on the file system of {}: up to {} MiB are needed, and {} MiB are free",
                 place.display(),
                 needed >> 20,
                 free >> 20
@@ -457,8 +476,8 @@ fn bind_mount((source, destination): (String, String)) -> BindMount {
 
 /// Only dockbridge's own user may read the saved memory of containers.
 const MODE: u32 = 0o700;
-/// How long a checkpoint waits, for each container, for other calls, such as a stop of the container or the
-/// start of a command in it.
+/// How long a container or pod checkpoint waits, for each container, for other calls, such as a stop of the container
+/// or the start of a command in it.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! The facts about a running container that a checkpoint needs. The Engine API lacks most of them, so
-//! dockbridge reads the container's process, cgroup, shim and OCI bundle.
+//! The facts about a running container that a container checkpoint needs. The Engine API lacks most of these facts,
+//! so dockbridge reads the container's process, cgroup, shim and OCI bundle.
 
 use std::{
     fs, io,
@@ -20,7 +20,7 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// The facts about a container of which a checkpoint can be made.
+/// The facts about a container of which a container checkpoint can be made.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// The container's OCI runtime: a path, or the name of a program in `PATH`.
@@ -36,7 +36,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts. Fails with the reason why no checkpoint of the container can be made.
+    /// Reads the facts. Fails with the reason why no container checkpoint of the container can be made.
     pub(super) fn read(
         container: &ContainerRecord,
         engine_root: &Path,
@@ -53,7 +53,8 @@ impl Facts {
         let bundle = shim.join("cwd/..").join(id);
         let config = json(&bundle.join("config.json")).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                "the container's process is not a child of a containerd shim".to_owned()
+                "the parent of the container's process is not a shim with the container's bundle"
+                    .to_owned()
             }
             _ => format!("cannot read config.json of the container's bundle: {error}"),
         })?;
@@ -66,7 +67,7 @@ impl Facts {
             let table = fs::read_to_string(shim.join("mountinfo")).unwrap_or_default();
             upper_directories(&table, engine_root).remove(id)
         });
-        let layer = layer.ok_or("the writable layer is not a directory of an overlay")?;
+        let layer = layer.ok_or("dockbridge finds no overlay directory with the writable layer")?;
         let changed = rootfs_diff::size(&layer).map_err(|error| error.to_string())?;
         Ok(Self {
             runtime: if options.binary_name.is_empty() {
@@ -102,7 +103,7 @@ fn has_own_users(pid: u32) -> Result<(), String> {
     }
 }
 
-/// How many bytes of memory CRIU saves: the memory of processes and of files in a tmpfs.
+/// About how many bytes of memory CRIU saves: the memory of processes and of files in a tmpfs.
 fn memory(group: &Cgroup) -> u64 {
     let Some((hierarchy, directory)) = group.directory("memory") else { return 0 };
     let names = match hierarchy {
@@ -120,7 +121,7 @@ fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
 }
 
 const PROC: &str = "/proc";
-const HIDDEN: &str = "dockbridge cannot see the container's process";
+const HIDDEN: &str = "dockbridge cannot see the container's process or its cgroup";
 const RUNC: &str = "runc";
 /// The shim's default for the runtime's state directory.
 const RUNC_ROOT: &str = "/run/containerd/runc";

@@ -1,5 +1,5 @@
-//! Checkpoints that a previous dockbridge process left unfinished. The detached program of such a checkpoint
-//! may still run.
+//! Container and pod checkpoints that a previous dockbridge process left unfinished. The detached program of such
+//! a container or pod checkpoint may still run.
 
 use std::{
     collections::BTreeSet,
@@ -26,17 +26,17 @@ use crate::{
     },
 };
 
-/// Unfinished checkpoints that have a container or a path in common.
+/// Unfinished container and pod checkpoints that have a container or a path in common.
 struct Leftovers {
     directories: Vec<PathBuf>,
     containers: BTreeSet<String>,
-    /// The ids and paths that no new checkpoint may use, as in `Attempt::in_use`.
+    /// The ids and paths that no new container or pod checkpoint may use, as in `Attempt::in_use`.
     in_use: BTreeSet<String>,
 }
 
 impl Dumps {
-    /// Takes over unfinished checkpoints: waits in the background until their detached programs have ended,
-    /// then thaws the containers and removes incomplete archives. Until the containers are thawed, other
+    /// Takes over unfinished container and pod checkpoints: waits in the background until their detached programs
+    /// have ended, then thaws the containers and removes incomplete archives. Until the containers are thawed, other
     /// calls treat them as frozen. Must be called before the first request.
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
@@ -59,8 +59,8 @@ impl Dumps {
     }
 }
 
-/// Finds all unfinished checkpoints in `place`. An earlier dockbridge that could not remove the files of a
-/// checkpoint may have left two checkpoints of one container.
+/// Finds all unfinished container and pod checkpoints in `place`. If an earlier dockbridge could not remove the
+/// files of a container or pod checkpoint, two unfinished ones may have a container in common.
 fn find(place: &Path) -> Vec<Leftovers> {
     let mut all: Vec<Leftovers> = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -96,7 +96,7 @@ async fn let_all_continue(
     unfinished
 }
 
-/// Removes the checkpoints' directories, and incomplete archives. Must be called after the containers run
+/// Removes the directories of the temporary files, and incomplete archives. Must be called after the containers run
 /// again, because removing a file can hang if its disk does not answer.
 async fn clean_up(unfinished: Vec<(Result<Order, HostError>, PathBuf)>) {
     for (order, directory) in unfinished {
@@ -107,10 +107,12 @@ async fn clean_up(unfinished: Vec<(Result<Order, HostError>, PathBuf)>) {
         };
         let directory = directory.display();
         match removed {
-            Ok(()) => info!(%directory, "removed an unfinished checkpoint"),
+            Ok(()) => {
+                info!(%directory, "cleaned up after a container or pod checkpoint of an earlier dockbridge process");
+            }
             Err(error) => {
                 let error = chain(&error);
-                warn!(%directory, error, "cannot remove an unfinished checkpoint; retrying at the next start");
+                warn!(%directory, error, "cannot clean up after a container or pod checkpoint of an earlier dockbridge process; retrying at the next start");
             }
         }
     }

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! dockbridge never kills the detached program, because CRIU's code runs inside the containers' processes:
-//! see `docs/decisions/0046`. At its deadline, a caller only stops waiting for the program. If dockbridge
-//! ends, the next dockbridge process waits for the program, thaws the containers, and removes incomplete
-//! archives ([`leftovers`]).
+//! see `docs/decisions/0046`. At its deadline, a caller stops waiting, and the detached program skips
+//! the containers that it has not begun to save. If dockbridge ends, the next dockbridge process waits for the
+//! detached program, thaws the containers, and removes incomplete archives ([`leftovers`]).
 
 mod archive;
 mod attempt;

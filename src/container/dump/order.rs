@@ -1,5 +1,4 @@
-//! The files in the detached program's directory: the order, which says what the program has to do, and its
-//! report.
+//! Files in the detached program's directory: the order, which says what the program has to do, and its report.
 
 use std::{
     fs,
@@ -22,11 +21,12 @@ use crate::{
 pub(super) struct Order {
     /// The containers. All of them are frozen before the program saves the first one.
     pub(super) parts: Vec<Part>,
-    /// The files of the checkpoint. Without the last file, the other files are not valid.
+    /// The archives, and for a pod, as the last file, its index, without which the archives are not valid.
     pub(super) places: Vec<Place>,
 }
 
-/// A file that has a temporary name until all files of its checkpoint have their final names.
+/// A file of a container or pod checkpoint. If the disk supports hard links, the file keeps its temporary name beside
+/// its final name until all files of the container or pod checkpoint have their final names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) draft: PathBuf,
@@ -34,9 +34,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The temporary name contains a part of `id`, the id of the container or pod. The temporary names of
-    /// different checkpoints differ, because dockbridge makes only one checkpoint of a container or pod at a
-    /// time.
+    /// The temporary name contains a part of `id`, the id of the container or pod. dockbridge makes only one container
+    /// or pod checkpoint with this id at a time, so no two of them use the same temporary name at the same time.
     pub(super) fn new(location: PathBuf, id: &str) -> Self {
         let name = location.file_name().unwrap_or_default().to_string_lossy();
         let short = id.get(..SHORT_ID_LENGTH).unwrap_or(id);
@@ -88,7 +87,7 @@ pub(super) struct Failure {
 /// Why the container could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cause {
-    /// No caller waits for the checkpoint any more.
+    /// No caller waits for the container or pod checkpoint any more.
     Unwanted,
     /// Somebody has paused the container.
     Paused,
@@ -138,12 +137,12 @@ pub(super) fn command(runtime: &str, root: &Path, directory: &Path, id: &str) ->
 pub(super) const ORDER: &str = "order.json";
 /// The name of the order file after the next dockbridge process has renamed it.
 pub(super) const TAKEN: &str = "order.taken.json";
-/// This file exists if no caller waits for the checkpoint any more.
+/// dockbridge creates this file when no caller waits for the container or pod checkpoint any more.
 pub(super) const UNWANTED: &str = "unwanted";
 /// How many digits of the id a temporary name contains.
 const SHORT_ID_LENGTH: usize = 12;
-/// This file exists in a container's directory if the detached program has begun to freeze the container.
-/// Without the file, a frozen container was paused by somebody else.
+/// This file exists in a container's directory if the detached program has begun to freeze the container, and
+/// neither the program nor dockbridge has thawed it. Without the file, a frozen container was paused by somebody else.
 pub(super) const FROZEN: &str = "frozen";
 pub(super) const REPORT: &str = "report.json";
 /// CRIU's log, which the archive also contains.

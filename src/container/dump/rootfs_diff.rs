@@ -22,7 +22,7 @@ use crate::{
 /// Writes the archive and the list of deleted files into the directory.
 ///
 /// # Errors
-/// A path of the layer cannot be read or saved, and the error names the path, or a file cannot be written.
+/// A path of the layer cannot be read or saved (the error names the path), or a file cannot be written.
 pub(super) fn write(layer: &Path, directory: &Path) -> io::Result<()> {
     let file = BufWriter::new(File::create_new(directory.join(ROOTFS_DIFF))?);
     let mut diff =
@@ -136,7 +136,7 @@ impl<R: Read> Read for Exactly<R> {
     }
 }
 
-/// Bytes for the headers and the padding of one archive entry. Long names and attributes need more.
+/// Bytes for the headers and the padding of one archive entry. An entry with long names or attributes needs more.
 const HEADERS: u64 = 2048;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The requests of CheckpointContainer and CheckpointPod. dockbridge makes at most one checkpoint of a
-//! container at a time, and a caller waits only until its deadline.
+//! The requests of CheckpointContainer and CheckpointPod. While dockbridge saves a container, it refuses other
+//! requests to save this container. A caller waits for the result only until the timeout of its request, if any.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// Makes checkpoints of containers. All clones of `Dumps` share their state.
+/// Makes container and pod checkpoints. All clones of `Dumps` share their state.
 #[derive(Clone, Debug)]
 pub struct Dumps {
     pub(super) node: Arc<Node>,
-    /// This directory has a subdirectory for each unfinished checkpoint, named after the id of the container
-    /// or pod.
+    /// This directory has a subdirectory for each unfinished container or pod checkpoint, named after the id of the
+    /// container or pod.
     pub(super) place: PathBuf,
     /// The path of the dockbridge program, which is also the detached program.
     program: PathBuf,
@@ -41,7 +41,8 @@ pub struct Dumps {
 }
 
 impl Dumps {
-    /// `program` is the path of the dockbridge program. `tracker` owns the tasks of checkpoints.
+    /// `program` is the path of the dockbridge program. `tracker` owns the tasks that make container and
+    /// pod checkpoints.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -58,15 +59,15 @@ impl Dumps {
         }
     }
 
-    /// Writes archives of running containers. All of them are frozen before the first one is saved.
+    /// Writes archives of running containers. All requested containers are frozen before the first one is saved.
     /// `documents` renders the files that describe a container.
     ///
-    /// After the timeout, or if the caller disconnects, the checkpoint continues in the background until CRIU
-    /// has ended, and is then discarded.
+    /// After the timeout, or if the caller disconnects, the program that saves the containers continues in the
+    /// background until it has finished its current container, and dockbridge then discards what the program has saved.
     ///
     /// # Errors
-    /// A container cannot be saved, or the checkpoint takes too long. The containers keep running, and dockbridge
-    /// removes the archives.
+    /// The request is invalid, a container cannot be saved, or the request takes too long. After an error, the
+    /// containers keep running, and dockbridge tries to remove the archives once CRIU no longer runs.
     pub async fn checkpoint(
         &self,
         mut spec: DumpSpec,
@@ -91,7 +92,8 @@ impl Dumps {
             gone,
         };
         let in_progress = attempt.in_use().into_iter().map(|id| {
-            let text = format!("a checkpoint of {id} is already being made");
+            let text =
+                format!("a container or pod checkpoint that uses {id} is already being made");
             self.running.try_write(&id).ok_or_else(|| Failure::unmet(text))
         });
         let in_progress = in_progress.collect::<Result<Vec<_>, _>>()?;
@@ -101,8 +103,8 @@ impl Dumps {
             if reply.is_closed() {
                 return attempt.discard(made).await;
             }
-            // The locks are sent with the result, so that a checkpoint without a receiver is discarded while
-            // they are held.
+            // The locks are sent with the result, so that the archives of a caller that no longer waits are discarded
+            // while the locks are held.
             if let Err((result, _in_progress)) = reply.send((made, in_progress)) {
                 attempt.discard(result).await;
             }
@@ -149,10 +151,10 @@ impl Dumps {
     }
 }
 
-/// The error if the checkpoint takes too long.
+/// The error if the container or pod checkpoint takes too long.
 fn late(id: &str, limit: Duration) -> Failure {
     let text = format!(
-        "the checkpoint of {id} was not complete after {}s; dockbridge discards it once CRIU has ended",
+        "the container or pod checkpoint of {id} was not complete after {}s; dockbridge discards it once CRIU no longer runs",
         limit.as_secs()
     );
     Failure::new(Kind::DeadlineExceeded, text)

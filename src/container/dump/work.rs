@@ -1,5 +1,5 @@
 //! The detached program: freezes the containers, lets the OCI runtime and CRIU save the processes of each
-//! container, copies the changed files, and thaws all containers. dockbridge never kills this program, and it
+//! container, copies the changed files, and thaws all containers. dockbridge never kills this program, which
 //! has no deadline after the freeze.
 
 use std::{
@@ -33,7 +33,7 @@ pub fn directory(words: &[OsString]) -> Option<PathBuf> {
 /// Carries out the order in `directory`, and writes the report.
 pub fn run(directory: &Path) -> ExitCode {
     detached::ignore_requests_to_end();
-    // Without an order, the dockbridge that wanted the checkpoint has ended.
+    // Without an order, the dockbridge that wanted the container or pod checkpoint has ended.
     let Ok(Some(order)) = order::read::<Order>(directory, ORDER) else { return ExitCode::FAILURE };
     let begun = Instant::now();
     let failure = dump(&order, directory).err();
@@ -63,7 +63,7 @@ fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
     })?;
     each(&|part| match part.freezer.is_frozen() {
         Ok(false) => {
-            let reason = "the container was thawed before the checkpoint ended, for example by docker unpause".to_owned();
+            let reason = "the container was thawed before the container or pod checkpoint ended, for example by docker unpause".to_owned();
             Err(Cause::Other { reason, is_disk_full: false })
         }
         _ => Ok(()),
@@ -93,12 +93,11 @@ fn other(error: &HostError) -> Cause {
     Cause::Other { reason: chain(error), is_disk_full }
 }
 
-/// The command that starts this program. Only dockbridge uses this command, so `--help` does not list it.
+/// The command that starts the detached program. Only dockbridge uses this command, so `--help` does not list it.
 pub(super) const COMMAND: &str = "dump-container";
-/// The exit code of this program if the disk has no space for its report.
+/// The exit code of the detached program if the disk has no space for its report.
 pub(super) const NO_SPACE: u8 = 28;
-/// How long the processes of a container may take to freeze. A process that waits for a dead disk does not
-/// freeze.
+/// How long the processes of a container may take to freeze. A process that waits for a dead disk does not freeze.
 pub(super) const FREEZE_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

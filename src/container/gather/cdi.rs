@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Node {
-    /// The edits for the CDI devices of a container. None without devices, or if the engine makes the edits.
+    /// The edits for the CDI devices of a container. None without devices, or if the engine reads CDI files itself.
     pub(super) async fn cdi_edits(
         &self,
         engine: &EngineInfo,

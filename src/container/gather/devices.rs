@@ -8,7 +8,7 @@ use std::{
 
 use crate::{error::Failure, model::container::Device};
 
-/// Refuses the first path that is not a device, a link to a device, or a directory with devices.
+/// Refuses the first path that leads neither to a device nor to a directory with devices.
 pub(super) fn check(
     devices: &[Device],
     go: &dyn Fn(&Path) -> Result<(), Failure>,
@@ -31,8 +31,8 @@ pub(super) fn check(
     })
 }
 
-/// Whether a device is in the directory or below it. Follows no links, like the engine. Also true for more
-/// than [`MOST_DEVICES`] entries.
+/// Whether a device is in the directory or below it. Follows no links in the directory, like the engine. Also true
+/// for more than [`MOST_DEVICES`] entries.
 fn has_device(directory: &Path) -> bool {
     let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
     let mut seen = 0;

@@ -14,8 +14,7 @@ use crate::{
     },
 };
 
-/// Refuses missing devices, mounts that this host cannot make, and profiles and labels that the kernel does
-/// not know.
+/// Refuses missing devices, mounts that this host cannot make, and profiles and labels that the kernel does not know.
 pub(super) async fn check_host(
     socket: &Path,
     engine: &EngineInfo,
@@ -44,8 +43,8 @@ pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> R
     .await
 }
 
-/// Runs a check outside the async threads. Before `work` reads a path, it must call its argument with the
-/// path; the call fails if the path hangs.
+/// Runs a check outside the async threads, and fails if a path hangs. Before `work` reads a path, `work` must call
+/// its argument with the path, which fails if another check hangs on the path.
 async fn check(
     work: impl FnOnce(&dyn Fn(&Path) -> Result<(), Failure>) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! Checks paths of this host that a request names. A path may be on a file system that never answers. If a
 //! path does not answer, the caller gets an error at a deadline, and dockbridge abandons the hanging thread.
 //!
-//! While a path hangs, dockbridge does not check it again: each retry of kubelet would block one more thread,
-//! until no threads are left for other pods.
+//! After a check has hung on a path for ten seconds, dockbridge checks this path again only when the check has ended:
+//! otherwise each retry of kubelet would block one more thread, until no threads are left for other pods.
 
 use std::{
     collections::BTreeMap,
@@ -95,11 +95,10 @@ fn hung(path: &Path) -> Failure {
 /// For each check, the path that it is reading, and the time when it began to read that path.
 static RUNNING: Mutex<BTreeMap<u64, (PathBuf, Instant)>> = Mutex::new(BTreeMap::new());
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-/// Each check that hangs blocks one thread, so checks may use only some of the tokio runtime's blocking
-/// threads.
+/// Each check that hangs blocks one thread, so checks may use only some of the tokio runtime's blocking threads.
 static SLOTS: Semaphore = Semaphore::const_new(256);
-/// The likely cause of a check that hangs, for the operator.
-const HANGS: &str = "a file system of this host does not answer (a dead network mount?)";
+/// The likely cause of a check that hangs, or of too many running checks, for the operator.
+const HANGS: &str = "probably a file system of this host does not answer (a dead network mount?)";
 /// How long a check may take. A working disk needs less time.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// After this time, other checks treat a path as hanging. Shorter than [`TIMEOUT`], because a caller may

@@ -93,8 +93,8 @@ fn pid_target(
         })
 }
 
-/// The accounts (`/etc/passwd`, `/etc/group`) of the image. If they cannot be read, a container fails if its
-/// groups depend on them or a file is not regular. Otherwise its status does not show its user.
+/// The accounts (`/etc/passwd`, `/etc/group`) of the image. If the accounts cannot be read, a container fails if its
+/// groups depend on the accounts or a file is not regular, and otherwise the container's status does not show its user.
 async fn accounts(
     files: &ImageFiles,
     image: &ImageRecord,
@@ -103,7 +103,7 @@ async fn accounts(
     match files.accounts(&image.id).await {
         Ok(accounts) => Ok(Some(accounts)),
         // Refuses a file that is not regular: when the container starts, the engine also opens the file, and
-        // would hang.
+        // would hang if the file is a FIFO.
         Err(error @ UnreadableFile::NotRegular { .. }) => Err(unreadable(error)),
         Err(error) if needs_accounts(&spec.security.identity, &image.user) => {
             Err(unreadable(error))

@@ -1,5 +1,5 @@
-//! Finds mounts that this host cannot make, before the container is created. The engine and the OCI runtime
-//! would fail only when the container starts, with less clear errors.
+//! Finds mounts that this host cannot make, before the container is created. Without this check, the engine or the
+//! OCI runtime would refuse them later, most of them only at the container's start, with less clear errors.
 
 use std::{
     cell::LazyCell,
@@ -17,9 +17,9 @@ use crate::{
     },
 };
 
-/// Refuses the first mount that this host cannot make. Skips image mounts, which other code checks. Before
-/// each path, calls `go`, which fails if the path hangs. `shared` reads the propagation of the host's mounts
-/// and is called at most once.
+/// Refuses the first mount that this host cannot make. Skips image mounts, which other code checks. Before it
+/// looks at a path, calls `go`, which fails if another check hangs on the path. `shared` reads the propagation of the
+/// host's mounts and is called at most once.
 pub(super) fn check(
     mounts: &[Mount],
     shared: impl FnOnce() -> Option<MountTable>,
@@ -46,13 +46,13 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the reason if `source` does not exist and cannot be created as a directory.
+/// Returns the reason if a dangling link at `source`, or a file in its path, prevents a directory at `source`.
 fn refuse_source(source: &Path) -> Option<String> {
     let error = fs::metadata(source).err()?;
     match error.kind() {
         io::ErrorKind::NotFound if fs::symlink_metadata(source).is_err() => None,
         io::ErrorKind::NotFound => Some(format!("{source:?} is a symbolic link to a missing path")),
-        io::ErrorKind::NotADirectory => Some(format!("a parent of {source:?} is not a directory")),
+        io::ErrorKind::NotADirectory => Some(format!("a part of {source:?} is not a directory")),
         // Other errors, for example of a broken file system, are left to the engine.
         _ => None,
     }
@@ -82,8 +82,8 @@ fn refuse_propagation<'a>(
     }
 }
 
-/// For each nested mount, the innermost mount that contains it. A pod can have tens of thousands of
-/// mounts, so they are not compared with each other.
+/// For each nested mount, the innermost mount that contains it. A container can have tens of thousands of
+/// mounts, so no mount is compared with all others.
 fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
     let places = mounts.iter().enumerate();
     let mut places: Vec<_> =
@@ -99,8 +99,8 @@ fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
     found
 }
 
-/// Checks a mount inside another mount, which must be a directory. The path must exist there, or the outer
-/// mount must be writable.
+/// Checks a mount inside another mount. If the source of the outer mount exists, it must be a directory. If the outer
+/// mount is read-only, the path of the inner mount must exist in that source, or lead through a symbolic link.
 fn refuse_place(
     mount: &Mount,
     around: Option<&Mount>,

@@ -8,9 +8,8 @@ use crate::{
     host::file::read_text, model::security::Profile,
 };
 
-/// The text of a localhost seccomp profile. None for any other profile, and for privileged containers, which
-/// never have a profile. The author of the pod must provide the file, so a missing file is an error of the
-/// request.
+/// The text of a localhost seccomp profile. None for any other profile, and for privileged containers, which never have
+/// a profile. The author of the pod must provide the file, so a missing file is an error of the request.
 ///
 /// # Errors
 /// The file is missing, unreadable, not UTF-8, or larger than 1 MiB, or its file system does not answer.
@@ -34,7 +33,7 @@ pub async fn seccomp_profile(
     .await
 }
 
-/// The size limit of a profile in bytes, far above any real profile. The engine itself has no limit.
+/// The size limit of a profile in bytes, far above any real profile. The engine does not limit the size of a profile.
 const LONGEST_PROFILE: u64 = 1 << 20;
 /// kubelet passes only the path of the profile's file, but authors of pods often assume that the file exists
 /// on every node.

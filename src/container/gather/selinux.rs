@@ -8,8 +8,8 @@ use crate::{
     model::{engine::EngineInfo, security::SelinuxLabel},
 };
 
-/// Refuses options that the loaded policy does not know. If the engine runs without SELinux, the options are
-/// ignored, because Helm charts set them without regard to the node.
+/// Refuses SELinux options that the loaded policy does not know, unless dockbridge cannot ask the kernel. If the engine
+/// runs without SELinux, the options are ignored, because Helm charts set them without regard to the node.
 pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result<(), Failure> {
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
@@ -22,18 +22,20 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
     let refused = match is_valid(&context) {
         Ok(known) => known == Some(false),
         Err(error) => {
-            debug!(context, %error, "cannot check the SELinux options; using them unchecked");
+            debug!(context, %error, "cannot ask the kernel whether the SELinux policy has this context; skipping this check");
             false
         }
     };
     if has_separator || refused {
-        let text = format!("{FIELD}: the SELinux policy has no context {context:?}");
+        let text = format!(
+            "{FIELD}: the SELinux policy has no such user, role, type and level: {context:?}"
+        );
         return Err(Failure::invalid(text));
     }
     Ok(())
 }
 
-/// SELinux options that are not set get the usual values of containers.
+/// The context to check, in which options that are not set have the usual values of containers.
 fn context(label: &SelinuxLabel) -> String {
     let SelinuxLabel { user, role, kind, level } = label;
     let usual = [(user, "system_u"), (role, "system_r"), (kind, "container_t"), (level, "s0")];

@@ -29,7 +29,7 @@ pub(super) struct ContainerCgroup {
 }
 
 impl ContainerCgroup {
-    /// The cgroup in which process `pid` of container `id` runs. None if dockbridge cannot see the process.
+    /// The cgroup in which process `pid` of container `id` runs. None if dockbridge cannot find the cgroup.
     pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         match cgroups.find(pid, id) {
             Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
@@ -68,7 +68,8 @@ impl ContainerCgroup {
         self.group.text(&setting.controller, &setting.file)
     }
 
-    /// The `settings` whose cgroup file is missing, or differs from the requested value with its rounding.
+    /// The `settings` whose cgroup file is missing, or differs from the requested value by more than the kernel's
+    /// rounding.
     pub(super) fn differing(&self, settings: Vec<CgroupFile>) -> Vec<CgroupFile> {
         let holds = |setting: &CgroupFile| {
             self.current(setting).is_some_and(|now| text(setting, now) == setting.value)
@@ -76,8 +77,8 @@ impl ContainerCgroup {
         settings.into_iter().filter(|setting| !holds(setting)).collect()
     }
 
-    /// Writes a cgroup file. [`CgroupFile::if_missing`] says what to do if the file does not exist. Succeeds
-    /// if the container has ended, because nothing is left to limit.
+    /// Writes a cgroup file. [`CgroupFile::if_missing`] says what to do if the file does not exist. Ignores
+    /// a failed write if the container has ended, because nothing is left to limit.
     pub(super) fn set(&self, setting: &CgroupFile) -> Result<(), Failure> {
         let Some((_, directory)) = self.group.directory(&setting.controller) else {
             return self.handle_missing(setting, no_group(setting));
@@ -93,7 +94,8 @@ impl ContainerCgroup {
         if is_absent { self.handle_missing(setting, refused) } else { Err(refused) }
     }
 
-    /// Writes the files whose value differs, and adds the names of their limits to `set`.
+    /// Sets the limits whose file has another value. Adds the names of the limits whose file it wrote or ignored to
+    /// `set`, but not the names of limits that systemd has set.
     pub(super) async fn write(
         &self,
         settings: &[CgroupFile],
@@ -126,7 +128,7 @@ impl ContainerCgroup {
             IfMissing::Warn => warn!(
                 container = self.id,
                 file = setting.file,
-                "the kernel has no cgroup file for a limit; ignoring the limit"
+                "the container's cgroup has no file for a limit; ignoring the limit"
             ),
         }
         Ok(())
@@ -152,7 +154,7 @@ impl ContainerCgroup {
         }
     }
 
-    /// If systemd manages the cgroup, sets properties of its unit, because a reload of systemd would reset
+    /// If systemd manages the cgroup, sets properties of the cgroup's unit, because a reload of systemd would reset
     /// the files. dockbridge also writes the files, so a refusal by systemd is only a warning.
     async fn set_systemd_properties(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
@@ -167,7 +169,7 @@ impl ContainerCgroup {
     }
 
     /// systemd sets the properties a moment after its answer, and then also resets other files to its
-    /// defaults. If dockbridge wrote a file earlier, the value would be lost.
+    /// defaults. If dockbridge wrote a file before this reset, the value would be lost.
     async fn wait_until_set(&self, setting: &CgroupFile, before: Option<String>) {
         let deadline = Instant::now() + SETTLE_TIMEOUT;
         while Instant::now() < deadline {
@@ -185,10 +187,10 @@ impl ContainerCgroup {
     }
 }
 
-/// The error if dockbridge cannot find the container's cgroup.
+/// The error if dockbridge cannot find the cgroup of the container that has the limit's file.
 pub(super) fn no_group(setting: &CgroupFile) -> Failure {
     let field = setting.field();
-    Failure::unmet(format!("{field}: the cgroup of the container cannot be found on this node"))
+    Failure::unmet(format!("{field}: dockbridge finds no cgroup of the container for this limit"))
 }
 
 fn not_set(field: &str, value: &str, cause: &HostError) -> Failure {

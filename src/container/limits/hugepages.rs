@@ -28,7 +28,7 @@ pub(in crate::container) async fn check_hugepages(
         if !known.contains(&size) {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Failure::invalid(format!(
-                "linux.resources.hugepage_limits[{size}].page_size: page sizes of this node: {known}"
+                "linux.resources.hugepage_limits[{size}].page_size: huge page sizes of this node: {known}"
             )));
         }
         if !counted {

@@ -1,5 +1,4 @@
-//! Limits of a container: checks before its creation, limits that the engine cannot set, updates, and current
-//! values.
+//! Limits of a container: checks before its creation, limits that the engine cannot set, updates, and current values.
 
 mod cgroup;
 #[cfg(any(test, feature = "fuzz"))]

@@ -46,8 +46,8 @@ pub(super) fn reported(
     reported
 }
 
-/// The requested number if the kernel's number is unknown or may result from rounding it down, otherwise the
-/// kernel's number. Returns 0 instead of `UNLIMITED` if nothing was requested.
+/// The requested number if the kernel's number is unknown or may result from rounding the requested number down,
+/// otherwise the kernel's number. Returns 0 instead of `UNLIMITED` if nothing was requested.
 fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     match kernel {
         None => requested,
@@ -64,7 +64,7 @@ fn bounded(requested: i64, kernel: Option<i64>, rounding: i64) -> i64 {
     }
 }
 
-/// Ignores the kernel's period, which always exists, if no period is requested and the kernel has no quota.
+/// Ignores the kernel's period if no period is requested and the kernel has no quota.
 fn period(requested: &Resources, kernel: &Limits) -> i64 {
     match kernel.cpu_period {
         Some(period) if requested.cpu_period != 0 || kernel.cpu_quota != Some(UNLIMITED) => period,
@@ -92,7 +92,7 @@ fn members(list: &str) -> BTreeSet<u32> {
         .collect()
 }
 
-/// The limit of huge pages in bytes; `u64::MAX` for no limit. None if the kernel does not have the file, unless the
+/// The limit of huge pages in bytes; `u64::MAX` for `max`. None if the kernel does not have the file, unless the
 /// requested limit is 0.
 fn hugepage_limit(setting: &CgroupFile, size: &str, now: Option<&str>) -> Option<u64> {
     let requested: u64 = setting.value.parse().ok()?;
@@ -111,7 +111,7 @@ fn page_bytes(size: &str) -> u64 {
     units.into_iter().find_map(read).unwrap_or(0)
 }
 
-/// The requested value, if rounding it down to pages results in `now`. Otherwise returns `now`.
+/// The requested value of a memory file, if the kernel may have rounded it down to `now`. Otherwise returns `now`.
 pub(super) fn text(setting: &CgroupFile, now: String) -> String {
     let is_of_memory = setting.file.starts_with("memory.");
     match (setting.value.parse(), now.parse()) {

@@ -1,8 +1,10 @@
-//! Limits that the engine cannot set: dockbridge sets them after a start, or after a crash at its next start.
+//! Limits that the engine cannot set: dockbridge sets them after the start of the container. If dockbridge crashes
+//! before it has set these limits, it sets the missing cgroup limits when it runs again.
 //!
-//! For a few milliseconds the process runs without these limits. If a limit cannot be set, the start fails
-//! and the container is ended. A limit that kubelet always sends, even if the kernel does not have it, only
-//! causes a warning.
+//! For a few milliseconds the process runs without these limits, except for limits that dockbridge-runtime has set
+//! before the start. If the kernel refuses a cgroup limit or lacks a required one, the start fails and the container
+//! is ended. If the kernel does not have a limit that is not required ([`IfMissing`]), or does not permit the
+//! `oom_score_adj`, the container starts nevertheless.
 
 use tracing::warn;
 
@@ -18,7 +20,7 @@ use crate::{
 };
 
 impl Limits {
-    /// Sets the limits of a running container that the engine does not set.
+    /// Sets those limits of a running container that the engine does not set.
     pub(in crate::container) async fn apply(
         &self,
         record: &ContainerRecord,
@@ -48,8 +50,8 @@ impl Limits {
         requested.with_observed(&unset) != Resources { oom_score_adj: score, ..unset }
     }
 
-    /// Sets missing limits of all running containers: limits that dockbridge did not set because of a crash,
-    /// and limits that a reload of systemd has reset.
+    /// Sets the missing limits of all running containers, for example after a crash of dockbridge or a reload of
+    /// systemd. Skips a container whose cgroup files have all limits, even if its `oom_score_adj` differs.
     pub async fn restore(&self) {
         for record in self.node.store.snapshot().containers() {
             if record.process.is_running()
@@ -57,7 +59,7 @@ impl Limits {
                 && self.are_missing(record).await
                 && let Err(error) = self.restore_one(&record.id).await
             {
-                warn!(container = %record.id, error = chain(&error), "cannot set a limit again; the container runs without the limit");
+                warn!(container = %record.id, error = chain(&error), "cannot set a missing limit; the container runs without the limit until a retry succeeds");
             }
         }
     }
@@ -80,14 +82,14 @@ impl Limits {
         }
     }
 
-    /// The cgroup of a container. None if the container does not run, or if its processes are hidden.
+    /// The cgroup of a container. None if the container does not run, or if dockbridge cannot find the cgroup.
     pub(super) async fn cgroup(&self, record: &ContainerRecord) -> Option<ContainerCgroup> {
         let (pid, id) = (record.process.pid()?, record.id.clone());
         let cgroups = self.node.cgroups.clone();
         blocking(move || ContainerCgroup::of(&cgroups, pid, id.as_str())).await
     }
 
-    /// Called if no cgroup was found. Fails if the container still runs and a limit is required.
+    /// Called if no cgroup was found. Fails if the inspect fails, or if the container runs and a limit is required.
     pub(super) async fn without_cgroup(
         &self,
         record: &ContainerRecord,

@@ -1,4 +1,5 @@
-//! The limits in a container's status. For a running container, dockbridge reads them from its cgroup.
+//! The limits in a container's status. For a running container, dockbridge reads the limits from the container's
+//! cgroup, or shows the requested limits if it cannot read the cgroup in time.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::{
 
 impl Limits {
     /// The current limits of a running container; for another container, the limits with which it would
-    /// start. None if no limit was ever requested. Reads the limits without a call to the engine.
+    /// start. None if the create request had no Linux resources and no limit apart from `oom_score_adj` was requested
+    /// later. Reads the limits without a call to the engine.
     pub async fn shown(&self, record: &ContainerRecord) -> Option<Resources> {
         let requested = self.node.saved_changes.requested(record);
         let has_limits =
@@ -40,6 +42,6 @@ impl Limits {
     }
 }
 
-/// How long to wait for cgroup files, which are slow to read while the kernel creates or removes many cgroups. After
-/// that, the status shows the requested limits.
+/// How long to wait for cgroup files, before the status shows the requested limits. The files are slow to read while
+/// the kernel creates or removes many cgroups.
 const TIMEOUT: Duration = Duration::from_millis(500);

@@ -151,8 +151,7 @@ fn extra_metrics_come_from_their_files() {
     let told = reported(&requested, &Limits::default(), &settings, |setting| {
         files.get(setting.file.as_str()).map(|text| (*text).to_owned())
     });
-    // The status leaves out a limit of huge pages that the kernel does not have, except a requested limit of
-    // 0.
+    // The status leaves out a limit of huge pages that the kernel does not have, except a requested limit of 0.
     assert_eq!(told.hugepage_limits, [pages("2MB", 5_000_000), pages("1GB", 0), pages("64KB", 0)]);
     let expected = [
         ("io.weight", "default 50"),

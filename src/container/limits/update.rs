@@ -1,8 +1,7 @@
 //! UpdateContainerResources.
 //!
 //! dockbridge calls the engine first and then sets what the engine cannot set. After a failure or a crash,
-//! the limits that are already set stay. The error names these limits, the status shows them, and kubelet
-//! repeats the call.
+//! the limits that are already set stay, the status shows them, and kubelet repeats the call.
 
 use serde_json::Value;
 use tracing::info;
@@ -24,8 +23,8 @@ impl Limits {
     ///
     /// # Errors
     /// The container is unknown, an NRI plugin refuses, the limits contradict each other, the memory limit is
-    /// below the memory in use, or a limit cannot be set or saved. Only the last of these errors names the
-    /// limits that are already set.
+    /// below the working set, a limit cannot be set or saved, or the inspect after the change fails. Only the error
+    /// for a limit that cannot be set or saved names limits that the call has already set or ignored.
     pub async fn update(&self, id: &str, asked: Resources) -> Result<(), Failure> {
         let container = self.node.container(id).await?;
         if asked == Resources::default() {
@@ -68,9 +67,9 @@ impl Limits {
         let outcome = self.set(record, &plan, &after, &mut set).await;
         let refreshed = self.node.store.refresh_container(id.as_str()).await;
         outcome.map_err(|cause| {
-            // `set` has the limits that this call had already set: Docker's names or CRI's fields.
+            // `set` names limits that this call has already set or ignored: Docker's names or CRI's fields.
             let set = set.join(", ");
-            let set = if set.is_empty() { set } else { format!("; already set: {set}") };
+            let set = if set.is_empty() { set } else { format!("; already set or ignored: {set}") };
             let text = format!("cannot change the limits of container {id}: {cause}{set}");
             Failure::new(cause.kind(), text)
         })?;
@@ -79,7 +78,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limits of `plan` until one is refused. Adds the names of the limits that it has set to `set`.
+    /// Sets the limits of `plan` until one is refused. Adds names of limits that it has set or ignored to `set`.
     async fn set(
         &self,
         record: &ContainerRecord,
@@ -110,12 +109,12 @@ impl Limits {
     }
 }
 
-/// Refuses a limit with which the kernel might end processes of the container.
+/// Refuses a memory limit below the working set, because the kernel might end processes of the container.
 async fn check_memory_in_use(cgroup: Option<ContainerCgroup>, limit: i64) -> Result<(), Failure> {
     let Some(cgroup) = cgroup.filter(|_| limit > 0) else { return Ok(()) };
     match blocking(move || cgroup.group.working_set()).await {
         Some(used) if used > limit => Err(Failure::unmet(format!(
-            "linux.memory_limit_in_bytes: {limit} is less than the {used} bytes the container uses now"
+            "linux.memory_limit_in_bytes: {limit} is less than the container's working set of {used} bytes"
         ))),
         _ => Ok(()),
     }

@@ -1,4 +1,5 @@
-//! However the bytes are split, every entry is complete, and no entry is larger than the limit.
+//! However the bytes of a list are split, the splitter returns whole entries, and an error for an entry that is too
+//! large.
 
 use bytes::Bytes;
 use proptest::prelude::{any, prop_assert_eq, proptest};

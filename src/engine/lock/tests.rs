@@ -1,4 +1,4 @@
-//! Each engine has one lock file, whose name cannot lead out of its directory.
+//! Each engine with an id has one lock file, whose name cannot lead out of the directory of lock files.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! However the bytes are split, every message is complete, and no message is larger than the limit.
+//! However the bytes of a stream are split, every message is complete, and no message is larger than the limit.
 
 use bytes::Bytes;
 use proptest::prelude::{any, prop_assert_eq, proptest};

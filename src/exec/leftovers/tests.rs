@@ -1,4 +1,4 @@
-//! Ends commands that do not exist, with engines that say so or do not answer.
+//! Ends commands that do not exist or have no process yet, with engines that say so or do not answer.
 
 use std::{
     path::Path,
@@ -101,7 +101,7 @@ async fn a_command_that_is_not_there_is_not_killed() {
     }
 }
 
-/// Docker reports an exec as running before it has asked containerd, which may take minutes to start it.
+/// Docker reports an exec as running before Docker has asked containerd, which may take minutes to start the process.
 #[tokio::test]
 async fn a_command_without_a_process_is_waited_for() {
     for left in [Leftover::MayStart, Leftover::Running] {

@@ -1,4 +1,4 @@
-//! Links are created and removed only below the given directory.
+//! Files and links are opened, created, listed and removed only below the given directory.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The capabilities of the process that listens on a socket determine the lowest `oom_score_adj`.
+//! Tests which lowest `oom_score_adj` a process can set, and which required capabilities a process lacks.
 
 use std::{os::unix::net::UnixListener, process};
 

@@ -14,9 +14,9 @@ pub struct Limits {
     pub memory: Option<i64>,
     /// The limit of memory and swap together in bytes; [`UNLIMITED`] for no limit.
     pub memory_and_swap: Option<i64>,
-    /// The permitted CPUs in the kernel's list format. Empty if no list was set.
+    /// The permitted CPUs in the kernel's list format. With cgroup v2, empty if no list was set.
     pub cpus: Option<String>,
-    /// The permitted memory nodes in the kernel's list format. Empty if no list was set.
+    /// The permitted memory nodes in the kernel's list format. With cgroup v2, empty if no list was set.
     pub mems: Option<String>,
     pub oom_score_adj: Option<i64>,
 }
@@ -60,15 +60,16 @@ impl Cgroup {
         }
     }
 
-    /// The OOM score adjustment of a process in the cgroup. None if the process has ended.
+    /// The OOM score adjustment of process `pid`. None if the process has ended.
     pub fn oom_score_adj(&self, pid: u32) -> Option<i64> {
         read(&self.proc.join(pid.to_string()), "oom_score_adj").ok()?.parse().ok()
     }
 
-    /// Sets the OOM score adjustment of a process in the cgroup.
+    /// Sets the OOM score adjustment of process `pid`.
     ///
     /// # Errors
-    /// The process has ended, or the score is so low that setting it needs `CAP_SYS_RESOURCE`.
+    /// The process has ended, or the score is so low that setting it needs `CAP_SYS_RESOURCE`, and dockbridge does
+    /// not have this capability.
     pub fn set_oom_score_adj(&self, pid: u32, score: i64) -> Result<(), HostError> {
         write(&self.proc.join(pid.to_string()), "oom_score_adj", &score.to_string())
     }
@@ -115,7 +116,8 @@ impl Cgroup {
         self.text(controller, file).as_deref().and_then(number)
     }
 
-    /// The text of a controller's file, trimmed. None if the file cannot be read. Keeps the file open.
+    /// The text of a controller's file, without white space at its end. None if the file cannot be read. Keeps
+    /// the file open if the limit of open cgroup files allows it.
     pub fn text(&self, controller: &str, file: &str) -> Option<String> {
         let mut bytes = Vec::new();
         let path = self.directory(controller)?.1.join(file_name(file).ok()?);
@@ -132,5 +134,5 @@ pub(in crate::host) fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Cgroup v1 shows the largest possible number of bytes for "no limit". No host has this much memory.
+/// If cgroup v1 shows at least this number of bytes, there is no limit. No host has this much memory.
 pub const V1_NO_LIMIT: i64 = i64::MAX - (1 << 20);

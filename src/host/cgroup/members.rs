@@ -10,8 +10,9 @@ use super::{Cgroup, Cgroups, read};
 
 impl Cgroups {
     /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any
-    /// hierarchy. The result contains every process that ran during the whole read, and perhaps processes
-    /// that have ended. The call's cost depends mainly on the size of the cgroup.
+    /// hierarchy. The result contains every process that stayed in one of these cgroups during the whole read, except
+    /// processes in pid namespaces that dockbridge cannot see, and perhaps contains processes that have ended. The
+    /// call's cost depends mainly on the size of the cgroup.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the process or its cgroup no longer exists or dockbridge cannot see it.
@@ -28,12 +29,12 @@ impl Cgroups {
     }
 }
 
-/// Adds the pids of the cgroup at `top` and below. Returns whether the cgroup itself could be read.
+/// Adds the pids of the cgroup at `top` and of the cgroups below it. Returns whether the cgroup at `top` could be read.
 fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
     let mut seen = false;
     let mut groups = vec![top.to_owned()];
     while let Some(group) = groups.pop() {
-        // The file of a threaded cgroup cannot be read, but a cgroup above it lists its processes.
+        // `cgroup.procs` of a threaded cgroup cannot be read, but a cgroup above it lists its processes.
         if let Ok(listed) = read(&group, "cgroup.procs") {
             found.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
             seen |= group == top;
@@ -43,7 +44,7 @@ fn gather(top: &Path, found: &mut BTreeSet<u32>) -> bool {
         let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         groups.extend(below.map(|entry| entry.path()));
     }
-    // The kernel shows the pid 0 for a process of another pid namespace.
+    // The kernel shows the pid 0 for a process in a pid namespace that dockbridge cannot see.
     found.remove(&0);
     seen
 }

@@ -19,7 +19,7 @@ use crate::host::descriptors;
 #[derive(Clone, Debug)]
 pub(super) struct OpenFileLimit(Arc<Semaphore>);
 
-/// The open files of one cgroup, shared by all clones of this value.
+/// The open files of a cgroup and its parents, shared by all clones of this value.
 #[derive(Clone, Debug)]
 pub struct OpenFiles(Arc<Shared>);
 
@@ -37,7 +37,8 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// Allows a part of the descriptors beyond [`descriptors::USUAL_LIMIT`]. Logs and streams need the others.
+    /// Allows a part of the descriptors beyond [`descriptors::USUAL_LIMIT`], as far as [`MOST_BYTES`] permits. Logs,
+    /// streams and sockets need the other descriptors.
     pub(super) fn usual() -> Self {
         let spare = descriptors::limit().saturating_sub(descriptors::USUAL_LIMIT);
         Self::of((MOST_BYTES / page()).min(spare / DESCRIPTOR_SHARE))
@@ -54,7 +55,7 @@ impl OpenFiles {
     }
 
     /// Reads a file into `bytes`, and keeps the file open if the limit allows it. Only for files whose
-    /// content the kernel generates at once: all cgroup files except lists of processes.
+    /// content the kernel generates in one piece: all cgroup files except lists of processes.
     ///
     /// # Errors
     /// The file no longer exists, or cannot be read.
@@ -72,7 +73,7 @@ impl OpenFiles {
         whole(&file, bytes)?;
         if let Ok(limit) = Arc::clone(&self.0.limit.0).try_acquire_owned() {
             let mut files = self.0.files.lock();
-            // Another thread may have stored the same open file first.
+            // Another thread may have opened and stored a file with this path first.
             if files.iter().all(|(of, _)| of != path) {
                 files.push((path.to_owned(), Arc::new(Open { file, _permit: limit })));
             }
@@ -81,7 +82,8 @@ impl OpenFiles {
     }
 }
 
-/// Reads the whole file. The kernel generates the content only once, at the first read.
+/// Reads the whole file, or the first `SIZE_LIMIT` bytes of a larger file. The kernel generates the content
+/// again at each read from offset 0; the other reads return further parts of the same content.
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;
     loop {
@@ -101,9 +103,9 @@ fn page() -> usize {
     page_size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(READ_SIZE).max(READ_SIZE)
 }
 
-/// How many bytes are read at once. Nearly all cgroup files are smaller.
+/// How many bytes one system call reads. Nearly all cgroup files are smaller.
 const READ_SIZE: usize = 4096;
-/// How many bytes are read at most. Cgroup files are smaller.
+/// How many bytes of a file are read at most. The cgroup files that dockbridge reads are smaller.
 const SIZE_LIMIT: usize = 1 << 20;
 /// How many bytes of memory the open files may need: the kernel needs a page for each file.
 const MOST_BYTES: usize = 16 << 20;
@@ -147,7 +149,7 @@ mod tests {
         }
         assert_eq!((one.0.files.lock().len(), limit.0.available_permits()), (2, 0));
         drop(one);
-        assert_eq!(limit.0.available_permits(), 2, "dropping a group closes its files");
+        assert_eq!(limit.0.available_permits(), 2, "dropping an OpenFiles closes its files");
         read(&other, &path(2)).unwrap();
         assert_eq!(other.0.files.lock().len(), 1);
         read(&other, &path(3)).unwrap_err();
@@ -158,8 +160,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("memory.stat");
         let open_files = OpenFiles::of(&OpenFileLimit::of(1));
-        // The test uses a directory, which can be opened but not read, instead of a file whose cgroup was
-        // removed.
+        // The test uses a directory, which can be opened but not read, instead of a file whose cgroup was removed.
         let file = File::open(place.path()).unwrap();
         let limit = Arc::clone(&open_files.0.limit.0).try_acquire_owned().unwrap();
         open_files.0.files.lock().push((path.clone(), Arc::new(Open { file, _permit: limit })));

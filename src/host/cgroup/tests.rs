@@ -1,4 +1,4 @@
-//! Finds cgroups in trees of every layout, which the tests create in a temporary directory.
+//! Finds cgroups in trees of several layouts, which the tests create in a temporary directory.
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
 
@@ -116,7 +116,7 @@ fn version_2_is_found_from_a_container_beside() {
     assert!(machine.cgroups().find(42, ID).is_ok());
 }
 
-/// Finding a cgroup again returns the cached one, with its open files.
+/// Finding a cgroup again returns the cached one, with its open files, unless the process has moved.
 #[test]
 fn what_was_found_is_found_again() {
     let machine = Machine::new(&[("/", "cg", "cgroup2", "rw")], "0::/kubepods/ID\n");
@@ -232,8 +232,8 @@ fn page_sizes_are_spelt_as_the_files_are() {
     assert!(sizes_in(&folder.path().join("none")).is_empty());
 }
 
-// A host has many mounts, and many processes whose cgroup dockbridge cannot see. Reading the mount table for
-// each process would be most of the work.
+// A host may have many mounts, and many processes whose cgroup dockbridge cannot see. Reading the mount table
+// for each process would be most of the work.
 #[test]
 fn a_long_table_of_mounts_is_not_read_for_every_process() {
     let machine = Machine::new(&[], "0::/docker/ID\n");

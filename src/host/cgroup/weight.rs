@@ -10,12 +10,12 @@ pub enum CpuWeight {
 }
 
 impl CpuWeight {
-    /// The shares on the scale of version 1. If a runtime converts the `requested` shares to this weight,
-    /// returns `requested` (0 means that no shares were requested). For the default weight returns the
-    /// default shares, otherwise the result of cAdvisor's formula.
+    /// The shares on the scale of cgroup v1. For a weight that a runtime may have computed from the `requested`
+    /// shares, returns `requested` (0 means that no shares were requested). For the default weight returns the
+    /// default shares, and for another weight the result of cAdvisor's formula.
     ///
     /// Runtimes use two formulas, so the same weight can result from different shares: the weight 59 means
-    /// 512 shares with runc 1.3.2 and newer, and 1,522 shares with older versions.
+    /// 512 shares with runc 1.3.2 and newer, and about 1,522 shares with older versions.
     pub fn shares(self, requested: i64) -> i64 {
         match self {
             Self::Shares(shares) => shares,
@@ -43,7 +43,7 @@ const fn linear(shares: i64) -> i64 {
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "shares are below 2^18, and OCI runtimes also compute with f64"
+    reason = "shares are at most 2^18, and OCI runtimes also compute with f64"
 )]
 fn curved(shares: i64) -> i64 {
     let doublings = (shares as f64).log2();

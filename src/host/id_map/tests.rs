@@ -1,4 +1,4 @@
-//! Makes mapped mounts with this host's kernel, and parses mount tables.
+//! Makes id-mapped mounts with this host's kernel, and parses mount tables.
 
 use std::{
     fs,
@@ -87,7 +87,7 @@ fn layers_of_an_image_are_found_again() {
     }
 }
 
-/// The mounts are shared, as systemd makes all mounts of a host.
+/// The mounts are shared, like the mounts of a host with systemd.
 #[test]
 fn mounts_below_a_volume_outlive_its_copy() {
     let Some(ids) = ids() else { return };
@@ -138,7 +138,7 @@ fn an_overlay_is_written_by_the_mapped_root() {
     let target = folder.path().join("target");
     overlay.mount_mapped(&target, ids.as_fd(), (FIRST, FIRST)).unwrap();
     assert_eq!(owner(&target.join("low")), (FIRST, FIRST));
-    // A file that was copied to the upper layer and a new file both belong to 0 on disk.
+    // A file that was copied to the upper layer and a new file both belong to uid and gid 0 on disk.
     let changed = File::options().append(true).open(target.join("low"));
     io::Write::write_all(&mut changed.unwrap(), b"er").unwrap();
     write_as_mapped_root(&target.join("new"));
@@ -197,7 +197,7 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(snapshots, Some(wanted));
     let new_calls = read("lowerdir+=/c/s/2/fs,lowerdir+=/c/s/1/fs,upperdir=/c/s/3/fs", "/m");
     assert_eq!(new_calls.unwrap().lower, paths(&["2/fs", "1/fs"]));
-    // An SELinux context contains commas.
+    // An SELinux context can contain commas.
     let context = "context=\"system_u:object_r:container_file_t:s0:c1,c2\"";
     let labelled = read(&format!("{context},lowerdir=/d/l/A,upperdir=/d/x/diff"), "/d/x/merged");
     assert_eq!(labelled.unwrap().options, [context]);

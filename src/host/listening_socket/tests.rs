@@ -28,7 +28,7 @@ async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
 }
 
 /// When a socket is bound, the kernel gives its file at most the permissions of the socket itself. With a
-/// umask of 0, a new socket has all permissions.
+/// umask of 0, the file of a new socket would get all permissions.
 #[tokio::test]
 async fn the_socket_has_its_mode_before_it_has_a_name() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A second process sees who holds the lock, and a lock whose holder has ended can be taken.
+//! A second attempt to take a lock names the holder, and a released lock can be taken.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! New namespaces: their ids, their owners, and their end.
+//! Tests new namespaces: their id maps, the child process that holds them, and pins that outlive the child process.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -35,7 +35,7 @@ fn a_user_namespace_has_its_ids() {
     assert_eq!(inode(&holder.path("ns/net")), inode(Path::new("/proc/self/ns/net")));
 }
 
-/// While the kernel creates a namespace, the child may outlive a killed dockbridge.
+/// While the kernel creates a namespace, the child process that waits for it may outlive a killed dockbridge.
 #[test]
 fn the_child_has_no_files_of_dockbridge() {
     if !may_mount() {

@@ -9,7 +9,8 @@ use nix::{
 
 use crate::skips::{Lack, skip};
 
-/// A thread in a new network namespace. Dropping this value ends the thread and the namespace.
+/// A thread in a new network namespace. Dropping this value ends the thread, and also the namespace if it is
+/// not pinned.
 pub(crate) struct NetnsThread {
     /// The thread's id, which can be used in `/proc` like a pid.
     pub(crate) tid: u32,
@@ -34,8 +35,8 @@ impl NetnsThread {
     }
 }
 
-/// Moves the calling thread, and all threads that it starts, into a new network namespace. Returns false
-/// without permission to create a namespace; the test is then skipped.
+/// Moves the calling thread into a new network namespace. Threads that it starts later are also in that
+/// namespace. Returns false without permission to create a namespace; the test is then skipped.
 #[track_caller]
 pub(crate) fn enter_new_namespace() -> bool {
     let made = enter();

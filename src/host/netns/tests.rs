@@ -6,8 +6,7 @@ use super::{netns_thread::NetnsThread, *};
 
 fn loopback_is_up(at: &Path) -> bool {
     within(at, || {
-        // Binding works even if `lo` is down. Connecting needs the route of `lo`, which exists only if `lo`
-        // is up.
+        // Binding works even if `lo` is down. Connecting needs the route of `lo`, which exists only if `lo` is up.
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         Ok(std::net::TcpStream::connect(listener.local_addr()?).is_ok())
     })
@@ -35,7 +34,7 @@ fn a_pin_survives_its_process_and_is_removed_completely() {
     assert!(!at.exists());
 }
 
-/// Pods of earlier versions keep their pins below the run directory.
+/// Pods that earlier versions of dockbridge created keep their pins below the run directory.
 #[test]
 fn pins_are_where_daemons_in_pods_see_them() {
     let shared = PinDirectories::of(Path::new("/run/dockbridge"));

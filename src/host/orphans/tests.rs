@@ -1,4 +1,4 @@
-//! Programs that an ended dockbridge has left are killed, and no other processes.
+//! Tests which processes are killed: only programs that an ended dockbridge has left, and that do not end in time.
 
 use std::{
     io::Read,
@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::skips::{Lack, skip};
 
-/// Starts a program in its own process group, as dockbridge does, or a daemon with a new session. Returns
-/// once the program has written a line, which it does when its child runs.
+/// Starts a program in its own process group, as dockbridge does, or a daemon with a new session. Returns once the
+/// program has written a line. If the program starts a child, it writes the line after the start of the child.
 fn program(mark: &str, body: &str, is_daemon: bool) -> Child {
     let mut command = Command::new(if is_daemon { "setsid" } else { "env" });
     command.args(["sh", "-c", body]).env(VARIABLE, mark).stdout(Stdio::piped());
@@ -34,8 +34,8 @@ fn group_lives(group: u32) -> bool {
     all.iter().any(|one| one.is_alive && one.group == group)
 }
 
-/// A process table with only `groups` and the test's own process. With the host's process table, these tests
-/// would kill each other's programs, even programs of another test run.
+/// A process table with only the process groups `groups` and the test's own process. With the host's process table,
+/// these tests would kill each other's programs, even programs of another test run.
 fn table_of(groups: &[u32]) -> (TempDir, Processes) {
     let table = tempfile::tempdir().unwrap();
     let own = std::process::id();
@@ -50,8 +50,8 @@ fn table_of(groups: &[u32]) -> (TempDir, Processes) {
     (table, processes)
 }
 
-/// A pod chooses the environment of its processes. Although such a process may have dockbridge's mark in its
-/// environment, dockbridge must neither kill it nor wait for it.
+/// A pod chooses the environment of its processes. Although a process of a pod may have dockbridge's mark in its
+/// environment, dockbridge must neither kill the process nor wait for it.
 #[test]
 fn a_process_of_a_pod_is_no_orphan() {
     let mut pods = program(&mark(ended()), "echo; exec sleep 600", false);
@@ -103,7 +103,7 @@ fn only_interrupted_programs_of_ended_processes_are_killed() {
     }
 }
 
-/// If the bridge plugin is killed in the middle of an ADD, its next DEL fails.
+/// If the CNI plugin `bridge` is killed in the middle of an ADD, its next DEL can fail.
 #[test]
 fn a_program_that_ends_in_time_is_not_killed() {
     if !nix::unistd::geteuid().is_root() {
@@ -133,7 +133,7 @@ fn a_daemon_that_outlived_its_program_is_spared() {
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
 
-/// A program of [`crate::host::process::run`] has `DOCKBRIDGE_PARENT` in its environment.
+/// A program that [`crate::host::process::run`] starts has `DOCKBRIDGE_PARENT` in its environment.
 #[tokio::test]
 async fn programs_have_the_mark_of_this_process() {
     use crate::host::process::{Program, run};

@@ -37,7 +37,7 @@ async fn a_hang_up_is_one() {
     let ignored = ignores_hang_ups(child.id());
     hold(child.id()).signal(ProcessSignal::HangUp).unwrap();
     if ignored {
-        // Under `nohup`, the test's children ignore the signal.
+        // Under `nohup`, the test's children ignore SIGHUP.
         skip(Lack::HangUps);
         child.kill().unwrap();
     }

@@ -31,7 +31,7 @@ fn job(program: &Path) -> Program<'_> {
 
 fn is_alive(pid_file: &Path) -> bool {
     let pid = fs::read_to_string(pid_file).unwrap();
-    // A zombie counts as ended: it only waits for the tokio runtime to reap it.
+    // A zombie counts as ended: it only waits until its parent reaps it.
     fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
@@ -102,7 +102,7 @@ async fn a_hang_is_killed_with_its_children() {
     assert!(dies(&mark).await);
 }
 
-/// A CNI plugin that is killed leaves its IPAM plugin, which may still allocate an address.
+/// A CNI plugin that is killed leaves behind its running IPAM plugin, which may still allocate an address.
 #[tokio::test]
 async fn what_a_killed_program_was_running_has_ended_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests the walk with an attribute that every user may set.
+//! Tests the relabelling of a directory tree with an extended attribute that needs no privileges.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -15,7 +15,7 @@ fn value(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// A temporary directory on a file system with user attributes. None if the file system does not have user
+/// A temporary directory on a file system with extended attributes `user.*`. None if the file system has no such
 /// attributes.
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().ok()?;
@@ -38,8 +38,7 @@ fn everything_below_is_relabelled_and_nothing_else() {
         fs::write(file, "").unwrap();
     }
     symlink(outside.join("file"), outside.join("link")).unwrap();
-    // A link cannot have a user attribute, so the test can only show that the targets of links did not
-    // change.
+    // If the given path is a link, the target of the link is relabelled.
     let links = folder.path().join("way");
     symlink(&inside, &links).unwrap();
     assert_eq!(relabel(&links, (NAME, "label"), &|| false).unwrap(), 5);
@@ -59,10 +58,10 @@ fn a_tree_that_is_too_deep_is_refused() {
     let deep = (0..=MAX_DEPTH + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
     fs::create_dir_all(&deep).unwrap();
     let refused = relabel(&folder.path().join("d"), (NAME, "label"), &|| false).unwrap_err();
-    assert!(refused.source.to_string().contains("200 nested directories"), "{}", refused.source);
+    assert!(refused.source.to_string().contains("nested over 200 deep"), "{}", refused.source);
 }
 
-/// Files that are not directories also count.
+/// Files that are not directories also count towards the limit.
 #[test]
 fn a_directory_with_too_many_files_is_refused() {
     let Some(folder) = folder() else { return };

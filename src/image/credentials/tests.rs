@@ -35,7 +35,7 @@ fn credentials_are_found_by_registry() {
     for none in ["helper.test", "broken.test", "registry.test", "test", ""] {
         assert_eq!(user(none), None, "{none}");
     }
-    // Docker's client writes `null` for an empty value of Go.
+    // Programs in Go, such as credential helpers, can write `null` for an empty value.
     let config = json!({
         "auths": {"a.test": null, "b.test": {"auth": "YTpiOmM=", "identitytoken": null}},
         "credHelpers": null, "credsStore": null,

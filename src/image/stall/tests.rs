@@ -110,8 +110,7 @@ fn a_slow_pull_that_moves_is_no_stall() {
     }
 }
 
-/// The engine downloads only a few layers at a time, so the layers of one pull may wait for the layers of
-/// another.
+/// The engine downloads only a few layers at a time, so the layers of one pull may wait for the layers of another.
 #[test]
 fn waiting_for_a_pull_that_moves_is_no_stall() {
     let (shared, mut now) = (LastProgress::default(), Instant::now());

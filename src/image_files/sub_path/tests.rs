@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::{PathEntry, resolve};
 
-/// An image: the entry at each path. The parent directories of these paths also exist.
+/// An image: the entry at each path.
 type Image = BTreeMap<&'static str, PathEntry>;
 
 fn link(to: &str) -> PathEntry {

@@ -1,4 +1,4 @@
-//! Logs are polled in turn until their container is removed, and no log delays another.
+//! Tests the logs of several containers: a log delays each other log by at most one poll.
 
 use std::{fs::OpenOptions, io::Write, path::Path, sync::atomic::Ordering, time::Duration};
 
@@ -46,12 +46,12 @@ fn write(to: &LoggedContainer, lines: usize) {
     file.unwrap().write_all(entry.repeat(lines).as_bytes()).unwrap();
 }
 
-/// The number of lines in a container's CRI file.
+/// The number of lines in a container's CRI log file.
 fn lines(of: &LoggedContainer) -> usize {
     std::fs::read_to_string(of.target.full()).unwrap_or_default().lines().count()
 }
 
-/// Waits for a change of a log. If the log does not change within the time limit, the test fails.
+/// Waits until the progress of a log meets a condition. If that takes longer than [`PATIENCE`], the test fails.
 async fn until(log: &mut watch::Receiver<Progress>, holds: impl FnMut(&Progress) -> bool) {
     let holds = tokio::time::timeout(PATIENCE, log.wait_for(holds));
     let _ = holds.await.expect("the log stands still").unwrap();
@@ -98,7 +98,7 @@ async fn a_log_continues_after_a_poll_that_panicked() {
     assert_eq!(lines(&container), 2);
 }
 
-/// If an inspect that began before the removal reports a removed container again, its log is not started
+/// If an inspect that began before the removal reports a removed container again, the container's log is not polled
 /// again.
 #[tokio::test]
 async fn a_released_log_is_not_tailed_again() {
@@ -116,7 +116,7 @@ async fn a_released_log_is_not_tailed_again() {
     assert_eq!(logs.known.lock().removed.len(), REMEMBERED_REMOVALS, "it is bounded");
 }
 
-/// Tests the end of the process with an existing container, and with a container that was just removed.
+/// Tests the end of dockbridge while a container exists, and right after a container was removed.
 #[tokio::test]
 async fn what_is_leaving_at_the_end_leaves_no_position() {
     for leaves in [false, true] {
@@ -135,7 +135,8 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
     }
 }
 
-/// A FIFO without a writer: opening it for reading blocks, as on a dead NFS server.
+/// A container whose log file of the engine is a FIFO without a writer. Opening the FIFO for reading blocks, as
+/// opening a file on a dead NFS server does.
 fn hanging(directory: &Path, number: u32) -> LoggedContainer {
     let container = container(directory, number);
     let source = container.source.as_ref().unwrap();

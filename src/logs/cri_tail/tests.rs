@@ -1,5 +1,5 @@
-//! Tests counts that are higher than dockbridge would write, because other programs may have written to the
-//! file.
+//! Tests counts of lines that are higher than dockbridge would write, because other programs may have written to
+//! the CRI file.
 
 use super::*;
 

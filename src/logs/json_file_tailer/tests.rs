@@ -1,5 +1,4 @@
-//! Runs random sequences of events that can happen to a log, and compares the CRI files with the expected
-//! lines.
+//! Runs random sequences of events that can happen to a log, and compares the CRI files with the expected lines.
 
 mod beginnings;
 mod clock;
@@ -23,20 +22,21 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Event {
-    /// The container writes an entry: its stream, its text, and the damage that a crash has left before it.
+    /// The container writes an entry: the entry's stream and text, and the damage that a crash has left before the
+    /// entry.
     LogEntry(Source, String, Scar),
     /// The given number of bytes of the container's pending output reach the engine's file.
     Flush(usize),
     /// The engine rotates its file. The new file's birth time may be earlier than that of other files.
     RotateEngine(Index),
-    /// Sets the clock to this number of seconds after the first entry.
+    /// Sets the clock to this number of seconds after [`BEGIN`]. The number can be negative.
     SetClock(i64),
     Step,
     Save,
     Crash,
     /// A crash of dockbridge that loses the saved position.
     Forget,
-    /// kubelet renames the CRI file. The new name ends with the time on kubelet's clock.
+    /// kubelet renames the CRI file. With [`World::mixed_names`], the new name contains this time of kubelet's clock.
     Rename(u16),
     RenameBack,
     /// kubelet reopens the log. The new file's birth time may be earlier than that of other files.
@@ -59,7 +59,7 @@ struct World {
     dir: TempDir,
     /// Empty files to use later, in the order of their birth times.
     spare: Vec<PathBuf>,
-    /// Whether the names that kubelet gives are not in the order of the files. If true, the test saves a
+    /// Whether the names that kubelet gives can have another order than the files. If true, the test saves a
     /// position after each reopen, as the service does.
     mixed_names: bool,
     clock: Timestamp,
@@ -102,8 +102,7 @@ impl World {
         }
     }
 
-    /// Creates a file at `path` from a spare file with any birth time; without a spare file, creates a new
-    /// one.
+    /// Creates a file at `path` from a spare file with any birth time; without a spare file, creates a new one.
     fn make(&mut self, path: &Path, which: Index) {
         if self.spare.is_empty() {
             fs::write(path, "").unwrap();

@@ -1,4 +1,4 @@
-//! Lines have the form that readers of CRI logs expect.
+//! Tests that the lines of a CRI log have the form that its readers expect.
 
 use super::*;
 use crate::model::stream::Source;

@@ -1,4 +1,5 @@
-//! Waiting for a log ends when the log is complete, makes no progress, or takes too long in total.
+//! Tests when a wait for a log ends: the log is complete or makes no progress, its task has ended, or the wait has
+//! taken too long in total.
 
 use super::*;
 
@@ -19,7 +20,7 @@ async fn completion_is_waited_for() {
     assert_eq!(waiting.await.unwrap(), Ok(()));
 }
 
-/// A retry alone does not count as progress.
+/// A report of the log's task without further converted bytes does not count as progress.
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_when_nothing_moves() {
     let (log, receiver) = watch::channel(converted(7));

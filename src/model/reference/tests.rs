@@ -151,7 +151,7 @@ fn a_password_in_a_name_is_hidden() {
     }
 }
 
-/// The engine limits the length of the completed name, so this test counts the completed name.
+/// The engine limits the length of the name with the prefix `library/`, so this test counts the prefix.
 #[test]
 fn the_longest_name_is_read_as_it_is_printed() {
     let longest = ImageReference::parse(&"a".repeat(255 - "library/".len())).unwrap();

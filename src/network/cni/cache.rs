@@ -1,6 +1,6 @@
 //! Results of ADD in libcni's cache: `<directory>/results/<network>-<container>-<interface>`.
 //!
-//! cri-dockerd uses the same cache, so each can release the networks of pods that the other has created.
+//! By default, cri-dockerd uses the same cache, so each can release the networks of pods that the other has created.
 
 use std::{
     io,
@@ -63,7 +63,8 @@ impl ResultCache {
         file::replace(&path, &text, Durability::Written)
     }
 
-    /// Reads a cached ADD. `None` if the file is missing or damaged: DEL can run without the result.
+    /// Reads the cached result of an ADD. `None` if the file is missing, damaged, or not an entry of libcni: DEL can
+    /// run without the result.
     pub fn read(&self, key: &AttachmentKey) -> Result<Option<CachedResult>, HostError> {
         let path = self.path(key);
         let Some(value) = undamaged(load(&path))?.flatten() else { return Ok(None) };
@@ -79,7 +80,7 @@ impl ResultCache {
         }))
     }
 
-    /// Removes a cached ADD. Also succeeds if the cache has no such entry.
+    /// Removes the cached result of an ADD. Also succeeds if the cache has no such entry.
     pub fn remove(&self, key: &AttachmentKey) -> Result<(), HostError> {
         file::remove_if_present(&self.path(key), Durability::Written).map(|_| ())
     }
@@ -98,7 +99,7 @@ impl ResultCache {
         self.load_all(|_| true)
     }
 
-    /// All readable entries of an interface, sorted by network, and the error if some are unreadable.
+    /// All readable entries of a container's interface, sorted by network, and the error if some are unreadable.
     pub fn find(
         &self,
         container: &str,
@@ -140,8 +141,8 @@ impl ResultCache {
     }
 }
 
-/// An entry of the cache. A field with an unexpected type is `None`, because DEL runs with the fields that can
-/// be parsed.
+/// An entry of the cache. An optional field with an unexpected type is `None`, because DEL runs with the fields
+/// that can be parsed.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: String,
@@ -163,7 +164,7 @@ struct Stored {
     capabilities: Option<Map<String, Value>>,
     #[serde(default)]
     result: Value,
-    /// Name of the runtime that wrote the entry. libcni does not have this field, and ignores the name.
+    /// Name of the runtime that wrote the entry. libcni does not have this field, and ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
     owner: Option<String>,
 }
@@ -228,7 +229,7 @@ pub(super) fn decode(value: &Value) -> Option<CachedResult> {
     })
 }
 
-/// Whether the file is hidden: a process writes an entry into a hidden file first, and then renames the file.
+/// Whether the file is hidden: dockbridge writes an entry into a hidden file first, and then renames the file.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }

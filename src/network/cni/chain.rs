@@ -39,8 +39,9 @@ impl Chain<'_> {
         Ok(result.unwrap_or_default())
     }
 
-    /// Runs DEL and returns the failures. As CNI requires, the first failure ends the DEL, because the next
-    /// plugins would release what the failed one may still use, such as the address behind a host port.
+    /// Runs DEL and returns the failures. While the namespace exists, the first failure ends the DEL, as CNI requires,
+    /// because the next plugins would release what the failed one may still use, such as the address behind a host
+    /// port.
     ///
     /// If the namespace is gone, calls every plugin, because some plugins then fail each time. Divides the
     /// remaining time among the remaining plugins, so that a plugin that hangs cannot use all of the time.
@@ -64,7 +65,8 @@ impl Chain<'_> {
         failures
     }
 
-    /// Runs STATUS, unless the version lacks STATUS. Fails with the error of the first unready plugin.
+    /// Runs STATUS, unless the CNI version of the configuration lacks STATUS. Fails with the error of the first unready
+    /// plugin.
     pub async fn status(&self) -> Result<(), PluginError> {
         if self.list.version < Version::HAS_STATUS {
             return Ok(());
@@ -78,7 +80,7 @@ impl Chain<'_> {
         Ok(())
     }
 
-    /// Parses a plugin's output. As in libcni, the configuration's version replaces a missing version.
+    /// Parses a plugin's output. As in libcni, an output without a CNI version gets the configuration's version.
     fn result(&self, plugin: &PluginConfig, printed: &[u8]) -> Result<Value, PluginError> {
         let result = serde_json::from_slice(printed);
         let mut result: Map<String, Value> =

@@ -74,7 +74,7 @@ impl NetworkConfigList {
         Self::from_object(raw)
     }
 
-    /// The same configuration, which now allows only `version`.
+    /// The same configuration, but with `version` as its only version of the CNI specification.
     pub fn with_version(mut self, version: Version) -> Self {
         self.raw.insert("cniVersion".to_owned(), version.to_string().into());
         self.raw.remove("cniVersions");
@@ -103,7 +103,7 @@ impl NetworkConfigList {
         let name = fields.name.unwrap_or_default();
         if !is_network_name(&name) {
             return Err(format!(
-                "network name {name:?} must be letters, digits, '_', '.', '-', starting with a letter or digit"
+                "network name {name:?} must be at most {NAME_LIMIT} letters, digits, '_', '.', '-', starting with a letter or digit"
             ));
         }
         let versions = known_versions(fields.version.as_deref(), &fields.versions)?;
@@ -222,7 +222,9 @@ fn known_versions(one: Option<&str>, more: &[String]) -> Result<Vec<Version>, St
     let known: BTreeSet<Version> = known.collect();
     if known.is_empty() {
         let requested = requested.into_iter().collect::<Vec<_>>().join(", ");
-        let reason = format!("requests CNI {requested}; dockbridge supports 0.1.0 to 1.1.0");
+        let reason = format!(
+            "the configuration requests CNI {requested}; dockbridge supports 0.1.0 to 1.1.0"
+        );
         return Err(reason);
     }
     Ok(known.into_iter().collect())

@@ -1,5 +1,5 @@
 //! Selects the network configuration of a directory: the first usable file in the order of file names. For
-//! each refused file before it, the selection has a reason that the operator sees.
+//! each refused file, the selection has a reason that the operator sees.
 
 use std::{ffi::OsStr, fmt, fs, io, path::Path, time::Duration};
 
@@ -39,8 +39,8 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Reads a directory and selects a configuration. Calls VERSION of the configuration's plugins; each call
-/// must end within `timeout`.
+/// Reads a directory and selects a configuration. Asks the plugins of each configuration that it tries for their
+/// versions, if it does not know the versions yet; each call of VERSION must end within `timeout`.
 pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> Selection {
     let path = directory.to_owned();
     let candidates = match blocking(move || candidates(&path)).await {

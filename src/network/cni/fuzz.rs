@@ -1,4 +1,4 @@
-//! Targets of `make fuzz` that parse the output of CNI plugins and the files of other runtimes.
+//! Targets of `make fuzz` that parse the output of CNI plugins, cache entries of libcni, and network configurations.
 
 use serde_json::{Map, Value};
 
@@ -73,5 +73,5 @@ pub(crate) fn configuration(bytes: &[u8]) {
     }
 }
 
-/// Longest excerpt of a plugin's output, and the error code after it, in characters.
+/// Length of the longest excerpt of a plugin's output with the error code after it, in characters.
 const LONGEST_REASON: usize = 1024 + 40;

@@ -1,7 +1,7 @@
 //! The part of a container runtime in the Container Network Interface, versions 0.1.0 to 1.1.0.
 //!
 //! [`config`] parses one configuration, [`config_directory`] selects a configuration of a directory,
-//! [`plugin`] runs one plugin once, [`chain`] runs the plugins of a configuration in order, [`result`] parses
+//! [`plugin`] runs one plugin once, [`chain`] runs all plugins of a configuration, [`result`] parses
 //! their results, and [`cache`] stores them in libcni's layout.
 
 pub mod cache;

@@ -23,7 +23,7 @@ use crate::{
     wire::nullable::nullable,
 };
 
-/// The plugins installed on this node.
+/// The CNI plugins installed on this node.
 #[derive(Debug)]
 pub struct Plugins {
     live: LiveSettings,
@@ -32,11 +32,11 @@ pub struct Plugins {
     pub metrics: CniMetrics,
 }
 
-/// One container's interface on one network: libcni's `RuntimeConf`.
+/// One pod's interface on one network: libcni's `RuntimeConf`.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeConf {
     pub container: String,
-    /// Path of the container's network namespace; empty if the namespace is gone.
+    /// Path of the pod's network namespace; empty if the namespace is gone, and for VERSION and STATUS.
     pub netns: String,
     pub interface: String,
     pub arguments: String,
@@ -51,7 +51,7 @@ impl Plugins {
         Self { live, versions: Mutex::default(), searches, metrics }
     }
 
-    /// The directories of plugins, separated by colons as in `PATH`.
+    /// The directories of CNI plugins, separated by colons as in `PATH`.
     fn path(&self) -> String {
         let live = self.live.current();
         let names = live.cni.bin_dirs.iter().map(|directory| directory.display().to_string());
@@ -82,7 +82,7 @@ impl Plugins {
     /// Calls a plugin and returns its output.
     ///
     /// # Errors
-    /// See [`Failure`]. dockbridge usually logs the start of the plugin's standard error.
+    /// See [`Failure`]. If the plugin fails or exceeds `timeout`, dockbridge logs the start of its standard error.
     pub async fn call(
         &self,
         kind: &str,
@@ -101,7 +101,8 @@ impl Plugins {
         done.map_err(|failure| PluginError::new(kind, command, failure))
     }
 
-    /// The CNI versions that a plugin supports. Calls VERSION only if the executable is new or has changed.
+    /// The CNI versions that both a plugin and dockbridge support. Calls VERSION unless an earlier VERSION of the same,
+    /// unchanged executable has succeeded.
     pub async fn versions(
         &self,
         kind: &str,
@@ -134,7 +135,7 @@ impl Plugins {
         let (program, _) = self.find(kind, timeout).await?;
         let text = Value::Object(input.clone()).to_string();
         let path = self.path();
-        // The plugin gets all CNI variables, even empty ones, so that it inherits none of them.
+        // Also sets variables that are empty, so that the plugin does not inherit them from dockbridge.
         let environment = [
             ("CNI_COMMAND", command),
             ("CNI_CONTAINERID", &conf.container),
@@ -180,7 +181,7 @@ impl Plugins {
     }
 }
 
-/// Returns the first executable file of `paths`. Otherwise the error has the first file that exists.
+/// Returns the first executable file of `paths`. Otherwise the error has the first path that exists.
 fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, FileVersion), Option<PathBuf>> {
     let mut not_executable = None;
     for path in paths {

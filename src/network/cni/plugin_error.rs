@@ -27,10 +27,12 @@ pub enum Failure {
         /// The directories in which dockbridge searched for the plugin, in order.
         searched: String,
     },
-    #[error("{} is not executable", path.display())]
+    #[error("{} is not an executable file", path.display())]
     NotExecutable { path: PathBuf },
-    /// The search for the plugin's executable did not end, because a file system does not answer.
-    #[error("cannot search {searched}: a file system there does not answer; check its mounts")]
+    /// The search for the plugin's executable did not end in time, for example because a file system hangs.
+    #[error(
+        "the search for the plugin in {searched} did not end in time; check the file systems there"
+    )]
     Unsearchable { searched: String },
     /// The plugin printed an error object as the CNI specification defines it.
     #[error("{message} (code {code})")]
@@ -63,7 +65,7 @@ impl PluginError {
         self.failure.kind()
     }
 
-    /// Whether the plugin ran, exited without being killed, and did not ask the runtime to try again later.
+    /// Whether the plugin itself failed, was not killed, and did not ask the runtime to try again later.
     /// If the pod's namespace is gone, such a failure of DEL does not prevent the removal of the pod.
     pub fn is_final(&self) -> bool {
         match &*self.failure {

@@ -1,8 +1,8 @@
 //! Parses the result of ADD in every format of the specification.
 //!
-//! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, it has a list `ips` whose entries may refer to a
-//! list `interfaces`. dockbridge parses only the addresses and the path of the namespace, and stores
-//! the whole printed result.
+//! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, a result has a list `ips` whose entries may refer to a
+//! list `interfaces`. This module parses only the addresses and the path of the namespace. dockbridge
+//! stores the whole result.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub enum ResultError {
     Unusable(String),
 }
 
-/// Addresses of the pod's `interface`, in the order of the result. Fails if there is no address.
+/// Addresses of the pod's `interface`, in the order of the result. Fails if the interface has no address.
 ///
 /// An address without an interface belongs to the pod. Addresses on other interfaces (a bridge on the host, a
 /// second interface in the pod) are left out.
@@ -45,7 +45,7 @@ pub fn addresses(result: &Value, interface: &str) -> Result<Vec<IpAddr>, ResultE
     Ok(found)
 }
 
-/// Sorts the addresses of the first pod CIDR's IP family first. Without a pod CIDR, keeps the order.
+/// Sorts the addresses of the first pod CIDR's IP family first. Without a pod CIDR, keeps the order of the addresses.
 pub fn primary_first(mut addresses: Vec<IpAddr>, pod_cidrs: &[String]) -> Vec<IpAddr> {
     if let Some(first) = pod_cidrs.first() {
         let v6 = first.contains(':');
@@ -95,7 +95,8 @@ fn is_of(ip: &Ip, interfaces: &[Interface], requested: &str) -> Result<bool, Res
             "address {address} belongs to interface {index}, but the result has only {known} interfaces"
         )));
     };
-    // Some plugins do not set `sandbox`. Then only the name tells whether the interface is in the pod.
+    // Some plugins do not set `sandbox`. If no interface with the requested name has a `sandbox`, all interfaces with
+    // this name count as interfaces of the pod.
     let inside = |i: &Interface| i.sandbox.as_deref().is_some_and(|sandbox| !sandbox.is_empty());
     let listed = interfaces.iter().any(|i| i.name == requested && inside(i));
     Ok(found.name == requested && (inside(found) || !listed))

@@ -46,7 +46,7 @@ fn usual() -> TestNode {
     node
 }
 
-/// Prepares a pod and pins a network namespace for it. Returns `None` if the test must not pin a namespace.
+/// Prepares a pod and pins a network namespace for it. Returns `None` if the test has no permission to pin a namespace.
 async fn prepare_pinned(
     network: &Network,
     pod: PodNetwork,
@@ -110,7 +110,7 @@ async fn without_configuration_the_error_names_the_directory_and_its_files() {
     node.list("10-pods.conflist", "1.0.0", &["absent"]);
     let error = network.ensure_configured().await.unwrap_err().to_string();
     assert!(error.contains("10-pods.conflist: network plugin absent"), "{error}");
-    // dockbridge finds a configuration that was created after the last read.
+    // dockbridge finds a configuration that was written after the last read.
     node.plugin("a", ANSWER);
     node.list("10-pods.conflist", "1.0.0", &["a"]);
     network.ensure_configured().await.unwrap();
@@ -205,7 +205,7 @@ async fn del_works_without_namespace_configuration_and_result() {
     let cni = network.prepare(node.pod('a')).await.unwrap();
     drop(network);
     fs::remove_dir_all(node.path("conf")).unwrap();
-    // After a reboot there is no run directory, no cache and no configuration.
+    // There is no pinned namespace, as after a reboot, no cached result, and no configuration directory.
     let network = node.network();
     network.detach(&cni).await.unwrap();
     network.detach(&cni).await.unwrap();
@@ -271,8 +271,8 @@ async fn a_failed_del_keeps_the_cached_result_and_can_be_repeated() {
     assert!(!cached(&node, &cni).exists());
 }
 
-/// The plugin Multus writes the namespace's path into every error, and its message about the missing socket
-/// of its agent looks like one about a missing namespace.
+/// The plugin Multus writes the path of the network namespace into its errors, and its message about the missing socket
+/// of its agent looks like a message about a missing namespace.
 #[tokio::test]
 async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugin_says() {
     let node = usual();
@@ -292,8 +292,8 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
     network.detach(&cni).await.unwrap();
 }
 
-/// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge calls
-/// this DEL again later.
+/// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge later repeats a
+/// DEL that failed after the namespace was gone.
 #[tokio::test]
 async fn a_failed_del_is_repeated_later_once_the_namespace_is_gone() {
     for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
@@ -326,7 +326,8 @@ async fn a_namespace_that_goes_during_del_is_gone() {
     assert!(cached(&node, &cni).exists(), "kept for the next release");
 }
 
-/// A plugin that is missing, hangs or asks for a later retry has not released the pod's address.
+/// dockbridge assumes that a plugin that is missing, hangs, is killed or asks for a later retry has not released the
+/// pod's address.
 #[tokio::test]
 async fn a_del_that_was_not_done_is_a_failure_also_without_a_namespace() {
     let node = usual();
@@ -442,8 +443,8 @@ async fn a_pod_of_another_shim_is_found_and_released() {
     let path = node.path("cache/results").join(format!("pods-{}-eth0", pod.id));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     crate::host::file::replace(&path, text.as_bytes(), Durability::Written).unwrap();
-    // cri-dockerd first brings up `lo` with a separate CNI network, which its cache stores under the same
-    // interface name.
+    // cri-dockerd first brings up `lo` with a separate CNI network. The cached result of this network has the interface
+    // name `eth0`, like the result of the pod's network.
     let loopback = json!({
         "kind": "cniCacheV1", "containerId": pod.id, "ifName": "eth0", "networkName": "cni-loopback",
         "config": "eyJjbmlWZXJzaW9uIjoiMC4yLjAiLCJuYW1lIjoiY25pLWxvb3BiYWNrIiwicGx1Z2lucyI6W3sidHlwZSI6Imxvb3BiYWNrIn1dfQ==",

@@ -1,5 +1,5 @@
-//! Reads the archive of a checkpoint, which anybody may have written. Checks all entries before it writes a
-//! file.
+//! Reads the archive of a container checkpoint, which anybody may have written. Checks all its entries before
+//! it writes a file.
 
 use std::{
     collections::HashSet,
@@ -30,8 +30,8 @@ impl Contents {
     /// Finds the files in an archive.
     ///
     /// # Errors
-    /// Fails if the archive is damaged or truncated, has a file twice, has paths that lead out of it, or has
-    /// links or devices in place of files.
+    /// Fails if the archive is damaged or truncated, if a path leads out of it, or if a file that a restore uses is
+    /// there twice, is in a wrong directory, or is a link or device.
     pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
@@ -49,7 +49,7 @@ impl Contents {
                 return Ok(());
             }
             if kind != EntryType::Regular {
-                return refused("is not a file");
+                return refused("is not a plain file");
             }
             if path.components().count() > 2 {
                 return refused("is in an unexpected directory");
@@ -67,7 +67,7 @@ impl Contents {
         Ok(Self(found))
     }
 
-    /// Size of all these files in bytes.
+    /// Total size of the found files in bytes.
     pub fn size(&self) -> u64 {
         self.0.iter().map(|content| content.size).fold(0, u64::saturating_add)
     }
@@ -92,8 +92,8 @@ impl Contents {
         Ok(bytes)
     }
 
-    /// Writes these files into a directory that has only the directory of the images. Decompresses the archive
-    /// of changed files. All files together may take `space` bytes.
+    /// Writes the found files into a directory that so far has only the directory [`IMAGES`]. Decompresses the
+    /// archive of changed files. All files together may take `space` bytes.
     ///
     /// # Errors
     /// Fails if a write fails, if there is not enough space, if the archive has become shorter, or if
@@ -132,7 +132,7 @@ impl Contents {
     }
 }
 
-/// The container of a checkpoint, as the documents in the archive describe it.
+/// The container of a container checkpoint, as the documents in the archive describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Names of the container's image, the most exact name first.
@@ -179,7 +179,7 @@ impl Described {
     }
 }
 
-/// Reads the archive of changed files, and decompresses it if it is compressed. containerd compresses it.
+/// Reads the archive of changed files, and decompresses it if it is compressed with gzip, as containerd's archives are.
 ///
 /// # Errors
 /// Fails if the archive cannot be read.
@@ -198,7 +198,7 @@ pub(in crate::oci_runtime) fn decompressed<'a>(
 pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io::Result<()> {
     let mut left = space;
     visit(Archive::new(archive).entries()?, &mut |entry| {
-        // The later reader keeps the map of a sparse file in memory. Layers of images have no sparse files.
+        // The reader that later applies the files keeps the map of a sparse file in memory.
         if entry.header().entry_type().is_gnu_sparse() {
             return Err(refused("the archive has a sparse file".to_owned()));
         }
@@ -207,9 +207,9 @@ pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io
     })
 }
 
-/// Calls `each` with the entries. Long names and attributes are separate entries here. Their size is bounded,
-/// because other readers have them in memory. Their sum and the number of entries are bounded, because the
-/// files need inodes, and each hard link an entry of a directory.
+/// Calls `each` with the entries. Long names and attributes are separate entries here. The size of a name or
+/// attribute is bounded, because other readers keep it in memory. The total size of names and attributes and the
+/// number of entries are bounded, because names, attributes, inodes and directory entries need disk space.
 fn visit<R: Read>(
     entries: Entries<'_, R>,
     each: &mut dyn FnMut(&Entry<'_, R>) -> io::Result<()>,
@@ -217,7 +217,7 @@ fn visit<R: Read>(
     let mut left = LARGEST_EXTENSIONS;
     for (number, entry) in entries.raw(true).enumerate() {
         let mut entry =
-            entry.map_err(|error| refused(format!("the archive is damaged: {error}")))?;
+            entry.map_err(|error| refused(format!("the archive cannot be read: {error}")))?;
         if number >= MOST_ENTRIES {
             return Err(refused("the archive has too many entries".to_owned()));
         }
@@ -233,7 +233,7 @@ fn visit<R: Read>(
         if is_pax {
             (&mut entry).take(LARGEST_EXTENSION).read_to_end(&mut text)?;
         }
-        // Other readers use this size instead of the one in the next header, which this reader uses.
+        // Other readers use the size in a pax header, but this reader uses the size in the header of the entry itself.
         if PaxExtensions::new(&text).any(|it| it.is_ok_and(|it| it.key_bytes() == b"size")) {
             return Err(refused("the archive has a size in a pax header".to_owned()));
         }
@@ -266,6 +266,7 @@ const LARGEST_EXTENSION: u64 = 1 << 20;
 const LARGEST_EXTENSIONS: u64 = if cfg!(test) { 3 << 20 } else { 256 << 20 };
 const MOST_ENTRIES: usize = if cfg!(test) { 1000 } else { 1_000_000 };
 const PIECE: u64 = 8 << 20;
-const NO_SPACE: &str = "the file system has too little space for the files of the checkpoint";
-/// The first bytes of a compressed file.
+const NO_SPACE: &str =
+    "the files of the container checkpoint need more space than the restore may use";
+/// The first bytes of a gzip file.
 pub(in crate::oci_runtime) const GZIP: [u8; 2] = [0x1f, 0x8b];

@@ -1,4 +1,4 @@
-//! The parts of a `config.json` with which dockbridge-runtime compares the processes of a checkpoint.
+//! The parts of a `config.json` with which dockbridge-runtime compares a container checkpoint.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(in crate::oci_runtime) struct Config {
     pub(super) hooks: Hooks,
 }
 
-/// The hooks that a restore does not run, because they run only when a container is created or started.
+/// The hooks that a restore does not run.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Hooks {

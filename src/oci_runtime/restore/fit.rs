@@ -1,4 +1,4 @@
-//! Fits CRIU's images of a checkpoint to the new container, as pure functions: refuses images with rights
+//! Fits CRIU's images of a container checkpoint to the new container, as pure functions: refuses images with rights
 //! that the container must not have, and writes the container's own settings into the images.
 //!
 //! CRIU does what the images say, with the rights of root on the node, so this module accepts only known
@@ -64,11 +64,12 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
 }
 
 impl Images {
-    /// Fits the images. Returns the paths that CRIU will use. The caller must replace the checkpoint's images
-    /// by the fitted images, and check the paths once the checkpoint's files are in the root file system.
+    /// Fits the images. Returns the paths in the root file system and in volumes that CRIU will use. The caller must
+    /// replace CRIU's images in the directory with the fitted images, and check the paths once the changed files of the
+    /// container checkpoint are in the root file system.
     ///
     /// # Errors
-    /// The reason why the checkpoint is refused, as the end of a sentence about the checkpoint.
+    /// The reason why the container checkpoint is refused.
     pub(in crate::oci_runtime) fn fit(
         &mut self,
         target: &Target<'_>,
@@ -101,7 +102,7 @@ impl Images {
         if target.config.has_namespace("network") {
             let networks = self.read_single::<Network>("netns-")?;
             if networks.iter().any(|it| it.outside.as_deref() != Some(POD_NETWORK)) {
-                return Err("the network of the checkpoint is not the network of a pod".to_owned());
+                return Err("the container checkpoint's network is not a pod's network".to_owned());
             }
         }
         self.fit_processes(target)?;
@@ -130,15 +131,17 @@ impl Images {
         let inventory = self.read::<Inventory>("inventory.img")?;
         // Images of version 1 have another format.
         if inventory.first().and_then(|it| it.version) != Some(VERSION) {
-            return Err("the images of the checkpoint have an unknown version".to_owned());
+            return Err("the container checkpoint's CRIU images have an unknown version".to_owned());
         }
         let node = inventory.first().and_then(|it| it.host.clone()).unwrap_or_default();
         let of_root = format!("ids-{}.img", self.tree()?.first().map_or(0, |root| root.pid));
         let first = self.read::<Namespaces>(&of_root)?;
-        let first = first.first().ok_or("the checkpoint has no namespaces")?;
+        let first = first.first().ok_or("the container checkpoint has no namespaces")?;
         for name in self.names("ids-") {
             if self.read::<Namespaces>(&name)?.iter().any(|it| it != first) {
-                return Err("processes of the checkpoint have different namespaces".to_owned());
+                return Err(
+                    "processes of the container checkpoint have different namespaces".to_owned()
+                );
             }
         }
         for (kind, own, host) in [
@@ -154,11 +157,13 @@ impl Images {
             match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
-                        "the checkpoint has its own {kind} namespace, and the new container uses the node's"
+                        "the checkpoint does not have the {kind} namespace of its node, and the new container uses the node's"
                     ));
                 }
                 (is_separate, true) if !is_separate || own == 0 => {
-                    return Err(format!("the checkpoint uses the {kind} namespace of its node"));
+                    return Err(format!(
+                        "the checkpoint has either no {kind} namespace or the {kind} namespace of its node, and the new container does not use the node's"
+                    ));
                 }
                 _ => {}
             }
@@ -213,11 +218,11 @@ impl Images {
             }
             for thread in threads.values() {
                 rights::check(thread, target.config)?;
-                // If a thread has the strict mode, CRIU would give the other threads neither this mode nor a
-                // filter.
+                // If a thread is in the strict mode of seccomp, CRIU would give the other threads neither this
+                // mode nor a filter.
                 let is_strict = thread.seccomp_mode == Some(seccomp::STRICT);
                 if is_strict && (chains.is_some() || threads.len() > 1) {
-                    return Err("a process is in the strict mode of seccomp".to_owned());
+                    return Err("a process is in the strict mode of seccomp, and has several threads or would get a seccomp filter".to_owned());
                 }
             }
             if let Some(chains) = &mut chains {
@@ -245,7 +250,7 @@ impl Images {
         let task = core.task.as_deref().map(decoded::<Task>).transpose()?.unwrap_or_default();
         let has_old_filter = task.old_seccomp_mode.is_some() || task.old_seccomp_filter.is_some();
         if has_old_filter || task.cgroups.is_some() {
-            return Err("the checkpoint was made by a CRIU older than 4.0".to_owned());
+            return Err("the checkpoint has fields of a CRIU older than 4.0".to_owned());
         }
         Ok(core)
     }
@@ -256,7 +261,7 @@ impl Images {
         let inventory = Inventory { cgroups: Some(NO_CGROUPS), ..Inventory::default() };
         self.change("inventory.img", |entry| merged(entry, &inventory))?;
         if config.has_namespace("cgroup") {
-            // The lower runtime tells CRIU which path replaces this path. The controller without a name is
+            // The lower runtime tells CRIU which path replaces the path `PLACE`. The controller without a name is
             // cgroup v2, which every kernel has.
             let path = format!("/{PLACE}");
             let hidden = u32::try_from(path.len()).ok();

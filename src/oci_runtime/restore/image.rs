@@ -14,14 +14,14 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Splits an image into its entries. Fails if the image is truncated.
+    /// Splits an image into its entries. Fails if the image is truncated or has too many entries.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let (magic, mut rest) =
             bytes.split_at_checked(if has_two(bytes) { 8 } else { 4 }).ok_or("it is truncated")?;
         let mut entries = Vec::new();
         while !rest.is_empty() {
             if entries.len() >= MOST_ENTRIES {
-                return Err("the image has too many entries".to_owned());
+                return Err("the file has too many entries".to_owned());
             }
             let (entry, after) = split_entry(rest)?;
             entries.push(entry.to_vec());
@@ -90,7 +90,8 @@ pub(super) fn part(message: &[u8], wanted: u32) -> Result<Vec<u8>, String> {
     fields(message, |tag, mut field| {
         let is_part = matches!(decode_key(&mut field), Ok((_, WireType::LengthDelimited)));
         if tag == wanted && is_part && decode_varint(&mut field).is_ok() {
-            // If an embedded message occurs twice, decoders merge the two, and so do the joined bytes.
+            // If an embedded message occurs twice, decoders merge the two, which has the same result as decoding the
+            // joined bytes.
             part.extend_from_slice(field);
         }
     })?;

@@ -1,4 +1,4 @@
-//! Access to CRIU's images of a checkpoint, by name.
+//! Access to CRIU's images of a container checkpoint, by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use prost::Message;
 
 use super::image::{Image, decoded};
 
-/// The images of a checkpoint that dockbridge-runtime has read or made.
+/// CRIU's images of a container checkpoint that dockbridge-runtime has read or made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Images {
-    /// The bytes of each image, by name.
+    /// The bytes of each CRIU image, by its name.
     pub(in crate::oci_runtime) contents: BTreeMap<String, Vec<u8>>,
-    /// The names of the images that must be written.
+    /// The names of the CRIU images that must be written.
     pub(in crate::oci_runtime) changed: BTreeSet<String>,
 }
 
@@ -23,10 +23,10 @@ impl Images {
     pub(super) fn image(&self, name: &str) -> Result<Image, String> {
         let bytes =
             self.contents.get(name).ok_or_else(|| format!("the checkpoint has no {name}"))?;
-        Image::read(bytes).map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
+        Image::read(bytes).map_err(|reason| format!("CRIU image {name} cannot be read: {reason}"))
     }
 
-    /// Decodes the entries of an image.
+    /// Decodes the entries of a CRIU image.
     pub(super) fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
         let image = self.image(name)?;
         let entries = image.entries.iter().map(|entry| decoded(entry));
@@ -35,7 +35,7 @@ impl Images {
             .map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
-    /// Decodes the entries of the image whose name starts with `prefix`. Fails unless there is exactly one.
+    /// Decodes the entries of the image whose name starts with `prefix`. Fails unless exactly one name does.
     pub(super) fn read_single<M: Message + Default>(&self, prefix: &str) -> Result<Vec<M>, String> {
         match self.names(prefix).as_slice() {
             [name] => self.read(name),

@@ -12,7 +12,7 @@ use crate::host::root_files::{Properties, RootFiles};
 /// Deletes the paths in `deleted` (CRI-O's list), and applies archives in the format of an image layer.
 ///
 /// # Errors
-/// Fails with the path that it cannot change or does not accept.
+/// Fails with the path that cannot be changed or is not accepted, or if an archive cannot be read.
 pub(in crate::oci_runtime) fn apply(
     root: &RootFiles,
     archives: impl Iterator<Item = impl Read>,
@@ -41,7 +41,7 @@ fn add(root: &RootFiles, path: &Path, entry: &mut Entry<'_, impl Read>) -> io::R
     }
     if let Some(deleted) = name.strip_prefix(DELETED) {
         return match deleted {
-            // The marker would otherwise remove the whole directory.
+            // A marker without the name of a file would otherwise remove the whole directory.
             "" | "." | ".." => Err(refused("marks a deleted file but does not name one")),
             deleted => root.remove(&path.with_file_name(deleted)),
         };
@@ -88,7 +88,7 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("/{}: {error}", path.display()))
 }
 
-/// Maximum depth of a path, more than dockbridge accepts when it writes a checkpoint. The removal of a
+/// Maximum depth of a path, more than dockbridge accepts when it writes an archive. The removal of a
 /// directory needs memory for each level.
 const MAX_DEPTH: usize = 1000;
 /// In image layers, the prefix of a deleted file's name, and the name that marks an opaque directory.

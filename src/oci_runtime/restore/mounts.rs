@@ -1,4 +1,5 @@
-//! Checks that a checkpoint's mounts are the new container's: CRIU follows the images, not the `config.json`.
+//! Checks that the mounts of a container checkpoint are the new container's: CRIU follows the container
+//! checkpoint, not the `config.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,9 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// Fails if checkpoint and container differ in a mount. `exists` tells which paths this kernel has.
+/// Fails if the container checkpoint has a mount that the new container does not have, lacks one of the new
+/// container's mounts or a restriction of such a mount, or has a mount that is not safe to restore. `exists` tells
+/// which paths this kernel has.
 pub(super) fn check(
     mounts: &[Mount],
     config: &Config,
@@ -26,12 +29,12 @@ pub(super) fn check(
     for mount in mounts {
         // CRIU would end a path at a NUL.
         if mount.path.contains('\0') || mount.root.contains('\0') {
-            return Err("the checkpoint has a mount with a NUL in its path".to_owned());
+            return Err("the checkpoint has a mount with a NUL in its path or root".to_owned());
         }
         check_flags(mount, config)?;
-        // CRIU uses path and root as parts of paths on the node, so they must not contain `..`.
+        // CRIU uses the path and root of a mount as parts of paths on the node, so they must not contain `..`.
         if [&mount.path, &mount.root].iter().any(|path| path.split('/').any(|part| part == "..")) {
-            return Err(format!("the mount at {} leads out of the container", mount.path));
+            return Err(format!("the mount at {} has .. in its path or root", mount.path));
         }
         // If two mounts had the same id, CRIU would use the first of them as parent of other mounts.
         if !ids.insert(mount.id) {
@@ -42,15 +45,15 @@ pub(super) fn check(
         }
     }
     for (path, mount) in &by_path {
-        // The parent must be the mount above this path, or a mount could be hidden below its own parent.
+        // The parent must be the mount above this path, or a mount that CRIU makes later could hide this mount.
         let above = (0..path.len()).rev().find_map(|length| by_path.get(path.get(..length)?));
         if above.is_some_and(|above| above.id != mount.parent) {
             return Err(format!("the mount at {} has the wrong parent mount", mount.path));
         }
         if mount.by_plugin == Some(true) || mount.is_outside == Some(true) {
-            return Err(format!("the checkpoint has a mount of an unknown kind at {}", mount.path));
+            return Err(format!("the checkpoint has an unsupported mount at {}", mount.path));
         }
-        // Without this field, CRIU would use most flags of the mount, such as read-only, for the file system.
+        // Without file system flags, CRIU would use some flags of the mount, such as read-only, for the file system.
         if mount.file_system_flags.is_none() {
             return Err(format!("the mount at {} has no file system flags", mount.path));
         }
@@ -77,8 +80,8 @@ pub(super) fn check(
     }
 }
 
-/// Source and options of the new container's file systems, by the number of the file system in the
-/// checkpoint. CRIU requires that mounts with the same number have the same source and options.
+/// Source and options of the new container's file systems, by the device number of the file system in the container
+/// checkpoint. CRIU requires that mounts with the same device number have the same source and options.
 pub(super) fn file_systems(mounts: &[Mount], config: &Config) -> BTreeMap<u32, FileSystem> {
     let inside = mounts.iter().filter(|it| it.outside.is_none() && !parts(&it.path).is_empty());
     let own = inside.filter_map(|mount| {
@@ -100,21 +103,21 @@ pub(super) fn file_systems(mounts: &[Mount], config: &Config) -> BTreeMap<u32, F
     own.collect()
 }
 
-/// To whom the files of a mount belong.
+/// What a mount of the container checkpoint contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     Root,
-    /// The mount is a volume with this source.
+    /// The mount is a volume, or another bind mount, with this source.
     Volume(&'a str),
     /// The mount is a tmpfs or has terminals, which belong only to the container.
     Memory,
     /// The mount is a device of the container, or `/dev/null`, which hides a file.
     Device,
-    /// The mount has files of the kernel, such as `/proc`.
+    /// The mount has files of the kernel, such as `/proc`, or hides a directory.
     Kernel,
 }
 
-/// To whom the files of a mount belong. The mount must have passed [`check`].
+/// What the mount contains. The mount must have passed [`check`].
 pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
     let path = parts(&mount.path);
     let is_at = |it: &String| parts(it) == path;
@@ -131,8 +134,9 @@ pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
     }
 }
 
-/// CRIU mounts a file system once, and makes bind mounts of it for other mounts with the same number. Checks
-/// that no file system of the container has the number of a file system of the node or of the root.
+/// CRIU mounts a file system once, and makes bind mounts of it for other mounts with the same device number. Checks
+/// that the container's own mounts do not share a device number with the root, with an external mount or with a mount
+/// of another type, and that no two of them are the same tmpfs. Mounts that hide paths are excepted.
 fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
     let is_masked =
         |it: &Mount| config.linux.masked_paths.iter().any(|path| parts(path) == parts(&it.path));
@@ -157,7 +161,8 @@ fn check_devices(mounts: &[Mount], config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks flags and options of a mount. CRIU passes the flags to the kernel, so they could change the node.
+/// Checks the flags, the propagation and the cgroup options of a mount, and that its root was not deleted. CRIU passes
+/// the flags to the kernel, so they could change the node.
 fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     let of_file_system = mount.file_system_flags.unwrap_or_default();
     if mount.flags & !MOUNT_FLAGS != 0 || of_file_system & !FILE_SYSTEM_FLAGS != 0 {
@@ -166,7 +171,8 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     if mount.is_deleted == Some(true) {
         return Err(format!("the mount at {} has a deleted root", mount.path));
     }
-    // The root may have the propagation that any volume needs.
+    // A mount that is not external, such as the root, may have a propagation that at least one mount of the new
+    // container has.
     let is_external = mount.outside.is_some();
     let is_at = |it: &&config::Mount| parts(&it.destination) == parts(&mount.path);
     let mut planned = config.mounts.iter().filter(|it| !is_external || is_at(it));
@@ -176,9 +182,12 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
     if given(mount.shared) && !planned.clone().any(is_shared)
         || given(mount.master) && !planned.any(is_slave)
     {
-        return Err(format!("the mount at {} propagates to or from the node", mount.path));
+        return Err(format!(
+            "the mount at {} has a propagation that the new container does not have",
+            mount.path
+        ));
     }
-    // All cgroup mounts are the same file system, and their options change it for the whole machine.
+    // All mounts of cgroup v2 are the same file system, and their options change it for the whole machine.
     let options = mount.options.iter().flat_map(|it| it.split(','));
     let is_known = |it: &str| it.is_empty() || CGROUP_OPTIONS.contains(&it);
     if mount.kind == CGROUPS && !is_external && !options.into_iter().all(is_known) {
@@ -195,7 +204,7 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     let linux = &config.linux;
     let is_masked = linux.masked_paths.iter().any(is_at);
     let is_read_only = !is_masked && linux.readonly_paths.iter().any(is_at);
-    let unknown = || Err(format!("only the checkpoint has a mount at {}", mount.path));
+    let unknown = || Err(format!("only the checkpoint has such a mount at {}", mount.path));
     let planned = config.mounts.iter().find(|it| is_at(&it.destination));
     let cgroups = config.mounts.iter().find(|it| {
         it.kind == "cgroup" && path.starts_with(&parts(&it.destination)) && !is_at(&it.destination)
@@ -249,7 +258,7 @@ fn kinds(kind: &str) -> &'static [u32] {
         "tmpfs" => &[TMPFS],
         "devpts" => &[TERMINALS],
         "mqueue" => &[14],
-        // With cgroup v1 the mount is a tmpfs, in which the OCI runtime bind-mounts the controllers.
+        // With cgroup v1, a mount of type `cgroup` is a tmpfs, in which the OCI runtime bind-mounts the controllers.
         "cgroup" => &[TMPFS, CGROUPS],
         _ => &[],
     }
@@ -259,7 +268,7 @@ const MOST_MOUNTS: usize = 1_000;
 pub(super) const READ_ONLY: u32 = 1;
 const TMPFS: u32 = 5;
 const TERMINALS: u32 = 6;
-/// CRIU's number for the file system of cgroup v2.
+/// CRIU's number for the file system type cgroup v2.
 const CGROUPS: u32 = 23;
 const CGROUP_OPTIONS: [&str; 6] = [
     "nsdelegate",

@@ -1,8 +1,9 @@
-//! Checks the paths that CRIU opens as root, before the restored processes give up their rights.
+//! Checks the paths in a container checkpoint that CRIU opens as root in a restore. The restored processes give up
+//! their rights only later.
 //!
 //! CRIU opens most paths in the container's mounts, where a link in `/proc` would lead to CRIU's program and
-//! open files. CRIU recreates deleted files before it changes its root, when a link could lead to files of
-//! the node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
+//! open files. CRIU recreates deleted files before it changes its root, so a link in their paths could lead to
+//! files of the node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// A path that must contain no links, once the checkpoint's files are in the root file system.
+/// A path that must contain no links, once the files of the container checkpoint are in the root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Located {
     /// The source of the volume on the node. `None` for the root file system.
@@ -34,7 +35,7 @@ pub(super) struct Links(pub(super) BTreeMap<String, BTreeSet<PathBuf>>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     mount: Option<u32>,
-    /// Whether CRIU creates and deletes the file.
+    /// Whether the file was deleted and CRIU recreates it, or CRIU links the file where a deleted file was.
     is_made: bool,
     /// Whether CRIU changes the permissions of the file, because it is a terminal.
     is_terminal: bool,
@@ -42,7 +43,7 @@ struct Use {
 
 impl Images {
     /// Checks the paths of open files, working directories, programs, mapped files, sockets, watches and
-    /// mounts. Returns the paths to check once the checkpoint's files are in the root file system.
+    /// mounts. Returns the paths to check once the files of the container checkpoint are in the root file system.
     pub(super) fn check_paths(
         &self,
         mounts: &[Mount],
@@ -52,7 +53,7 @@ impl Images {
         let places = Places { mounts, config, links };
         let mut located = Vec::new();
         for mount in mounts.iter().filter(|mount| !parts(&mount.path).is_empty()) {
-            // Only the kernel makes files in its file systems, so mount points there need no check.
+            // Only the kernel can make links in its file systems, such as `/proc`, so mount points there need no check.
             let above = places.mount_of(parent(&parts(&mount.path)));
             if above.is_some_and(|above| mounts::content(above, config) != Content::Kernel) {
                 located.extend(places.locate(
@@ -85,7 +86,7 @@ impl Images {
             for watch in watches.iter().flat_map(|it| &it.all) {
                 let path = watch.handle.as_ref().and_then(|it| it.path.as_deref());
                 // Without a path, CRIU opens a watched file by its handle, outside of the container's mounts.
-                let path = path.ok_or("the checkpoint watches a file without a path (inotify)")?;
+                let path = path.ok_or("the checkpoint has an inotify watch without a path")?;
                 located.extend(places.open(path, Use::default())?);
             }
             if let Some(socket) = unix_socket {
@@ -95,8 +96,9 @@ impl Images {
         Ok(located)
     }
 
-    /// Two sets of numbers of open files. The first has the deleted files, and the files that CRIU links in
-    /// their place. The second has only the linked files, which CRIU removes afterwards.
+    /// Returns two sets of the numbers that CRIU's images give to open files. The first set has the deleted files, and
+    /// the files that CRIU links in their place. The second set has only the linked files, which CRIU removes after it
+    /// has linked them.
     fn made(&self) -> Result<(BTreeSet<u32>, BTreeSet<u32>), String> {
         let (mut made, mut linked) = (BTreeSet::new(), BTreeSet::new());
         if self.contents.contains_key(REMADE) {
@@ -109,7 +111,7 @@ impl Images {
                     }
                     Some(GHOST) => {}
                     Some(_) => {
-                        return Err("an open file is in /proc of an ended process".to_owned());
+                        return Err("an open file cannot be recreated, such as a file in /proc of an ended process".to_owned());
                     }
                 }
             }
@@ -119,21 +121,25 @@ impl Images {
             let damaged = |reason| format!("CRIU image {name} is damaged: {reason}");
             let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
             if !RECREATED_TYPES.contains(&(mode & TYPE)) {
-                return Err(format!("{name} is neither a file, a directory nor a named pipe"));
+                return Err(format!(
+                    "the deleted file in {name} is neither a regular file, a directory nor a named pipe"
+                ));
             }
         }
         Ok((made, linked))
     }
 
-    /// Refuses a mapping of the first pages of memory, which attacks can use. Only a container with
-    /// `CAP_SYS_RAWIO` may have one.
+    /// Refuses a mapping of the first pages of memory, which attacks can use, unless the container has
+    /// `CAP_SYS_RAWIO`. Also checks the flags of mapped files.
     pub(super) fn check_memory(&self, config: &Config) -> Result<(), String> {
         for name in self.names("mm-") {
             for Area { start, flags } in
                 self.read::<Memory>(&name)?.into_iter().flat_map(|it| it.areas)
             {
                 if start < LOWEST_ADDRESS && !config.allows("CAP_SYS_RAWIO") {
-                    return Err(format!("the checkpoint has memory at the low address {start:#x}"));
+                    return Err(format!(
+                        "the checkpoint has memory at the low address {start:#x}, which needs CAP_SYS_RAWIO"
+                    ));
                 }
                 check_flags(flags.unwrap_or_default())?;
             }
@@ -142,12 +148,15 @@ impl Images {
     }
 }
 
-/// Refuses flags that create or empty a file. The kernel does not keep them, so no real checkpoint has them.
+/// Refuses the flags `O_CREAT`, `O_EXCL` and `O_TRUNC`. The kernel does not keep them for an open file, so no real
+/// container checkpoint has these flags.
 fn check_flags(flags: u32) -> Result<(), String> {
     match flags & (CREATE | EXCLUSIVE | TRUNCATE) {
         0 => Ok(()),
-        _ => Err("the checkpoint has an open file with flags that would create or truncate it"
-            .to_owned()),
+        _ => Err(
+            "the checkpoint has an open or mapped file with flags that would create or truncate it"
+                .to_owned(),
+        ),
     }
 }
 
@@ -213,19 +222,24 @@ impl Places<'_> {
         let above = names.get(..length).unwrap_or_default();
         let Some(mount) = self.mount_of(above) else { return refused("is not on any mount") };
         if use_.mount.is_some_and(|number| number != mount.id) {
-            return refused("is on a mount that another mount hides");
+            return refused(
+                "is not on its mount, for example because another mount hides the file",
+            );
         }
         let below = names.get(parts(&mount.path).len()..).unwrap_or_default();
         let content = mounts::content(mount, self.config);
         if use_.is_made && mount.flags & mounts::READ_ONLY != 0 {
-            return refused("was deleted, and the mount of the file is read-only");
+            return refused("must be recreated, and the mount of the file is read-only");
         }
-        // A deleted file must be directly in a mount, or another container could put a link into its path.
+        // Outside of the root file system, a deleted file must be directly in its mount, or another container
+        // could put a link into its path.
         if use_.is_made && content != Content::Root && below.len() != 1 {
-            return refused("was deleted in a subdirectory of its mount");
+            return refused("must be recreated, and is not directly in its mount");
         }
         if use_.is_terminal && matches!(content, Content::Root | Content::Volume(_)) {
-            return refused("is not a terminal");
+            return refused(
+                "is open as a terminal, but is in the root file system or a bind mount",
+            );
         }
         let volume = match content {
             Content::Root => None,
@@ -253,5 +267,5 @@ const RECREATED_TYPES: [u32; 3] = [0o010_000, 0o040_000, 0o100_000];
 const CREATE: u32 = 0o100;
 const EXCLUSIVE: u32 = 0o200;
 const TRUNCATE: u32 = 0o1000;
-/// Lowest address that a process may map: the default of `vm.mmap_min_addr`.
+/// Lowest address that a process without `CAP_SYS_RAWIO` may map on Debian: its default of `vm.mmap_min_addr`.
 const LOWEST_ADDRESS: u64 = 1 << 16;

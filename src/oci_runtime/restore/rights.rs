@@ -1,4 +1,4 @@
-//! Checks that a thread of a checkpoint has only rights that the new container gives to its own processes.
+//! Checks that a thread of a container checkpoint has only rights that the new container gives to its own processes.
 
 use super::{
     config::Config,
@@ -13,7 +13,7 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     check_capabilities(credentials, config)?;
     let process = &config.process;
     if process.no_new_privileges && credentials.no_new_privileges != Some(1) {
-        return Err("a restored process may gain privileges (no_new_privs is off)".to_owned());
+        return Err("a restored process lacks no_new_privs, which the new container has".to_owned());
     }
     if credentials.secure_bits != 0 && !config.allows("CAP_SETPCAP") {
         return Err("a restored process has securebits, which need CAP_SETPCAP".to_owned());
@@ -31,14 +31,15 @@ pub(super) fn check(thread: &Thread, config: &Config) -> Result<(), String> {
     let is_preferred = thread.nice.is_some_and(|nice| nice < 0)
         || thread.policy.is_some_and(|policy| REAL_TIME.contains(&policy));
     if is_preferred && !config.allows("CAP_SYS_NICE") {
-        return Err("a restored process has a higher priority, which needs CAP_SYS_NICE".to_owned());
+        return Err("a restored process has a negative nice value or a real-time policy, which \
+                    need CAP_SYS_NICE"
+            .to_owned());
     }
     Ok(())
 }
 
-/// Checks user and groups of a thread. A process of root can have changed its user. Refuses another user if
-/// the container does not run as root, although a set-user-ID program of the image could have made the
-/// change.
+/// Checks user and groups of a thread. A process of root with `CAP_SETUID` can have changed its user. Refuses another
+/// user if the container does not run as root, although a set-user-ID program of the image could have changed the user.
 fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let user = &config.process.user;
     let may = |capability| user.uid == 0 && config.allows(capability);
@@ -52,21 +53,23 @@ fn check_identity(has: &Credentials, config: &Config) -> Result<(), String> {
     let other = others.next().or_else(|| has.groups.iter().find(|gid| !is_own(gid)));
     match other {
         Some(other) if !may("CAP_SETGID") => Err(format!(
-            "a restored process has group id {other}, which the new container does not have"
+            "a restored process has group id {other}, which the new container lacks or has only as a supplementary group"
         )),
         _ => Ok(()),
     }
 }
 
 /// Checks the process that gets signals about an open file (`F_SETOWN`), and the user who requested the signals.
-/// CRIU takes the ids of this user before it sets the process again.
+/// CRIU switches to the ids of the requesting user before it sets the process again.
 pub(super) fn check_signal_owner(owner: &Owner, config: &Config) -> Result<(), String> {
     let user = &config.process.user;
     let may_change = user.uid == 0 && config.allows("CAP_SETUID");
     let is_own = [owner.uid, owner.effective_uid].iter().all(|uid| *uid == user.uid);
     // In a pid namespace of the pod or the node, the pid may now belong to another process.
     if owner.pid != 0 && (!config.has_own_processes() || !is_own && !may_change) {
-        return Err("an open file of the checkpoint sends signals to other processes".to_owned());
+        return Err(
+            "an open file sends signals for another user, or in a shared pid namespace".to_owned()
+        );
     }
     Ok(())
 }
@@ -88,7 +91,7 @@ fn check_capabilities(has: &Credentials, config: &Config) -> Result<(), String> 
         if more != 0 || set.len() > 2 {
             let name = capability::lowest(more).unwrap_or("an unknown one".to_owned());
             return Err(format!(
-                "a restored process has capabilities that the new container does not have: {name}"
+                "a restored process has capabilities that processes of the new container do not have: {name}"
             ));
         }
     }

@@ -36,13 +36,13 @@ use crate::{
     },
 };
 
-/// Fits the checkpoint to the container that `line` creates. Returns the command line with which the lower
+/// Fits the container checkpoint to the container that `line` creates. Returns the command line with which the lower
 /// runtime restores the container. `bundle` is the directory for an auxiliary container, from which the
 /// seccomp filter is read. `run` runs the lower runtime to its end, and returns whether it succeeded.
 ///
 /// # Errors
-/// Fails if the checkpoint has rights that the container must not have, or cannot be read. No process of the
-/// checkpoint has run then.
+/// Fails if the container checkpoint does not fit the container, for example because it has rights that the
+/// container must not have, or cannot be read. After a failure, no process of the container checkpoint has run.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
     (checkpoint, bundle): (&Path, &Path),
@@ -51,11 +51,11 @@ pub(in crate::oci_runtime) fn prepare(
     let document: Value = json_file(&line.bundle.join("config.json"))?;
     let mut config = Config::deserialize(&document).map_err(|error| Other(error.to_string()))?;
     let root = line.bundle.join(&config.root.path);
-    // CRIU's images have resolved paths, so the lower runtime must also resolve links such as /var/run.
+    // CRIU's images have resolved paths, so links such as /var/run in the paths of mounts are also resolved.
     let files = RootFiles::open(&root).or_cannot("open", &root)?;
     for mount in &mut config.mounts {
         let resolved = files.resolve(Path::new(&mount.destination));
-        let resolved = resolved.or_cannot("find a mount in", &root)?;
+        let resolved = resolved.or_cannot("resolve the path of a mount in", &root)?;
         mount.destination = resolved.to_string_lossy().into_owned();
     }
     let images = checkpoint.join(IMAGES);
@@ -89,9 +89,8 @@ pub(in crate::oci_runtime) fn prepare(
     Ok(restore_command(line, &config, checkpoint))
 }
 
-/// Refuses a lower runtime that restores a container into a cgroup without the container's limits: with
-/// cgroup v2, runc before 1.2 does not tell CRIU the cgroup. `features` is the answer of the lower runtime's
-/// command `features`.
+/// Refuses a lower runtime that restores a container into a cgroup without the container's limits: with cgroup v2, runc
+/// before 1.2 does not tell CRIU the cgroup. `features` is the answer of the lower runtime's command `features`.
 ///
 /// # Errors
 /// The runtime would restore without limits, or does not report its features.
@@ -109,7 +108,8 @@ pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRu
     }
 }
 
-/// Time limit for a restore. CRIU never ends if a file that it opens is a named pipe or on a dead disk.
+/// Time limit for a restore, which grows with the size of `checkpoint`. CRIU might never end if a file that it opens is
+/// a named pipe or on a dead disk.
 pub fn time_limit(checkpoint: &Path) -> Duration {
     let directories = [checkpoint.to_owned(), checkpoint.join(IMAGES)].map(fs::read_dir);
     let files = directories.into_iter().flatten().flatten().flatten();
@@ -121,7 +121,7 @@ fn unfit(reason: &str) -> OciRuntimeError {
     Other(format!("the checkpoint does not fit the new container: {reason}"))
 }
 
-/// Refuses a link or device, and a path through a link or in `/proc`. An empty path means `source` itself.
+/// Refuses a link or device, and a path through a link or in `/proc`. An empty path is `source`, which may be a link.
 fn check_file(source: &Path, path: &str) -> io::Result<()> {
     let kind = match path {
         "" => Some(fs::metadata(source)?.file_type()),
@@ -171,7 +171,9 @@ fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeErro
             Some(Handling::Kept) => {}
             Some(Handling::Removed) => removed.push(name),
             None => {
-                return Err(Other(format!("the checkpoint has {name}, which is not restored")));
+                return Err(Other(format!(
+                    "the checkpoint has {name}, which dockbridge cannot restore"
+                )));
             }
         }
     }
@@ -186,7 +188,7 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
         _ => Vec::new(),
     };
     let files = RootFiles::open(root).map_err(failed)?;
-    // CRI-O writes no archive if nothing has changed.
+    // CRI-O writes no archive of the changed files if no file has changed.
     let archive = file::if_there(File::open(&changed)).map_err(failed)?;
     let mut archive = archive.map(BufReader::new);
     if let Some(archive) = &mut archive {
@@ -196,9 +198,8 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
     Ok(layer::apply(&files, archive.into_iter(), &deleted).map_err(failed)?)
 }
 
-/// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the
-/// runtime, its library and the kernel, so this function reads the filter of an auxiliary container that
-/// never starts.
+/// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the runtime, its
+/// library and the kernel, so this function reads the filter of an auxiliary container that never starts.
 fn filter(
     line: &CommandLine,
     document: &Value,
@@ -236,7 +237,8 @@ fn filter(
     }
 }
 
-/// Removes the auxiliary container for the seccomp filter, which a killed dockbridge-runtime may have left.
+/// Removes the auxiliary container for the seccomp filter, if there is one. A killed dockbridge-runtime may
+/// have left such a container.
 pub(in crate::oci_runtime) fn remove_filter(
     line: &CommandLine,
     bundle: &Path,
@@ -261,7 +263,7 @@ fn subcommand(line: &CommandLine, words: &[&OsStr]) -> CommandLine {
     CommandLine { words: all, ..line.clone() }
 }
 
-/// The `config.json` of the auxiliary container: only the container's seccomp filter and root file system.
+/// The `config.json` of the auxiliary container, with the container's seccomp filter and root file system.
 fn filter_config(document: &Value, bundle: &Path, (id, filter_id): (&str, &str)) -> Value {
     let member = |keys: &[&str]| keys.iter().try_fold(document, |at, key| at.get(*key)).cloned();
     let text = |keys: &[&str]| member(keys).and_then(|it| it.as_str().map(str::to_owned));
@@ -272,10 +274,11 @@ fn filter_config(document: &Value, bundle: &Path, (id, filter_id): (&str, &str))
         "root": { "path": root, "readonly": true },
         "process": {
             "user": { "uid": 0, "gid": 0 },
-            // Setting this flag would need a system call that the seccomp filter might not allow.
+            // With `noNewPrivileges`, crun loads the seccomp filter only when the container starts.
             "noNewPrivileges": false,
             "cwd": "/",
-            // This path exists in every root file system. The program of the auxiliary container never runs.
+            // `/proc` is mounted, so `/proc/self/exe` exists whatever the image contains. The program of the
+            // auxiliary container never runs.
             "args": ["/proc/self/exe"],
         },
         "mounts": [
@@ -309,15 +312,15 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
     })
 }
 
-/// Time limit for the restore of a small checkpoint.
+/// Time limit for the restore of a small container checkpoint.
 const TIME_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
-/// Bytes that a slow disk reads in a second. The time limit grows with the size of the checkpoint.
+/// Bytes that a slow disk reads in a second. The time limit grows with the size of the container checkpoint.
 const SLOW_DISK_RATE: u64 = 16 << 20;
-/// Largest image in bytes that is read. Images with the memory of processes may be larger, but are not read.
+/// Largest CRIU image or JSON file in bytes that is read. CRIU's images of memory may be larger, but are not read.
 const LARGEST_IMAGE: u64 = 64 << 20;
-/// Largest size of all images together, in bytes, because all are in memory at the same time.
+/// Largest total size in bytes of the CRIU images that are read, because all are in memory at the same time.
 const LARGEST_SUM: u64 = 128 << 20;
 const LIMITS: &str = "/proc/self/limits";
-/// Annotation with runc's version in the answer to `features`. Other runtimes do not have this annotation.
+/// Annotation with runc's version in the answer to `features`. Runtimes not based on runc lack this annotation.
 const RUNC_VERSION: &str = "/annotations/org.opencontainers.runc.version";
 const NAME_WIDTH: usize = 26;

@@ -1,13 +1,13 @@
-//! Puts the seccomp filter of the new container below all filters of a checkpoint, so that both apply.
+//! Puts the seccomp filter of the new container below all filters of a container checkpoint, so that both apply.
 
 use std::collections::BTreeMap;
 
 use super::messages::{Filter, Seccomp, Thread};
 
-/// The seccomp filters for the restore: first those of the new container, then those of the checkpoint.
+/// The seccomp filters for the restore: first those of the new container, then those of the container checkpoint.
 pub(super) struct Chains {
     filters: Vec<Filter>,
-    /// For each lowest filter of the checkpoint: the filter of the new container that was put below it.
+    /// For each lowest filter of the container checkpoint: the filter of the new container that was put below it.
     below: BTreeMap<usize, u32>,
 }
 
@@ -62,7 +62,7 @@ impl Chains {
                     found.previous = Some(own);
                     return match self.below.insert(first, own) {
                         Some(other) if other != own => {
-                            Err("several processes share a seccomp filter".to_owned())
+                            Err("processes with and without filters for single threads share a seccomp filter".to_owned())
                         }
                         _ => Ok(filter),
                     };
@@ -79,7 +79,7 @@ impl Chains {
 
 /// SECCOMP_FILTER_FLAG_TSYNC.
 const ALL_THREADS: u32 = 1;
-/// The numbers of the checkpoint's filters grow by the number of filters that precede them.
+/// The numbers of the container checkpoint's filters grow by the number of filters that precede them.
 const MOVED: u32 = 2;
 pub(super) const STRICT: u32 = 1;
 const WITH_FILTER: u32 = 2;

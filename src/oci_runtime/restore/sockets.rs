@@ -1,4 +1,5 @@
-//! Checks that no socket needs a capability that the new container lacks: CRIU creates sockets as root.
+//! Checks that no socket in a container checkpoint needs a capability that the new container lacks: CRIU creates
+//! sockets as root.
 
 use super::{
     config::Config,
@@ -29,7 +30,7 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
         match *protocol {
             AUDIT => needs("a socket for audit records", "CAP_AUDIT_READ")?,
             protocol if UNPRIVILEGED_NETLINK.contains(&protocol) => {}
-            _ => needs("a socket for kernel events", "CAP_NET_ADMIN")?,
+            _ => needs("a netlink socket for restricted kernel events", "CAP_NET_ADMIN")?,
         }
     }
     let unix = file.unix_socket.as_ref().and_then(|socket| socket.options);
@@ -38,14 +39,14 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     let options = [internet.and_then(|socket| socket.options), unix, packet, netlink];
     for SocketOptions { priority, mark } in options.into_iter().flatten() {
         if mark.unwrap_or_default() != 0 || priority.unwrap_or_default() > HIGHEST_PRIORITY {
-            needs("a socket with a mark or a high priority", "CAP_NET_ADMIN")?;
+            needs("a socket with SO_MARK, or with SO_PRIORITY above 6", "CAP_NET_ADMIN")?;
         }
     }
     Ok(())
 }
 
-/// The lowest port for which a process needs no capability. The setting of the pod's network namespace is
-/// known only if the container's `config.json` has it.
+/// The lowest port for which a process needs no capability, if the container's `config.json` sets it. Otherwise
+/// returns the kernel's default, because the setting of the pod's network namespace is unknown.
 fn first_unprivileged_port(config: &Config) -> u32 {
     let set = config.linux.sysctl.get("net.ipv4.ip_unprivileged_port_start");
     set.and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)

@@ -1,4 +1,4 @@
-//! Tests that fit the checkpoint of a real container to a new container, and tests of refused checkpoints.
+//! Tests that fit the container checkpoint of a real container to a new container, and tests of refused checkpoints.
 //! The fixture has the images of a shell with three children, which can be restored with the `config.json` of
 //! the fixture.
 
@@ -90,7 +90,7 @@ fn change_thread_of(images: &mut Images, id: u32, of: &Thread) {
     });
 }
 
-/// Replaces the entry of the open file with this number.
+/// Changes the entry of the open file with this number to have the fields of `file`.
 fn change_file(images: &mut Images, id: u32, file: &OpenFile) {
     let file = OpenFile { id, ..file.clone() };
     change(images, "files.img", &|entry| {
@@ -151,7 +151,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let filter = &filters[thread.seccomp_filter.unwrap() as usize];
         assert_eq!(filter.previous, Some(1), "the own filter comes first");
     }
-    // The limits are also set if the checkpoint has none or only some of them.
+    // The limits are also set if the container checkpoint has none or only some of them.
     for count in [0, 3] {
         let (mut images, config) = fixture();
         change(&mut images, "core-7.img", &|entry| {

@@ -1,5 +1,5 @@
 //! Checks the archive of a tmpfs, which CRIU unpacks with GNU tar. Accepts only archives that GNU tar and
-//! this reader certainly read in the same way.
+//! this module certainly read in the same way.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,9 @@ pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, 
         check_header(entry.header())?;
         let kind = entry.header().entry_type();
         if EXTENSIONS.contains(&kind) {
-            left = left.checked_sub(entry.size()).ok_or("has oversized names or attributes")?;
+            left = left
+                .checked_sub(entry.size())
+                .ok_or("has names or attributes that are too large in total")?;
             names.add(&mut entry)?;
             continue;
         }
@@ -67,7 +69,7 @@ fn check_header(header: &Header) -> Result<(), String> {
         || size != 0 && !has_content
         || is_named_directory
     {
-        return Err("has an entry that two tar programs read differently".to_owned());
+        return Err("has an entry that tar programs could read differently".to_owned());
     }
     Ok(())
 }
@@ -96,7 +98,7 @@ fn check_device(header: &Header, path: &Path, config: &Config) -> Result<(), Str
     let is_allowed = is_standard || own.any(|it| number == (Some(it.major), Some(it.minor)));
     if !is_allowed || !is_octal(field(header, MAJOR)) || !is_octal(field(header, MINOR)) {
         let path = path.display();
-        return Err(format!("has the device {path}, which the new container does not have"));
+        return Err(format!("has the device {path}, which is damaged or not in the new container"));
     }
     Ok(())
 }
@@ -154,10 +156,10 @@ impl Names {
     }
 }
 
-/// GNU tar would end a name at a NUL.
+/// Refuses an empty name, and a name with a NUL, at which GNU tar would end the name.
 fn check_name(name: &[u8]) -> Result<(), String> {
     if name.is_empty() || name.contains(&0) {
-        return Err("has a name that two tar programs read differently".to_owned());
+        return Err("has a name that tar programs could read differently".to_owned());
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Tests of chains of runtimes. dockbridge-runtime runs the runtime that the container's file names, for
-//! example NVIDIA's, which runs runc. An operator's wrapper may also run dockbridge-runtime.
+//! Tests of chains of runtimes. dockbridge-runtime runs the runtime that is named in the container's file with edits,
+//! for example NVIDIA's, which runs runc. An operator's wrapper may also run dockbridge-runtime.
 
 use std::fs;
 
@@ -80,8 +80,8 @@ fn without_a_readable_file_it_is_the_registered_runtime() {
     }
 }
 
-/// A dockbridge-runtime that knows only version 2 would ignore the runtime in the file and run runc. With
-/// version 3 such a dockbridge-runtime fails.
+/// A dockbridge-runtime that knows only version 2 of the file with edits would ignore the runtime in the file and run
+/// runc. If the file has version 3, such a dockbridge-runtime fails.
 #[test]
 fn a_file_with_a_runtime_has_a_version_of_its_own() {
     let (_folder, directory, _) = directories();

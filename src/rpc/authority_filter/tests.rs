@@ -1,5 +1,5 @@
-//! Tests with encodings of an authority, split into two reads at every byte. An independent HPACK library
-//! decodes the result.
+//! Tests with encodings of an authority, most of them split into two reads at every byte. Two tests decode the filtered
+//! headers with an independent HPACK library.
 
 use httlib_hpack::{Decoder, Encoder};
 use proptest::prelude::*;
@@ -17,8 +17,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
 }
 
-/// The filtered bytes of a connection. Fails if the filtered bytes depend on where the input is split into
-/// two reads.
+/// The filtered bytes of a connection. Fails if the filtered bytes depend on where the input is split into two reads.
 fn filtered(frames: &[Vec<u8>]) -> Vec<u8> {
     let sent = [PREFACE, &frames.concat()].concat();
     let mut whole = sent.clone();
@@ -194,7 +193,7 @@ proptest! {
     }
 }
 
-/// Encodes a header block as frames. The bits of `shape` select padding, a priority and a second frame.
+/// Encodes a header block as frames. The bits of `shape` select padding, a priority, and where the second frame begins.
 fn as_frames(block: &[u8], shape: u8) -> Vec<u8> {
     let mut payload = Vec::new();
     let padding = usize::from(shape >> 4);
@@ -216,7 +215,7 @@ fn as_frames(block: &[u8], shape: u8) -> Vec<u8> {
     frames
 }
 
-/// Joins the header blocks that a list of frames contains.
+/// The header blocks in a list of frames. Each block is joined from its frames.
 fn blocks(mut frames: &[u8]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     while let [_, long, short, kind, flags, _, _, _, _, rest @ ..] = frames {

@@ -103,8 +103,7 @@ async fn a_full_connection_reports_reads_to_a_waiter_for_both() {
     let (mut reader, mut writer) = tokio::io::split(ours);
     let (told, heard) = oneshot::channel();
     let serving = tokio::spawn(async move {
-        // One task reads and writes, as in HTTP/2. The task already waits for bytes when its writes fill the
-        // socket.
+        // One task reads and writes, as in HTTP/2. The task already waits for bytes when its writes fill the socket.
         let reading = async {
             let mut word = [0; 4];
             reader.read_exact(&mut word).await.unwrap();

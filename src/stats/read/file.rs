@@ -17,12 +17,12 @@ pub(in crate::stats) struct Files {
     path: PathBuf,
     bytes: Vec<u8>,
     text: String,
-    /// Whether opening a file failed although the file may exist. The figures are then incomplete.
+    /// Whether figures are missing because no file descriptors were left to open a file.
     pub(in crate::stats) starved: bool,
 }
 
 impl Files {
-    /// The text of a file. `None` if the file does not exist or cannot be read.
+    /// The first [`SIZE_LIMIT`] bytes of a file as text. `None` if the file does not exist or cannot be read.
     pub(in crate::stats) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let file = self.open(directory, name)?;
         file.take(SIZE_LIMIT).read_to_end(&mut self.bytes).ok()?;
@@ -36,7 +36,8 @@ impl Files {
         }
     }
 
-    /// Reads a text as [`Self::text`] does, but through an open file if `kept` has the file.
+    /// Reads a text, and keeps the file open for later readings if the limit of `kept` allows it. `None` if the
+    /// file cannot be read, or if the text is not UTF-8.
     pub(super) fn kept_text(
         &mut self,
         kept: &OpenFiles,
@@ -60,7 +61,7 @@ impl Files {
         super::text::limit(self.word(directory, name)?)
     }
 
-    /// The text of a file with a single number, as most files have. The kernel returns this text in one read.
+    /// The text of a file with a single number or `max`, which the kernel returns in one read.
     fn word(&mut self, directory: &Path, name: &str) -> Option<&str> {
         let mut file = self.open(directory, name)?;
         self.bytes.resize(LONGEST_WORD, 0);
@@ -85,5 +86,5 @@ impl Files {
 const INITIAL_BUFFER: usize = 8192;
 /// Longest text that [`Files::word`] reads: longer than any number.
 const LONGEST_WORD: usize = 64;
-/// Size limit of a file in bytes, because a container can make some files grow without limit.
+/// How many bytes [`Files::text`] reads at most, because a container can make some files grow without limit.
 const SIZE_LIMIT: u64 = 4 << 20;

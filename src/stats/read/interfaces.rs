@@ -22,7 +22,8 @@ pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<Net
 }
 
 /// Parses a line: `name: bytes packets errs drop fifo frame compressed multicast` for received traffic, and
-/// then the same eight columns for sent traffic. The line may have no space before the first number.
+/// then eight columns for sent traffic, of which the first five are the same. The first number can follow the colon
+/// without a space.
 fn interface(line: &str) -> Option<InterfaceReading> {
     let (name, counts) = line.rsplit_once(':')?;
     let counts: Vec<u64> = counts.split_ascii_whitespace().map_while(count).collect();

@@ -1,4 +1,4 @@
-//! Reads the I/O of a cgroup on block devices.
+//! Reads the I/O pressure of a cgroup, and its I/O on block devices.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -12,7 +12,8 @@ use crate::{
     model::stats::{DeviceReading, IoReading},
 };
 
-/// The I/O of a cgroup. `None` if the kernel has no figure for it.
+/// The I/O pressure of a cgroup and, only in a detailed reading, its I/O on each block device. `None` if the kernel has
+/// none of the figures of this reading.
 pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<IoReading> {
     let pressure = files.pressure("io.pressure");
     let at = (files.options.now)();

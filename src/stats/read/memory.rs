@@ -55,11 +55,12 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) reading: MemoryReading,
-    /// Swap usage. Only `memory.stat` of cgroup v1 has it, and only if the kernel counts swap.
+    /// Swap usage, which only `memory.stat` of cgroup v1 has, and only if the kernel counts swap.
     pub(super) swap: Option<u64>,
 }
 
-/// Parses `memory.stat` of cgroup v1. Uses the fields `total_…`, which include the cgroups below.
+/// Parses `memory.stat` of cgroup v1. Uses the fields `total_…`, which include the cgroups below, and for the
+/// own faults of the cgroup the fields without `total_`.
 pub(super) fn v1(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
@@ -97,7 +98,7 @@ pub(super) fn v2(text: &str) -> Stat {
         ("slab", &mut slab),
     ];
     fill(text, 1, fields);
-    // Kernels before 5.18 do not report `kernel`, so this adds its largest parts.
+    // Kernels before 5.18 do not report `kernel`, so this adds two of its parts.
     let parts = stacks.zip(slab).map(|(stacks, slab)| slab.saturating_add(stacks));
     reading.kernel = reading.kernel.or(parts);
     stat
@@ -130,7 +131,7 @@ fn v2_swap(
     Some(SwapReading { usage, available, at: Nanos::UNSET })
 }
 
-/// Swap usage in cgroup v1, which counts and limits memory and swap together.
+/// Swap usage in cgroup v1, which limits memory and swap together.
 fn v1_swap(
     usage: Option<u64>,
     reading: &mut MemoryReading,

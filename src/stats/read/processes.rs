@@ -1,4 +1,4 @@
-//! Reads figures of a container's processes: threads, file descriptors, limits.
+//! Reads figures of a container's processes: threads, file descriptors, the limit of open files.
 
 use std::{fs, path::Path};
 
@@ -8,8 +8,8 @@ use crate::{
     model::stats::{GroupReading, ProcessReading},
 };
 
-/// Counts the processes in the cgroup itself, and reads up to [`MOST_PROCESSES`] of them. The limits are
-/// those of the process `main`. Counts threads only if the kernel does not count them for the cgroup.
+/// Counts the processes in the cgroup itself, and reads up to [`MOST_PROCESSES`] of them. The limit of open files is
+/// that of the process `main`. Counts threads only if `counted` lacks the kernel's count.
 pub(in crate::stats) fn read(
     proc: &Path,
     main: u32,
@@ -45,14 +45,14 @@ pub(in crate::stats) fn threads(status: &str) -> Option<u64> {
     count(status.lines().find_map(|line| line.strip_prefix("Threads:"))?)
 }
 
-/// The soft limit in `/proc/<pid>/limits`. "unlimited" becomes the largest number.
+/// The soft limit of open files in `/proc/<pid>/limits`. "unlimited" becomes the largest number.
 pub(in crate::stats) fn open_files_limit(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files "))?;
     let soft = line.split_ascii_whitespace().next()?;
     if soft == "unlimited" { Some(u64::MAX) } else { count(soft) }
 }
 
-/// Number of file descriptors. A process may have a million of them, so the count has a limit.
+/// Counts a container's file descriptors. One process may have a million descriptors, so the count has a limit.
 #[derive(Debug, Default)]
 struct DescriptorCount {
     all: usize,
@@ -83,7 +83,7 @@ impl DescriptorCount {
 }
 
 const MOST_PROCESSES: usize = 1_000;
-/// Most descriptors read for one container. 10,000 descriptors take about 10 ms on an idle machine.
+/// The highest reported number of a container's descriptors. Reading 10,000 takes about 10 ms on an idle machine.
 const MOST_DESCRIPTORS: usize = 10_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests of the readers with texts as kernels write them, and with texts that no kernel writes.
+//! Tests of the readers of the kernel's files, with texts as kernels write them, and with texts that no kernel writes.
 
 use std::path::{Path, PathBuf};
 

@@ -56,7 +56,7 @@ pub(super) fn operations(text: &str) -> impl Iterator<Item = ((u32, u32), &str, 
     })
 }
 
-/// Parses pressure stall information. `None` without pressure, for example if the kernel does not measure it.
+/// Parses pressure stall information. `None` if the text has no such information, for example if it is empty.
 pub(super) fn pressure(text: &str) -> Option<Pressure> {
     let mut read = Pressure::default();
     let mut any = false;

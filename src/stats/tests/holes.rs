@@ -1,5 +1,5 @@
-//! Tests with kernels on which a file is missing, empty or invalid. Only the figures of that file are then
-//! missing, and the rendered messages have all fields that kubelet uses without a check.
+//! Tests stats with kernels on which a file is missing, empty or invalid. Without a file of one cgroup controller, the
+//! figures of the others remain. The rendered messages have all fields that kubelet uses without a check.
 
 use std::{
     fs,

@@ -1,4 +1,5 @@
-//! All steps of a lifecycle are reported once and in order, even if no snapshot showed some of the states.
+//! The creations, starts, ends and removals of ready pods and their containers are reported once and in order, even if
+//! the snapshots skip some of the states.
 
 use std::sync::Arc;
 
@@ -92,8 +93,9 @@ fn every_exit_is_reported_once() {
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
     // The engine shows the same exit with another time.
     assert_eq!(step(exited(2, 5, ExitReason::OomKilled)), []);
-    // The container was started again. No snapshot showed the end of its second run.
+    // The container was started again.
     assert_eq!(step(running(4)), [(3, Started)]);
+    // No snapshot showed the end of the container's second run.
     assert_eq!(step(running(6)), [(3, Stopped), (3, Started)]);
     assert_eq!(step(exited(8, 9, ExitReason::Error)), [(3, Stopped), (3, Started), (3, Stopped)]);
     assert_eq!(step(exited(10, 11, ExitReason::Error)), [(3, Started), (3, Stopped)]);

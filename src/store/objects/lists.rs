@@ -1,4 +1,4 @@
-//! Containers and images in the engine's lists, whose state the store shows until an inspect answers.
+//! Merges the engine's lists of containers and images into the store's records.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,9 +13,9 @@ use crate::{
 };
 
 impl ObjectCache {
-    /// Merges Docker's list of containers. Unknown containers are shown with the state of the list. If the
-    /// list contradicts a record, the record stays until the next inspect. If that inspect fails, the state
-    /// of the list replaces the record.
+    /// Merges Docker's list of containers. Unknown containers of pods are shown with the state of the list. If the
+    /// list contradicts a record from an inspect, the record stays until the next inspect, and if that inspect fails,
+    /// the state in the list replaces the state in the record.
     pub(in crate::store) fn list(&mut self, listed: &[ListedContainer], at: Generation) {
         self.listed_at = at;
         let since = self.list_since.take().unwrap_or(at);
@@ -48,7 +48,7 @@ impl ObjectCache {
         }
         for record in listed {
             if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
-                // The returned images need no extra inspect: all listed images are inspected.
+                // The images that `put_image` returns need no extra inspect: all listed images are inspected.
                 self.put_image(record.clone(), since);
             }
         }
@@ -92,8 +92,8 @@ impl ObjectCache {
         shown.is_listed()
     }
 
-    /// Handles the failed inspect of a container. The state in a contradicting list replaces the state
-    /// in the record.
+    /// Handles the failed inspect of a container. If a list that began before the inspect contradicts the
+    /// record, the state in the list replaces the state in the record.
     pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
         let Target::Container(id) = target else { return };
         let before = |(_, since): &(ListedState, Generation)| *since < at;

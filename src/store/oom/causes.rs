@@ -7,13 +7,13 @@ use crate::model::{id::ContainerId, time::Nanos};
 /// Why a container ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum ExitCause {
-    /// The kernel killed the container because its memory ran out, and the engine does not report this.
+    /// The kernel killed the container because its memory ran out, and the engine's inspect does not report this.
     OutOfMemory,
     /// The cause is the one that the engine reports.
     AsReported,
 }
 
-/// The cause of the last end of each container.
+/// The known causes of the last ends of containers.
 #[derive(Debug, Default)]
 pub(super) struct ExitCauses {
     by_id: HashMap<String, (Nanos, ExitCause)>,
@@ -22,7 +22,7 @@ pub(super) struct ExitCauses {
 }
 
 impl ExitCauses {
-    /// The causes that an earlier process saved.
+    /// The causes that an earlier dockbridge process saved.
     pub(super) fn loaded(kills: BTreeMap<ContainerId, Nanos>) -> Self {
         let kills =
             kills.into_iter().map(|(id, at)| (String::from(id), (at, ExitCause::OutOfMemory)));

@@ -9,14 +9,15 @@ use crate::host::cgroup::kills::kills;
 pub(super) struct KillAccounting {
     /// How many kills were attributed. `None` while the kernel's count of kills is unknown.
     attributed: Option<u64>,
-    /// Containers that have ended. While the cgroup of such a container exists, its kills are attributed.
+    /// Containers that have ended. Kills in the cgroup of such a container are attributed even while that cgroup
+    /// exists.
     pub(super) ended: HashSet<String>,
 }
 
 impl KillAccounting {
-    /// Records that a pod uses the cgroup. If no count is known yet, all kills so far count as attributed.
-    /// Otherwise the count can only become lower: if the cgroup was removed and created again, the kernel counts
-    /// from 0.
+    /// Records that a pod uses the cgroup. If no count is known yet, all kills so far count as attributed. If a
+    /// count is known, the lower count counts as attributed: if the cgroup was removed and created again, the
+    /// kernel counts from 0.
     pub(super) fn begin(&mut self, kills: u64) {
         self.attributed = Some(self.attributed.map_or(kills, |known| known.min(kills)));
     }
@@ -28,15 +29,15 @@ impl KillAccounting {
     }
 }
 
-/// The number of OOM kills in a pod's cgroup at one moment, without kills in cgroups of containers that have
-/// not ended. Reads the kernel's files; blocks. `None` if the kernel does not count kills, or if the count
-/// changed during each of three attempts.
+/// The number of OOM kills in a pod's cgroup at one moment, without kills in cgroups of containers that are not
+/// in `ended`. Reads the kernel's files; blocks. `None` if the cgroup is gone, if the kernel does not count kills, or
+/// if the count changed during each of three attempts.
 pub(super) fn kills_of_ended(cgroup: &Path, ended: &HashSet<String>) -> Option<u64> {
     let mut all = kills(cgroup)?;
     for _ in 0..ATTEMPTS {
         let of_running = kills_of_running(cgroup, ended)?;
         let before = std::mem::replace(&mut all, kills(cgroup)?);
-        // If the pod's count has changed, a kill between the reads may be in only one of the two counts.
+        // If the pod's count has changed, a kill between the reads may be in the pod's count, but not in a container's.
         if before == all {
             return Some(all.saturating_sub(of_running));
         }

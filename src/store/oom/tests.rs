@@ -1,5 +1,5 @@
-//! Tests of OOM kills in a pod's cgroup, and of the containers to which dockbridge attributes them. The tests
-//! use file trees in the form of cgroup v2.
+//! Tests of OOM kills in a pod's cgroup, and of the containers to which dockbridge attributes them. The files with
+//! the kernel's counts have the form of cgroup v2.
 
 use std::{
     collections::HashSet,
@@ -60,7 +60,7 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     assert!(ends("second"), "its group is gone");
     assert!(!ends("third"), "the second explains it");
 
-    // The kernel killed a child process of a container that still runs.
+    // The kernel killed two child processes of a container that still runs.
     counted(&pod, 6);
     counted(&of("lasting"), 2);
     assert!(!ends("fourth"));
@@ -232,7 +232,7 @@ async fn a_saved_cause_goes_with_its_container() {
     assert_eq!(load().await.exit_cause(&record).await, None);
     let stored = root.path().join("memory-kills.json");
     assert!(!stored.exists());
-    // The detector forgets a container at once if dockbridge knows that it is gone.
+    // The OOM detector forgets a container at once if dockbridge knows that the container is gone.
     oom.record_cause(&record, ExitCause::OutOfMemory).await;
     assert!(stored.exists());
     let later = load().await;

@@ -1,5 +1,5 @@
-//! Tests of the store's state in single cases. [`histories`] tests that it agrees with Docker after any
-//! sequence of events, inspects and lists.
+//! Tests of the store's state in single cases. [`histories`] tests that after random events, inspects and lists, a
+//! full list and its inspects make the state agree with Docker.
 
 mod histories;
 mod listed;
@@ -232,7 +232,7 @@ fn a_list_neither_loses_nor_brings_back_a_foreign_container() {
     assert!(!held(&mut state), "removed after the list began");
 }
 
-/// A container belongs to a pod only if both its labels and its name say so.
+/// A container that counted as foreign because it was renamed may get its name back.
 #[test]
 fn who_gets_his_name_back_is_followed_again() {
     for number in [2, 3] {

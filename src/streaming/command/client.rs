@@ -16,18 +16,18 @@ use crate::{
     },
 };
 
-/// A client whose streams are open. Dropping the client closes the connection.
+/// A client whose streams are open. Dropping the client and all watches of the connection closes the connection.
 #[derive(Debug)]
 pub struct Client {
     pub stdin: Option<Reader>,
     pub stdout: Option<Writer>,
-    /// `None` with a terminal.
+    /// `None` if the request has a terminal, or asks for no standard error.
     pub stderr: Option<Writer>,
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// The sending halves of streams on which only the client sends. Without them, dropping the reader of such a
-    /// stream could reset the stream.
+    /// The sending halves of streams on which only the client sends. They are kept because dropping them could reset
+    /// a stream when its reader is dropped.
     pub idle: Vec<Writer>,
     pub transport: Transport,
     /// Notices whether the client still receives data.
@@ -42,7 +42,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Resolves when the client has disconnected. Cancel-safe.
+    /// Resolves when the client has disconnected, closed the WebSocket or violated the protocol. Cancel-safe.
     pub async fn closed(&mut self) {
         match self {
             // A SPDY client may try to open more streams. Dropping an offered stream refuses it.
@@ -51,8 +51,8 @@ impl Transport {
         }
     }
 
-    /// Waits until the client closes the connection, because the client may still be reading. Before that, sends
-    /// the close frame of a WebSocket.
+    /// Sends the close frame of a WebSocket (not for SPDY), and waits until the client closes the connection, because
+    /// the client may still be reading.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.closed().await,
@@ -68,7 +68,7 @@ impl Client {
         timeout(FIRST_SIZE, sizes.next()).await.ok().flatten()
     }
 
-    /// Ends the output streams, sends the outcome, and waits until the client closes the connection. Stops waiting
+    /// Ends the output streams, sends the outcome, and waits until the client closes the connection. Gives up
     /// if the client receives nothing for [`READ_PAUSE`].
     pub async fn finish(mut self, outcome: &Outcome) {
         self.stdin = None;
@@ -100,7 +100,7 @@ impl Client {
     }
 }
 
-/// How long a client with a terminal may take to send its size. After this limit the process starts without a
+/// How long an exec with a terminal waits for the terminal's first size before it starts the process without a
 /// size. Clients send the size as soon as the streams are open.
 const FIRST_SIZE: Duration = Duration::from_millis(200);
 /// How long a client may stop reading the last output. A user with a pager stops reading from time to time.

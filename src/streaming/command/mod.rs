@@ -1,4 +1,4 @@
-//! Exec and attach after the HTTP upgrade: up to five streams, over SPDY or WebSocket, to a process in the engine.
+//! Exec and attach after the HTTP upgrade: up to four streams, over SPDY or WebSocket, to a process in a container.
 
 pub mod client;
 pub mod opening;

@@ -61,8 +61,8 @@ pub async fn over_spdy(
     Some(Client { stdin, stdout, stderr, sizes, error, version, idle, transport, watch })
 }
 
-/// Opens the channels of a WebSocket. An empty message on the first output channel tells the client that the
-/// channels are open. Returns `None` if the client has disconnected.
+/// Opens the channels of a WebSocket. An empty message on the first requested output channel, or otherwise on the error
+/// channel, tells the client that the channels are open. Returns `None` if the client has disconnected.
 pub async fn over_web_socket(
     wire: ClientConnection,
     window: Window,
@@ -72,7 +72,7 @@ pub async fn over_web_socket(
 ) -> Option<Client> {
     let (stdin_sender, stdin) = window.stream();
     let (sizes_sender, sizes) = window.stream();
-    // A WebSocket has the channel for terminal sizes in every version of the protocol. SPDY does not.
+    // A WebSocket has the channel for terminal sizes in every version of the protocol, but SPDY only from v3 on.
     let routes = [
         streams.stdin.then_some(stdin_sender),
         None,

@@ -12,7 +12,7 @@ pub enum Outcome {
     Success,
     /// The process exited with a code other than 0.
     Exit(i32),
-    /// The command could not run, or its result is unknown.
+    /// The command or the attach failed for another reason, or its result is unknown.
     Failure(String),
 }
 

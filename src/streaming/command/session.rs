@@ -1,4 +1,4 @@
-//! Copies bytes between a client and a process in both directions, until the client or the process ends.
+//! Copies bytes between a client and a process in both directions.
 //!
 //! This module has no queue: a side that does not read blocks the other side.
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// A process that may have a terminal.
 pub trait Terminal: Process {
-    /// Asks the engine to set the size of the terminal. Returns whether the engine has set it.
+    /// Asks the engine to set the size of the terminal. Returns whether the engine has set the size.
     fn resize(&self, size: TerminalSize) -> impl Future<Output = bool> + Send;
 }
 
@@ -38,12 +38,14 @@ pub enum InputEnd {
 /// How a session between a client and a process ended.
 #[derive(Debug)]
 pub enum SessionEnd<Outcome> {
-    /// The process has ended, or the engine has ended an attach. All output was sent.
+    /// The process has ended, or the engine has ended an attach. dockbridge has sent all the output that it
+    /// received, except output that the client did not accept.
     Ended(Outcome),
-    /// The client disconnected.
+    /// The client disconnected or violated the protocol.
     ClientGone,
     Stopping,
-    /// The connection to the engine failed with this message.
+    /// The connection to the engine failed, the process could not be started, or its result is unknown. The
+    /// message says why.
     Broken(String),
 }
 
@@ -113,9 +115,8 @@ async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     }
 }
 
-/// Sets the terminal sizes that the client sends. The client sends each size only once, so dockbridge retries
-/// until the engine has set the size or a newer size arrives. Never returns, because the end of the sizes does
-/// not end a session.
+/// Sets the terminal sizes that the client sends. The client sends each size only once, so dockbridge retries until the
+/// engine has set the size or a newer size arrives. Never returns, because the end of the sizes does not end a session.
 async fn resize(sizes: Option<Sizes>, process: &impl Terminal) {
     if let Some(mut sizes) = sizes {
         let mut wanted = sizes.next().await;

@@ -24,8 +24,8 @@ impl Sizes {
         self.repeated = size;
     }
 
-    /// The next size; if the next bytes contain several, the last of them. `None` at the end of the stream.
-    /// Cancel-safe.
+    /// The next size; if the next bytes contain several, the last of them. `None` at the end of the stream,
+    /// or after bytes that are not a size. Cancel-safe.
     pub async fn next(&mut self) -> Option<TerminalSize> {
         if let Some(size) = self.repeated.take() {
             return Some(size);

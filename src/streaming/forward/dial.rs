@@ -59,7 +59,8 @@ impl PodNetwork {
     }
 }
 
-/// Connects to `port` on the loopback address in `place`, first with IPv4, then with IPv6, [`TIMEOUT`] each.
+/// Connects to `port` on the loopback address in `place`: first with IPv4, and then, if that failed, with IPv6.
+/// Each attempt can take up to [`TIMEOUT`].
 pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, DialError> {
     let [first, second] = blocking(move || open_in(&place)).await?;
     let first = match reach(first, (Ipv4Addr::LOCALHOST, port).into()).await {
@@ -70,10 +71,10 @@ pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, D
     second.map_err(|second| DialError::Refused { port, first, second })
 }
 
-/// Opens a socket for IPv4 and one for IPv6 in the pod's network namespace. Each fails alone, for example if the
-/// kernel does not support IPv6. If the pod does not use the host's network, a thread that ends with this call
-/// opens the sockets. A socket stays in its first namespace. The connect follows outside of this
-/// thread, so that a port that drops packets does not keep the thread.
+/// Opens a socket for IPv4 and one for IPv6 in the pod's network namespace. One can fail without the other,
+/// for example if the kernel does not support IPv6. If the pod does not use the host's network, a thread that
+/// ends with this call opens the sockets. A socket stays in its first namespace. The connect follows outside
+/// of the thread that opened the sockets, so that a port that drops packets keeps no thread.
 fn open_in(place: &PodNetwork) -> Result<[io::Result<TcpSocket>; 2], DialError> {
     let open = || [TcpSocket::new_v4(), TcpSocket::new_v6()];
     match place {
@@ -100,6 +101,6 @@ async fn reach(socket: io::Result<TcpSocket>, address: SocketAddr) -> io::Result
     Ok(stream)
 }
 
-/// Limit for a connect. The kernel answers on loopback at once, unless for example a packet filter drops the request.
+/// Time limit of a connect. On loopback, the kernel answers at once, unless for example a packet filter drops packets.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PROCESS_TABLE: &str = "/proc";

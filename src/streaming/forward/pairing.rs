@@ -1,4 +1,4 @@
-//! Pairs the streams of a SPDY port-forward: each connection has an error and a data stream. No I/O.
+//! Pairs the streams of a SPDY port-forward: each forwarded connection has an error and a data stream. No I/O.
 
 use std::collections::HashMap;
 
@@ -22,9 +22,10 @@ pub(in crate::streaming) struct PairStream {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// The number that the client gives to the connection (header `requestid`).
+    /// The number that the client gives to the forwarded connection (header `requestid`).
     Request(String),
-    /// The id of the error stream. Clients that send no number open the data stream directly afterwards.
+    /// The id of the error stream. Clients that send no `requestid` open the data stream directly after the error
+    /// stream.
     Stream(u32),
 }
 
@@ -78,8 +79,9 @@ impl<S> Pairing<S> {
         Self(HashMap::new())
     }
 
-    /// Adds a stream, and accepts it if it fits. Returns the first stream of a pair, with the channel on
-    /// which the second stream will arrive. The pair no longer waits once this channel is dropped.
+    /// Adds a stream and accepts it, unless its pair already has a stream of this type. If the stream is the first of
+    /// its pair, returns it with the channel on which the second stream will arrive. The pair no longer waits once this
+    /// channel is dropped.
     pub(in crate::streaming) fn join(
         &mut self,
         half: PairStream,

@@ -1,4 +1,4 @@
-//! Copies bytes between a client and a connection in the pod. The two directions of the copy are independent.
+//! Copies bytes between a client and a connection in the pod. Each direction of the copy can end before the other.
 
 use std::{
     io,
@@ -32,14 +32,14 @@ enum Down {
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended, or the client or the pod has disconnected. After a disconnect,
-/// delivers the data that the client has sent, for at most [`LAST_INPUT`]. Ends the error stream as soon as
-/// the pod has sent all data, because older clients wait for this before they end their own direction. After
-/// that, a client that sends nothing on this stream for [`IDLE_TIMEOUT`] counts as ended, even if other
-/// streams or pings keep its connection busy.
+/// Copies until both directions have ended (over a WebSocket, until the pod's has ended), or the client or the pod has
+/// disconnected. If the client disconnects, delivers the data that the client has sent, for at most [`LAST_INPUT`].
+/// Over SPDY, ends the error stream as soon as the pod has sent all data, because older clients wait for this before
+/// they end their own direction. Once the pod has sent all data, a forwarded SPDY connection that delivers no data to
+/// the pod for [`IDLE_TIMEOUT`] ends, even if other streams or pings keep the client's connection busy.
 ///
-/// If the connection to the pod breaks, for example by a TCP reset, it ends as if the pod had closed it. A
-/// text on the error stream would make kubectl end the whole port-forward.
+/// If the connection to the pod breaks, for example by a TCP reset, the forwarded connection ends as if the
+/// pod had closed it. A text on the error stream would make kubectl end the whole port-forward.
 pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
@@ -63,7 +63,7 @@ pub(super) async fn run(
     };
     match down {
         Down::Unwanted => {
-            // The pod still gets the data that the client sent before it disconnected.
+            // For at most `LAST_INPUT`, the pod still gets the data that the client had sent.
             if !client_has_ended {
                 let _ = timeout(LAST_INPUT, up).await;
             }
@@ -88,7 +88,8 @@ pub(super) async fn run(
     }
 }
 
-/// Copies from the client to the pod until either side ends. A pod that no longer receives ends both copies.
+/// Copies from the client to the pod until the client ends its direction or disconnects, or the pod no longer
+/// receives. If the pod no longer receives, discards the rest of the client's data.
 async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf, sent: &AtomicU64) {
     while let Some(bytes) = reader.next().await {
         if to_pod.write_all(&bytes).await.is_err() {
@@ -99,8 +100,8 @@ async fn up(mut reader: Reader, mut to_pod: OwnedWriteHalf, sent: &AtomicU64) {
     let _ = to_pod.shutdown().await;
 }
 
-/// Copies from the pod to the client. Reads from the pod only while this connection has `output_lock`. If a client
-/// does not read, only one of its connections thus has a full buffer.
+/// Copies from the pod to the client. Reads from the pod only while this connection has `output_lock`. So if a client
+/// does not read, only one of its forwarded connections holds a buffer with data from the pod.
 async fn down(from_pod: OwnedReadHalf, writer: &mut Writer, output_lock: &Mutex<()>) -> Down {
     loop {
         let readable = tokio::select! {

@@ -1,5 +1,4 @@
-//! Tests of complete port-forwards with hand-written frames, to sockets of the test and in another network
-//! namespace.
+//! Tests of complete port-forwards with hand-written frames, to sockets of the test and in another network namespace.
 
 use std::{io, net::TcpListener as Blocking, path::PathBuf, sync::Arc, time::Duration};
 
@@ -186,7 +185,8 @@ async fn the_pod_may_close_first_and_still_gets_data() {
     assert_eq!(read_all(&mut pod).await, "thanks");
 }
 
-/// Another forwarded connection and pings keep the client's connection busy, so it never counts as idle.
+/// Another forwarded connection and pings keep the client's connection busy, so the client's connection never
+/// counts as idle.
 #[tokio::test]
 async fn a_client_that_never_ends_its_direction_loses_the_connection() {
     let (listener, port) = listener("127.0.0.1:0").await;
@@ -274,8 +274,7 @@ async fn a_client_that_leaves_closes_what_it_had_open() {
 
 #[tokio::test]
 async fn a_closed_port_is_reported_on_the_error_stream() {
-    // The socket is bound but does not listen, so no other program gets the port, and the kernel refuses
-    // connections.
+    // The socket is bound but does not listen, so no other program gets the port, and the kernel refuses connections.
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = closed.local_addr().unwrap().port();

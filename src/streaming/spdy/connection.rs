@@ -20,11 +20,11 @@ use super::{
 use crate::streaming::inbox::{self, LARGEST_PIECE, LAST_INPUT, Window};
 
 /// A connection that runs in its own task. The connection ends when this value is dropped, when the peer
-/// disconnects, or when the peer violates the protocol. All senders of the connection's streams then end at
-/// once. If the peer has disconnected, a receiver first returns the data that has arrived, for at most
-/// [`LAST_INPUT`].
+/// disconnects, or when the peer violates the protocol. When the connection ends, all senders of its streams end at
+/// once. If the peer has disconnected, a receiver first returns the data that has arrived. After a failed write,
+/// dockbridge still reads the data of the peer, for at most [`LAST_INPUT`].
 ///
-/// After a drop, the task still writes data that was already sent, for at most a few seconds.
+/// After this value is dropped, the task still writes data that it already has, for at most five seconds.
 #[derive(Debug)]
 pub struct Connection {
     offers: mpsc::Receiver<OfferedStream>,
@@ -113,8 +113,8 @@ async fn read(reader: &mut ReadHalf<impl AsyncRead>, reading: &mut FrameReader) 
     }
 }
 
-/// Reads and discards data until the peer closes its side. An earlier close by dockbridge would reset the
-/// connection, and the peer would lose the last data sent to it.
+/// Reads and discards data until the peer closes its side. An earlier close by dockbridge could reset the
+/// connection, and the peer could lose the last data sent to it.
 async fn discard(reader: &mut ReadHalf<impl AsyncRead>) -> io::Result<()> {
     let mut bin = vec![0; LARGEST_PIECE];
     while reader.read(&mut bin).await? > 0 {}

@@ -1,5 +1,5 @@
-//! Control frames that wait to be written. Only answers to the peer make the reading side wait. The frames of
-//! streams are limited by the number of streams, because a queued frame counts as its stream.
+//! Control frames that wait to be written. Too many queued answers to the peer make the reading side wait. The control
+//! frames of streams are limited by the number of streams, because a queued frame holds the place of its stream.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{frame::ResetReason, limits::StreamPlace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlFrame {
     Reply(u32),
-    /// Resets a stream that has failed, or that dockbridge refuses.
+    /// Resets a stream that dockbridge refuses, or ends early.
     Reset(u32, ResetReason),
     /// Ends a stream on which dockbridge has sent nothing.
     End(u32),
@@ -27,9 +27,8 @@ pub(super) struct ControlQueue {
     answers: Arc<Semaphore>,
 }
 
-/// A control frame in the queue. Answers to the peer and probes hold a permit, because they are limited. A frame
-/// of a stream holds the stream's place, because otherwise a peer that opens streams and never reads could
-/// fill the queue.
+/// A control frame in the queue. Answers to the peer and probes hold a permit, because they are limited. A frame of a
+/// stream holds the stream's place, because otherwise a peer that opens streams and never reads could fill the queue.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) frame: ControlFrame,
@@ -45,11 +44,12 @@ impl ControlQueue {
 
     pub(super) fn put(&self, frame: ControlFrame, stream: &Arc<StreamPlace>) {
         // `send` fails if the connection has ended, and then the frame is not needed.
-        let _ = self.frames.send(Queued { frame, _answer: None, _stream: Some(Arc::clone(stream)) });
+        let _ =
+            self.frames.send(Queued { frame, _answer: None, _stream: Some(Arc::clone(stream)) });
     }
 
-    /// Queues a frame that shows whether the peer is still connected, unless as many frames as answers are allowed
-    /// wait already: a peer that reads nothing gets no more.
+    /// Queues a frame that shows whether the peer is still connected, unless [`MAX_ANSWERS`] answers and
+    /// probes are already in the queue: a peer that reads nothing gets no more probes.
     pub(super) fn probe(&self, frame: ControlFrame) {
         if let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() {
             let _ = self.frames.send(Queued { frame, _answer: Some(permit), _stream: None });
@@ -63,8 +63,8 @@ impl ControlQueue {
     }
 }
 
-/// Most queued answers and probes, more than a correct peer causes. With this many, the reading side waits before it
-/// answers again.
+/// Most queued answers and probes, more than a correct peer causes: with so many in the queue, the reading side
+/// waits before it answers again.
 const MAX_ANSWERS: usize = 512;
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Decodes bytes to frames. The bytes may arrive in any pieces. No I/O.
 //!
-//! The decoder buffers only control frames, passes on data in pieces, and skips SETTINGS and frames of unknown
-//! types.
+//! The decoder buffers only control frames, passes on data in pieces, and skips SETTINGS and frames of unknown types.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -17,7 +16,7 @@ pub(super) enum Frame {
     Open(SynStream),
     Reset(u32),
     Ping(u32),
-    /// A piece of a data frame. Only the last piece may be empty.
+    /// A piece of a data frame. Only a piece with `last` may be empty.
     Data {
         id: u32,
         bytes: Bytes,

@@ -43,7 +43,8 @@ struct OpenStream {
 }
 
 impl FrameReader {
-    /// Cancelling `over` ends all streams. `control` and `outbox` are channels to the writing side.
+    /// After `over` is cancelled, dockbridge cannot send on any stream. `control` and `outbox` are channels to the
+    /// writing side.
     pub(super) fn new(
         (window, count): (Window, StreamCount),
         over: CancellationToken,
@@ -63,7 +64,8 @@ impl FrameReader {
         }
     }
 
-    /// Handles all complete frames in `input`. Waits for readers of streams that are slow.
+    /// Handles all complete frames in `input`, and the bytes of an incomplete data frame. Waits for slow
+    /// readers of streams.
     pub(super) async fn take(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         while let Some(frame) = self.decoder.next(input)? {
             match frame {
@@ -136,7 +138,7 @@ impl FrameReader {
         .await;
     }
 
-    /// Waits for `work` and probes the peer: while dockbridge does not read, only a write finds a lost peer.
+    /// Waits for `work` and probes the peer, because dockbridge does not read during `work` and would miss a lost peer.
     async fn watching(&self, work: impl Future<Output = ()>) {
         tokio::pin!(work);
         loop {
@@ -160,9 +162,9 @@ impl FrameReader {
     }
 }
 
-/// How long dockbridge reads nothing before it checks whether the peer is still connected.
+/// How long dockbridge waits for the slow reader of a stream before it checks whether the peer is still connected.
 const PROBE_AFTER: Duration = Duration::from_millis(400);
-/// Number of dockbridge's pings. A server's pings have even numbers.
+/// The id of dockbridge's pings. The ids of a server's pings are even.
 const OUR_PING: u32 = 2;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The writing side of a connection. Only this task writes, so frames are always complete.
+//! The writing side of a connection. Only [`FrameWriter`] writes to the connection, so no frame begins within another
+//! frame.
 //!
-//! The task writes control frames before data. This struct, and not a future, stores the bytes that are being
-//! written, so that no bytes are lost if the future is dropped.
+//! [`FrameWriter`] writes queued control frames before data. [`FrameWriter`], and not a future, stores the
+//! bytes that are being written, so that no bytes are lost if the future is dropped.
 
 use std::{io, sync::atomic::Ordering};
 
@@ -52,7 +53,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes all queued frames and GOAWAY, and then closes dockbridge's side of the connection.
+    /// Writes all queued SPDY frames and GOAWAY, and then closes dockbridge's side of the connection.
     pub(super) async fn close(&mut self, last: u32, reason: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         self.flush().await?;

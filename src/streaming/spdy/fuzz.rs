@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{fuzz_input::portions, streaming::inbox::Window};
 
-/// Decodes frames. The split into pieces must have no effect. A frame that dockbridge can write must be the
-/// same after writing and reading it.
+/// Decodes frames. The split of the bytes into pieces must have no effect. A frame that dockbridge can write must be
+/// the same after writing and reading it.
 pub(crate) fn frames(bytes: &[u8]) {
     let (whole, cut) = (decoded([bytes]), decoded(portions(bytes)));
     assert_eq!(whole, cut, "the cut changed what was read");
@@ -33,8 +33,8 @@ pub(crate) fn frames(bytes: &[u8]) {
     assert!(end.is_some() || taken <= bytes.len(), "more data came out than went in");
 }
 
-/// Runs a connection with a peer. The connection must not hang, and must not deliver more bytes than the peer
-/// has sent.
+/// Runs an SPDY connection whose peer sends `bytes`. The connection must not hang, and must not deliver more bytes than
+/// the peer has sent.
 pub(crate) fn peer(bytes: &[u8]) {
     on_this_thread(async {
         let (mut theirs, ours) = tokio::io::duplex(bytes.len().max(64));
@@ -98,7 +98,8 @@ fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Opt
     (frames, None)
 }
 
-/// Adds a frame to the list. Appends data to the last frame if that is data of the same stream.
+/// Adds a frame to the list, or its data to the list's last frame if that frame is data of the same stream and does
+/// not end the stream.
 fn put(frame: Frame, frames: &mut Vec<Frame>) {
     if let (
         Some(Frame::Data { id: before, bytes: held, last: over }),

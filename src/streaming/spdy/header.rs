@@ -1,4 +1,5 @@
-//! Header blocks: names and values. All blocks of a connection share the state of their compression. No I/O.
+//! Header blocks: names and values. All blocks that the peer sends on a connection share the state of their
+//! compression. No I/O.
 
 use bytes::Buf;
 use flate2::{Decompress, DecompressError, FlushDecompress, Status};
@@ -73,8 +74,8 @@ impl Inflater {
         }
     }
 
-    /// Handles the result of a decompression. The first header block of a connection requests the dictionary.
-    /// The end of the zlib stream is an error.
+    /// Handles the result of a decompression. The first header block of a connection requests the dictionary
+    /// if the peer compresses with it. The end of the zlib stream is an error.
     fn judge(&mut self, result: Result<Status, DecompressError>) -> Result<(), Malformed> {
         match result {
             Ok(Status::Ok) => Ok(()),

@@ -12,7 +12,7 @@ pub(super) struct StreamCount {
 }
 
 /// One stream counts against the limits as long as this value exists: until both halves of the stream are
-/// dropped and its control frames are written.
+/// dropped and its control frames have left the queue.
 #[derive(Debug)]
 pub(super) struct StreamPlace {
     _held: Arc<()>,
@@ -20,7 +20,7 @@ pub(super) struct StreamPlace {
 }
 
 impl StreamCount {
-    /// Creates the count of a new connection. Streams beyond [`OWN_STREAMS`] need a permit of `shared`.
+    /// Creates a count of zero streams, for a new connection. Streams beyond [`OWN_STREAMS`] need a permit of `shared`.
     pub(super) fn new(shared: &'static Semaphore) -> Self {
         Self { held: Arc::default(), shared }
     }
@@ -36,7 +36,7 @@ impl StreamCount {
     }
 }
 
-/// Largest decompressed header block in bytes. A longer block ends the connection. Clients send about 100.
+/// Largest decompressed header block in bytes. A longer block ends the connection. Clients send about 100 bytes.
 pub(super) const HEADER_BYTES: usize = 1024;
 /// Maximum number of headers in a block. A block with more headers ends the connection.
 pub(super) const HEADERS: u32 = 100;

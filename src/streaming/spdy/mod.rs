@@ -1,10 +1,10 @@
 //! The part of SPDY/3.1 that Kubernetes uses: framing and streams over one connection.
 //!
-//! This module imports only [`super::inbox`]. `frame`, `header` and `decode` do no I/O. `connection` runs
-//! `frame_reader` and `frame_writer` in one task. `stream` is the interface for users of a stream.
+//! Outside of tests, this module imports only [`super::inbox`]. `frame`, `header` and `decode` do no I/O. `connection`
+//! runs `frame_reader` and `frame_writer` in one task. `stream` is the interface for users of a stream.
 //!
-//! dockbridge opens no streams and ignores the windows of SPDY, as clients of Kubernetes do. TCP limits the
-//! data: if the reader of a stream is slow, dockbridge does not read from the connection.
+//! Only the client opens streams. Like the clients of Kubernetes, dockbridge ignores the windows of SPDY. TCP
+//! limits the data: if the reader of a stream is slow, dockbridge does not read from the connection.
 //!
 //! # Memory
 //!

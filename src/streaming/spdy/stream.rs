@@ -75,9 +75,9 @@ impl Receiver {
     }
 }
 
-/// Sends data to the peer. If both sender and receiver are dropped without [`Sender::finish`], dockbridge
-/// resets the stream, which tells the peer that the stream broke. If dockbridge has sent nothing on the
-/// stream and the peer has ended its own direction, the peer only learns that the stream ended.
+/// Sends data to the peer. If both sender and receiver are dropped without [`Sender::finish`], dockbridge resets the
+/// stream, which tells the peer that the stream broke. But dockbridge ends an accepted stream normally if dockbridge
+/// has sent nothing on it and the peer has ended its direction.
 #[derive(Debug)]
 pub struct Sender {
     handle: Arc<SharedStream>,
@@ -102,7 +102,7 @@ impl Sender {
         self.put(Bytes::new(), true).await
     }
 
-    /// Resets the stream in both directions, unless it has ended. Discards data that was not written yet.
+    /// Resets the stream and discards data that was not yet written to the peer, unless the stream has ended.
     pub fn reset(&mut self) {
         self.handle.reset(ResetReason::Cancel);
     }
@@ -133,7 +133,7 @@ impl Sender {
 
 /// The stream was finished or reset, or the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the client has disconnected")]
+#[error("the stream has ended, or the client has disconnected")]
 pub struct Gone;
 
 #[derive(Debug)]
@@ -164,7 +164,8 @@ impl StreamState {
         self.gone.cancel();
     }
 
-    /// Resolves once the stream was reset. Never resolves if only the connection has ended.
+    /// Resolves once the stream was reset, or once the connection has ended after both directions of the stream.
+    /// Never resolves if the connection ends while a direction of the stream is open.
     pub(super) async fn reset(&self) {
         self.gone.cancelled().await;
         if !self.has_ended() {
@@ -177,7 +178,7 @@ impl StreamState {
     }
 }
 
-/// The part of a stream that its sender and receiver share. When both are dropped, the stream ends.
+/// The part of a stream that its sender and receiver share. When sender and receiver are dropped, the stream ends.
 #[derive(Debug)]
 pub(super) struct SharedStream {
     id: u32,
@@ -216,7 +217,7 @@ impl Drop for SharedStream {
             return self.reset(ResetReason::Refused);
         }
         if self.life.sent_last.load(Ordering::Acquire) {
-            // A reset could overtake data that is still queued, so this only discards further data.
+            // A reset could overtake data that is still queued, so this branch only discards further data.
             return self.life.end();
         }
         let quiet = !self.used.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! Tests of upgrade requests and their answers, with one case per row.
+//! Tests of upgrade requests and their answers.
 
 use http::{Request, Response};
 use proptest::prelude::*;
@@ -48,8 +48,7 @@ fn spdy_uses_the_first_known_version_of_the_client() {
         (&["v3.channel.k8s.io"], V3, "v3.channel.k8s.io"),
         (&["v2.channel.k8s.io"], V2, "v2.channel.k8s.io"),
         (&["channel.k8s.io"], V1, "channel.k8s.io"),
-        // kubelet, which translates WebSocket to SPDY, starts its list with a version that SPDY does not
-        // have.
+        // kubelet, which translates WebSocket to SPDY, starts its list with a version that SPDY does not have.
         (&["v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"], V4, "v4.channel.k8s.io"),
         (&["channel.k8s.io", "v4.channel.k8s.io"], V1, "channel.k8s.io"),
         (&["x, v2.channel.k8s.io ,v4.channel.k8s.io"], V2, "v2.channel.k8s.io"),
@@ -138,7 +137,7 @@ fn websocket_uses_the_first_known_subprotocol() {
         let response: Response<()> = upgrade.response();
         assert_eq!(response.status(), 101);
         assert_eq!(response.headers()["sec-websocket-protocol"], name);
-        // The example of RFC 6455.
+        // The answer to the example key of RFC 6455.
         assert_eq!(response.headers()["sec-websocket-accept"], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }
@@ -197,7 +196,7 @@ proptest! {
     }
 }
 
-/// The example of RFC 6455.
+/// The example key of RFC 6455.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const NAMES: [&str; 6] = [
     "connection",

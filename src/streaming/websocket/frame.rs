@@ -36,7 +36,7 @@ pub struct Malformed;
 #[derive(Debug, Default)]
 pub struct Decoder {
     payload: Option<Payload>,
-    /// Whether the current message is text. `None` if the last message is complete.
+    /// Whether the current message is text. `None` if no message has begun, or the last one is complete.
     message: Option<bool>,
 }
 
@@ -121,8 +121,8 @@ impl Payload {
         Ok(Some(Self { opcode: first & OPCODE, is_final: first & FINAL != 0, left, mask }))
     }
 
-    /// Removes at most [`LARGEST_PIECE`] bytes of the frame's payload from `input`. Also returns the frame
-    /// without the removed bytes.
+    /// Removes at most [`LARGEST_PIECE`] bytes of the frame's payload from `input`, and unmasks them. Also
+    /// returns the frame without the removed bytes.
     fn take(self, input: &mut BytesMut) -> (Bytes, Self) {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(LARGEST_PIECE);
         let mut bytes = input.split_to(input.len().min(most));
@@ -136,7 +136,7 @@ impl Payload {
     }
 }
 
-/// Whether a close frame may have this payload (RFC 6455, 5.5.1 and 7.4): empty, or an allowed code.
+/// Whether a close frame may have this payload (RFC 6455, 5.5.1 and 7.4): empty, or an allowed code with any reason.
 fn may_close(payload: &[u8]) -> bool {
     payload.is_empty()
         || payload.first_chunk().is_some_and(

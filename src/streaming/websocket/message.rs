@@ -1,4 +1,5 @@
-//! WebSocket messages: each has the number of a channel, and bytes for this channel. No I/O.
+//! WebSocket messages: a message has the number of a channel and bytes for this channel, or closes a channel
+//! (v5). No I/O.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -45,10 +46,11 @@ enum Target {
 }
 
 impl Format {
-    /// Number of channels that the first byte of a message can name.
+    /// Number of channels that dockbridge can use. The first byte of a message with data names the channel.
     pub const fn channels(self) -> usize {
         match self.encoding {
-            // The highest byte does not name a channel: it means that the message closes a channel.
+            // dockbridge does not use the highest byte for a channel: in v5, it means that the message closes
+            // a channel.
             Encoding::Binary => CLOSE as usize,
             // The channels are named by the ASCII characters from the digit 0 on.
             Encoding::Base64 => (128 - ZERO) as usize,
@@ -107,7 +109,8 @@ impl MessageReader {
         }
     }
 
-    /// Decodes all complete groups of four base64 characters. Also returns whether there is padding.
+    /// Decodes all complete groups of four base64 characters, and at the end of a message all characters.
+    /// Also returns whether there is padding.
     fn decode(&mut self, bytes: &[u8], last: bool) -> Result<(Bytes, bool), Malformed> {
         self.rest.extend_from_slice(bytes);
         let whole = if last { self.rest.len() } else { self.rest.len() / 4 * 4 };
@@ -121,7 +124,7 @@ impl MessageReader {
     }
 }
 
-/// First byte of a v5 message that closes a channel. The second byte is the number of the channel.
+/// First byte of a v5 message that closes a channel. The second byte of this message is the number of the channel.
 const CLOSE: u8 = 255;
 const ZERO: u8 = b'0';
 

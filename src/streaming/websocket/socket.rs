@@ -44,7 +44,7 @@ struct FrameSender {
     gone: CancellationToken,
 }
 
-/// The socket, and the bytes that are being written: frames stay complete if a future is dropped.
+/// The socket, and the bytes that are being written: frames stay complete if a future that sends is dropped.
 #[derive(Debug)]
 struct Sink {
     to: WriteHalf<ClientConnection>,
@@ -56,14 +56,14 @@ struct Sink {
 /// Passes the data that the reading task receives to the readers of channels.
 struct MessageRouter {
     messages: MessageReader,
-    /// By channel number.
+    /// The senders to the readers of channels, by channel number.
     routes: Vec<Option<InboxSender>>,
     watch: DisconnectWatch,
     gone: CancellationToken,
 }
 
 impl Socket {
-    /// Starts the WebSocket protocol on `wire`. Data of channel n goes to the n-th of `routes`, if any.
+    /// Starts the WebSocket protocol on `wire`. Data of channel n goes to `routes[n]`, if any.
     pub fn open(wire: ClientConnection, format: Format, routes: Vec<Option<InboxSender>>) -> Self {
         let watch = wire.watch();
         let (from, to) = split(wire);
@@ -81,12 +81,12 @@ impl Socket {
         Outgoing { channel, frames: Arc::clone(&self.frames) }
     }
 
-    /// Resolves when the client has disconnected or violated the protocol.
+    /// Resolves when the client has disconnected, closed the WebSocket or violated the protocol.
     pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
 
-    /// Sends a close frame, and waits until the client also closes the connection.
+    /// Sends a close frame, and then waits like [`Self::closed`].
     pub async fn close(&self) {
         self.frames.send_control(Opcode::Close, code(NORMAL)).await;
         self.closed().await;
@@ -100,7 +100,7 @@ impl Outgoing {
         self.frames.send(head, payload, false).await
     }
 
-    /// Resolves when the client has disconnected or violated the protocol.
+    /// Resolves when the client has disconnected, closed the WebSocket or violated the protocol.
     pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
@@ -119,7 +119,8 @@ impl FrameSender {
     async fn send_control(&self, opcode: Opcode, payload: Bytes) {
         let mut head = BytesMut::new();
         put_head(opcode, payload.len(), &mut head);
-        // `send` fails if the client has disconnected, and then the control frame is not needed.
+        // `send` fails if the client has disconnected or dockbridge has sent a close frame. Then the control frame is
+        // not needed.
         let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
     }
 
@@ -157,7 +158,8 @@ async fn read(
         said = router.read(from, pings) => said,
         never = frames.answer(pinged) => match never {},
     };
-    // All channels must end before `gone` reports that the client has disconnected.
+    // The channels end before `gone` is cancelled here, so that their readers see the end first. `put` may
+    // have cancelled `gone` before.
     drop(router.routes);
     if let Some(last) = said {
         tokio::select! {

@@ -56,7 +56,7 @@ fn the_level_can_be_changed_while_lines_are_written() {
             (LevelFilter::ERROR, "quiet again"),
         ] {
             control.set_level(level);
-            // The closure has the same call sites each time, so `set_level` must reset what tracing has
+            // Each round of the loop has the same call sites, so `set_level` must reset what tracing has
             // cached for them.
             debug!(line);
             debug!(target: "hyper::proto", line, "body with a password");

@@ -1,4 +1,5 @@
-//! The messages of OTLP 1 for a trace collector, with the numbers of the protocol, without unused fields.
+//! The messages of OTLP 1 for a trace collector, with the field numbers of the protocol, without the fields that
+//! dockbridge does not use.
 
 use std::time::UNIX_EPOCH;
 
@@ -78,7 +79,7 @@ pub struct KeyValue {
     pub value: Option<AnyValue>,
 }
 
-/// A value. dockbridge sends only texts.
+/// A value. dockbridge sends only values that are texts.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct AnyValue {
     #[prost(string, optional, tag = "1")]

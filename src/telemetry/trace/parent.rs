@@ -6,13 +6,13 @@ pub struct Parent {
     /// The trace to which the caller's span and dockbridge's span belong.
     pub trace: [u8; 16],
     pub span: [u8; 8],
-    /// Whether the caller's tracing keeps the caller's span. If not, dockbridge keeps no spans of this call.
+    /// Whether the caller's tracing keeps the caller's span: if not, dockbridge keeps no spans of this call.
     pub sampled: bool,
 }
 
 impl Parent {
-    /// Parses `version-trace-span-flags`. Returns `None` for any other text, which W3C's rules require to
-    /// ignore. Later versions may append more fields. Version `ff` is not valid.
+    /// Parses `version-trace-span-flags`. Returns `None` for any other text, and for a trace or span of zeros, which
+    /// W3C's rules say to ignore. Later versions may append more fields. Version `ff` is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let [version] = bytes(parts.next()?)?;

@@ -1,6 +1,6 @@
 //! Limits for which the Engine API has no field: dockbridge writes the limits into files of the cgroup.
 //!
-//! If systemd manages the cgroup, it overwrites some files of the cgroup on every reload, so dockbridge also
+//! If systemd manages the cgroup, it overwrites some files of the cgroup on every `daemon-reload`, so dockbridge also
 //! sets the properties of systemd that correspond to these files.
 
 use serde_json::json;
@@ -23,11 +23,11 @@ pub struct CgroupFile {
     pub value: String,
     /// What dockbridge does if the kernel does not have the file.
     pub if_missing: IfMissing,
-    /// The same limit as properties for `systemctl set-property`, if systemd has them.
+    /// The same limit as properties for `systemctl set-property`; empty if dockbridge knows none.
     pub properties: Vec<String>,
 }
 
-/// The limit that a file sets.
+/// The limit that a cgroup file sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupLimit {
     Hugepages(String),
@@ -58,7 +58,7 @@ impl CgroupFile {
         }
     }
 
-    /// Replaces the limit in a status with `now`, the current value of the file. `None` means "no limit".
+    /// Replaces the limit in a status with `now`, the current value of the file. `None` removes the limit.
     pub fn update_status(&self, shown: &mut Resources, now: Option<String>) {
         match &self.limit {
             CgroupLimit::Hugepages(size) => {
@@ -93,7 +93,7 @@ impl CgroupFile {
 ///
 /// # Errors
 /// Fails if a key of `unified` needs cgroup v2 and the host has v1. A swap limit together with a memory limit
-/// works on both, because the Engine API has a field for it.
+/// works on cgroup v1 and v2, because the Engine API has a field for it.
 pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<CgroupFile>, Failure> {
     let is_v2 = engine.cgroup_version == 2;
     let suffix = if is_v2 { "max" } else { "limit_in_bytes" };
@@ -122,7 +122,7 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
         }
         if !is_v2 {
             return Err(Failure::unmet(format!(
-                "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, which has no such file"
+                "linux.resources.unified[{key:?}]: the engine's host has cgroup v1, and this field needs cgroup v2"
             )));
         }
         files.push(CgroupFile::unified(key, value));
@@ -130,10 +130,10 @@ pub fn cgroup_files(limits: &Resources, engine: &EngineInfo) -> Result<Vec<Cgrou
     Ok(files)
 }
 
-/// Edits of `config.json` for limits without which the container must not run. dockbridge sets other limits
-/// after the start, because kubelet sends them, even if the kernel does not have them.
+/// Edits of `config.json` for limits without which the container must not run. dockbridge sets the other
+/// limits after the start, because the kernel might not have them.
 pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
-    // The plan has already refused limits that this host cannot set.
+    // The plan has already refused limits that need cgroup v2 if the host has v1.
     let files = cgroup_files(limits, engine).unwrap_or_default();
     let needed = files.into_iter().filter(|file| file.if_missing == IfMissing::Fail);
     let edit = |file: CgroupFile| match file.limit {
@@ -150,7 +150,7 @@ pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     needed.filter_map(edit).collect()
 }
 
-/// The properties of systemd that correspond to a cgroup file. Empty for files that systemd does not change.
+/// The properties of systemd that correspond to a cgroup file. Empty if dockbridge knows no such property.
 fn properties(file: &str, value: &str) -> Vec<String> {
     let limit = if value == MAX { "infinity" } else { value };
     let named = |name: &str| vec![format!("{name}={limit}")];
@@ -170,7 +170,8 @@ fn properties(file: &str, value: &str) -> Vec<String> {
     }
 }
 
-/// Converts `cpu.max` (quota and period in microseconds) to systemd's property, a percentage of a CPU.
+/// Converts `cpu.max` (quota and period in microseconds) to systemd's properties: a percentage of a CPU,
+/// and the period. Without a quota, the only property is an empty `CPUQuota`.
 fn cpu_quota(value: &str) -> Vec<String> {
     let (quota, period) = value.split_once(' ').unwrap_or((value, DEFAULT_PERIOD));
     let period: u64 = period.trim().parse().unwrap_or(0);
@@ -189,5 +190,5 @@ fn cpu_quota(value: &str) -> Vec<String> {
 const MAX: &str = "max";
 /// The kernel's default for the period of a CPU quota, in microseconds.
 const DEFAULT_PERIOD: &str = "100000";
-/// Keys that kubelet sends even if the kernel does not have them.
+/// Keys of `unified` that kubelet sends even if the kernel does not have such files.
 const OPTIONAL_KEYS: &[&str] = &["memory.oom.group", SWAP_MAX];

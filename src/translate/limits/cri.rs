@@ -1,5 +1,6 @@
-//! Limits of the CRI, where zero and empty mean "not set". This module refuses malformed values and values
-//! outside of the kernel's range. The module `docker` refuses contradictions between limits.
+//! Limits of the CRI, where zero and empty mean "not set", except zero in a limit for huge pages. This module
+//! refuses malformed values and values outside of the kernel's range. The module `docker` refuses contradictions
+//! between limits for memory and swap.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +101,8 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     in_range(value, value >= least)
 }
 
-/// Limits the number and length of the entries, because a label stores them. No kernel has so many files.
+/// Limits the number and length of the entries of `unified`, because a label stores them. Each key
+/// names a file of the cgroup, and no cgroup has so many files.
 fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
     ParseError::unless(pairs.len() <= MAX_KEYS, format!("has more than {MAX_KEYS} keys"))?;
     let are_short = pairs.iter().all(|(key, value)| key.len() + value.len() <= MAX_PAIR);
@@ -112,12 +114,12 @@ fn cpu_period(value: i64) -> Result<i64, ParseError> {
     in_range(value, value == 0 || (1_000..=1_000_000).contains(&value))
 }
 
-/// The kernel accepts a CPU quota of 1 ms or more. -1 removes the limit.
+/// The kernel accepts a CPU quota from [`MIN_QUOTA`] to [`MAX_QUOTA`]. -1 removes the limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
     in_range(value, matches!(value, -1 | 0) || (MIN_QUOTA..=MAX_QUOTA).contains(&value))
 }
 
-/// Refuses CPU shares that the kernel would silently change, because OCI runtimes refuse them as well.
+/// Refuses CPU shares outside of the range of cgroup v1, because the kernel would silently change them.
 fn cpu_shares(value: i64) -> Result<i64, ParseError> {
     in_range(value, value == 0 || (2..=1 << 18).contains(&value))
 }
@@ -131,7 +133,7 @@ fn in_range(value: i64, is_valid: bool) -> Result<i64, ParseError> {
     ParseError::unless(is_valid, format!("is out of range: {value}")).map(|()| value)
 }
 
-/// Checks that a list of CPUs has the kernel's format: `0-3,8`.
+/// Checks that a list of CPUs or memory nodes has the kernel's format: `0-3,8`.
 fn cpu_list(list: &str) -> Result<String, ParseError> {
     let valid = list.is_empty() || list.split(',').all(is_cpu_range);
     text::checked(valid, "is not a list like 0-3,8", list)
@@ -161,7 +163,7 @@ fn hugepages(given: &cri::HugepageLimit) -> Result<HugepageLimit, ParseError> {
     Ok(HugepageLimit { page_size, limit: given.limit })
 }
 
-/// Checks a key of `unified`: it must be the name of a file in the container's own cgroup.
+/// Checks that a key of `unified` has the form of a cgroup file's name, and so cannot name a file in another directory.
 fn cgroup_key(key: &str) -> Result<(), ParseError> {
     let valid = key.contains('.')
         && !key.starts_with('.')

@@ -30,7 +30,8 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
     }
 }
 
-/// Writes the limits of a new container into its create request. Fails if the limits contradict each other.
+/// Writes the limits of a new container into its create request. Fails if the swap limits contradict
+/// the memory limit or each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
     host.cpu_period = if_set(limits.cpu_period);
@@ -52,9 +53,10 @@ pub struct Update {
     pub files: Vec<CgroupFile>,
 }
 
-/// Plans an update to the limits `after`, of which `requested` are new ([`Resources::updated`]). Always sends
-/// memory and swap together, because the engine would compare a single new value with the old value of the
-/// other. Fails if the limits contradict each other, or need cgroup v2.
+/// Plans an update to the limits `after`, of which `requested` are new ([`Resources::updated`]). If memory or swap
+/// changes, sends the memory limit, if it is set, together with the limit of `memory_swap`, because the engine would
+/// compare a single new value with the old value of the other. Fails if the swap limits contradict the memory limit
+/// or each other, or if a limit needs cgroup v2 and the host has v1.
 pub fn update(
     requested: &Resources,
     after: &Resources,
@@ -82,9 +84,9 @@ pub fn update(
 }
 
 /// The limit of memory and swap together, as the engine accepts it. "Unlimited" is a large number on cgroup
-/// v1 and -1 on cgroup v2. On v1 the OCI runtime would write -1 before it removes the memory limit, which the
-/// kernel refuses, but it writes a number afterwards. On v2 the engine would subtract the memory limit from a
-/// number.
+/// v1 and -1 on cgroup v2. On v1 the OCI runtime would write -1 before it removes the memory limit, and the
+/// kernel refuses this order. The OCI runtime writes a number after it has removed the memory limit. On v2 the
+/// engine would subtract the memory limit from a number.
 const fn together(swap: i64, engine: &EngineInfo) -> i64 {
     if engine.cgroup_version == 2 { swap } else { as_number(swap) }
 }
@@ -103,7 +105,7 @@ pub fn oom_score_adj(requested: i64, floor: i64) -> i64 {
     requested.max(floor).clamp(-1000, 1000)
 }
 
-/// Refuses a swap limit that contradicts the memory limit. Of the limits in `merged`, `asked` are new.
+/// Refuses swap limits that contradict the memory limit or each other. Of the limits in `merged`, `asked` are new.
 fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
     let (memory, together) = (merged.memory_limit, merged.memory_swap_limit);
     if !matches!(together, 0 | UNLIMITED) {

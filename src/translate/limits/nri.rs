@@ -13,9 +13,11 @@ use crate::{
     },
 };
 
-/// Records which plugin sets which field. Two plugins must not set the same field.
+/// Records which plugin sets which field. Two plugins must not set the same field,
+/// unless the later plugin removes the earlier value first.
 pub trait Claim {
-    /// Records that the plugin sets a field, or the entry `key` of a field. Fails if another plugin set it.
+    /// Records that the plugin sets a field, or the entry `key` of a field. Fails if another
+    /// plugin owns the field or entry.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
     /// Replaces `over` with `asked`, the plugin's value of a field, if the plugin sets the field.

@@ -1,5 +1,5 @@
-//! Tests that each limit passes through every interface. To test a new limit, add a value to [`all`], and to
-//! the sample of a request if the CRI has the limit.
+//! Tests that each limit passes through every interface that has the limit. To test a new limit, add a value to
+//! [`all`], and to the sample of a request if the CRI has the limit.
 
 use serde::{
     Deserialize as _, Deserializer,
@@ -119,12 +119,13 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
     for (name, limit) in each() {
         let in_files = !cgroup_files(&limit, &engine()).unwrap().is_empty();
         let update = docker::update(&limit, &all(), &engine()).unwrap();
-        // `oom_score_adj` is in no update, because dockbridge itself writes that of a running process.
+        // No update of the engine has `oom_score_adj`, because dockbridge itself writes it for a running process.
         assert!(in_files || update.body.is_some() || name == OOM_SCORE, "{name} is not updated");
-        // A swap limit without a memory limit is refused, so the test adds one.
+        // A swap limit without a memory limit is refused, so the test adds a memory limit.
         let with_memory = Resources { memory_limit: 1 << 20, ..limit };
         let without = created(&Resources { memory_limit: 1 << 20, ..Resources::default() });
-        // A plugin's limits are set by an update, before the start of the container.
+        // Both bodies have `memory_limit`. The two other limits come only from NRI plugins, and an update sets them
+        // before the start of the container.
         let is_exempt = ["memory_limit", "pids_limit", "memory_reservation"].contains(&name);
         assert!(in_files || is_exempt || created(&with_memory) != without, "{name} is not created");
     }
@@ -150,7 +151,7 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
         let conflict =
             nri::merge_limits(&mut merged, &asked, &mut owners.claims("c", "20-two")).unwrap_err();
         let conflict = conflict.to_string();
-        assert!(conflict.contains(" both set linux.resources."), "{name}: {conflict}");
+        assert!(conflict.contains(" both change linux.resources."), "{name}: {conflict}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Merges the answers of several plugins about a new container, in the order of the plugins.
 //!
-//! A key that starts with `-` removes an entry. If the answer also sets this key, it replaces the entry, even
-//! if another plugin has set it. Arguments and RDT have similar marks. Hooks of all plugins are added. In all
-//! other cases, a field that two plugins set is a conflict.
+//! A key that starts with `-` removes an entry. If the answer that removes an entry also sets it, the new value counts,
+//! even if another plugin has set the entry. Arguments and RDT have similar marks for a removal. Hooks and cgroup
+//! device rules of all plugins are added. In all other cases, two plugins conflict if they set the same entry, or the
+//! same field that has no entries.
 
 use std::{collections::BTreeMap, mem};
 
@@ -18,13 +19,13 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// The answers merged so far. Entries have the order in which plugins last set them, and no value if a plugin
-/// removed them. A key that an answer repeats keeps its first place.
+/// The plugins' answers merged so far. Entries have the order in which plugins last changed them, and no value if a
+/// plugin removed them. A key that an answer repeats keeps its first place.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
     original: nri::Container,
     pub owners: Owners,
-    /// Updates of other containers that the plugins requested.
+    /// The updates of containers in the plugins' answers.
     pub updates: Updates,
     annotations: IndexMap<String, Option<String>>,
     mounts: IndexMap<String, Option<nri::Mount>>,
@@ -35,7 +36,7 @@ pub struct Merge {
     net_devices: IndexMap<String, Option<nri::LinuxNetDevice>>,
     rlimits: IndexMap<String, Option<nri::PosixRlimit>>,
     cdi_devices: IndexMap<String, Option<nri::CdiDevice>>,
-    /// All fields that have no entries with keys.
+    /// The merged values of the fields that have no map above.
     whole: nri::ContainerAdjustment,
 }
 
@@ -45,7 +46,8 @@ impl Merge {
         Self { original: container, ..Self::default() }
     }
 
-    /// Merges the answer of a plugin. Fails if another plugin has set the same field.
+    /// Merges the answer of a plugin. Fails if the answer conflicts with the answer of another plugin, except for an
+    /// update with `ignore_failure`.
     pub fn add(
         &mut self,
         plugin: &str,
@@ -131,7 +133,8 @@ impl Merge {
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
 
-    /// Merges the arguments that a plugin sets. If the first word is empty, they replace another plugin's.
+    /// Merges the arguments that a plugin sets. If the first word is empty, the words after it replace the arguments
+    /// of another plugin.
     fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Failure> {
         let Some((first, rest)) = asked.split_first() else { return Ok(()) };
         if first.is_empty() {
@@ -214,7 +217,7 @@ fn combine<T: Clone>(
         removed.insert(key.to_owned(), None);
     }
     set.keys().try_for_each(|key| claims.claim(field, key))?;
-    // A single pass moves all changed keys to the end, so that a long answer does not take much longer.
+    // A single pass moves all changed keys to the end, because a pass for each key of a long answer would be slow.
     merged.retain(|key, _| !removed.contains_key(key) && !set.contains_key(key));
     removed.retain(|key, _| !set.contains_key(key));
     merged.extend(removed);

@@ -1,4 +1,5 @@
-//! Records which plugin has set which field of a container: two plugins must not set the same field.
+//! Records which plugin has set which field of a container. Two plugins must not set the same field,
+//! unless the later plugin removes the earlier value first. Several plugins may add hooks.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::{
     wire::nri::{self, Field, REMOVED},
 };
 
-/// For each container of an event, the plugins that own its fields.
+/// For each container of an NRI event, the plugins that own its fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Owners(nri::OwningPlugins);
 
@@ -61,7 +62,7 @@ impl Claim for Claims<'_> {
         if !other.is_empty() && other != self.plugin {
             let (plugin, field, container) = (self.plugin, name(field.into(), key), self.container);
             return Err(Failure::unmet(format!(
-                "NRI plugins {other} and {plugin} both set {field} of container {container}"
+                "NRI plugins {other} and {plugin} both change {field} of container {container}"
             )));
         }
         self.own(field, key, self.plugin.to_owned());

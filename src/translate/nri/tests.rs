@@ -260,7 +260,7 @@ fn what_two_plugins_set_is_a_conflict() {
         merge.add("10-one", &answer(adjust.clone())).unwrap();
         assert_eq!(merge.owners.of(ID), [(field.to_owned(), "10-one".to_owned())].into());
         let conflict = merge.add("20-two", &answer(adjust)).unwrap_err();
-        let wanted = format!("NRI plugins 10-one and 20-two both set {field} of container {ID}");
+        let wanted = format!("NRI plugins 10-one and 20-two both change {field} of container {ID}");
         assert_eq!(conflict.to_string(), wanted);
     }
 }
@@ -332,7 +332,7 @@ fn a_plugin_may_replace_what_it_removes_of_another() {
     let third = Adjust { env: vec![pair("B", "3")], ..Adjust::default() };
     let conflict = merge.add("30-three", &answer(third)).unwrap_err();
     let conflict = conflict.to_string();
-    assert!(conflict.starts_with("NRI plugins 20-two and 30-three both set "), "{conflict}");
+    assert!(conflict.starts_with("NRI plugins 20-two and 30-three both change "), "{conflict}");
     merge.add("40-four", &answer(second)).unwrap();
 }
 
@@ -376,7 +376,7 @@ fn limits_are_updated_and_the_rest_is_edited() {
     for (_, adjust) in fields() {
         merge.add("10-one", &answer(adjust)).unwrap();
     }
-    // A memory limit of one byte is refused, as it is if kubelet sends it.
+    // `adjustment` refuses the CPU shares and the cgroup key of `fields`, so the test replaces them.
     let mut given = merge.adjustment();
     let resources = given.linux.as_mut().unwrap().resources.as_mut().unwrap();
     let limits = resources.memory.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! Merges the changes of limits that plugins request, for each container.
+//! Merges the changes of limits that NRI plugins request, for each container.
 
 use indexmap::IndexMap;
 
@@ -10,8 +10,8 @@ use crate::{error::Failure, translate::limits::nri::merge_limits, wire::nri};
 pub struct Updates(IndexMap<String, nri::ContainerUpdate>);
 
 impl Updates {
-    /// Merges a plugin's updates. Fails if another plugin has set the same limit of the same container. If
-    /// the update has `ignore_failure`, leaves the update out instead.
+    /// Merges a plugin's updates. If another plugin has set the same limit of the same container, leaves the update
+    /// out if it has `ignore_failure`, and otherwise fails.
     pub fn add(
         &mut self,
         owners: &mut Owners,

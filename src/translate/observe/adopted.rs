@@ -1,5 +1,6 @@
 //! Makes documents for pods and containers that have no readable document: those of cri-dockerd, and
-//! dockbridge's own with a damaged label. Reads labels, the name and the inspect. Ports, DNS, id mappings,
+//! dockbridge's own with a label that is damaged or in the format of a newer dockbridge. The content of a document
+//! comes from the labels, the name and the settings that the engine reports for the container. Ports, DNS, id mappings,
 //! command and environment remain unknown: see [`SandboxDocument::is_adopted`].
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -73,7 +74,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
     Some(ContainerDocument::new(spec, sandbox, image_id))
 }
 
-/// The pod of a container, from kubelet's labels, or otherwise from the container's name.
+/// The identity of a container's pod, from kubelet's labels, or otherwise from the container's name.
 fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
     let named = name::parse(&inspect.name);
     let pod = PodMetadata {
@@ -101,7 +102,8 @@ fn label_or(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Op
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
 }
 
-/// The number of the attempt, which is only in the name. Earlier parts of the name may contain underscores.
+/// Reads the number of the attempt from the name of the Docker container. Earlier parts of the name may contain
+/// underscores.
 fn attempt(
     inspect: &ContainerInspect,
     container: &str,
@@ -114,7 +116,7 @@ fn attempt(
     digits.and_then(|digits| digits.parse().ok()).or(named.map(|n| n.attempt)).unwrap_or_default()
 }
 
-/// The labels of the CRI request, without those that cri-dockerd adds.
+/// The container's labels up to [`LARGEST_METADATA`], without annotations and without the labels in [`INTERNAL`].
 fn caller_labels(inspect: &ContainerInspect) -> BTreeMap<String, String> {
     let labels = inspect.config.labels.iter();
     let stated = labels
@@ -142,8 +144,8 @@ fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<S
     fitting.map(|(key, value)| (key.to_owned(), value.clone())).collect()
 }
 
-/// The requested host name. Empty if it is the engine's default (the container's short id), or with the host's
-/// network.
+/// The requested host name. Empty if the host name is the engine's default (the container's short id), or if the
+/// container uses the host's network.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
     // The whole short id is compared, because a pod's name may be the first letter of its id.
@@ -163,7 +165,7 @@ fn network_mode(host: &InspectHostConfig) -> NetworkMode {
     }
 }
 
-/// The runtime handler. Empty for runc, the usual default, and for dockbridge-runtime, which replaces runc.
+/// The runtime handler. Empty for runc, the usual default, and for dockbridge-runtime, which runs runc.
 fn handler(host: &InspectHostConfig) -> String {
     match host.runtime.as_str() {
         "runc" | "io.containerd.runc.v2" | RUNTIME => String::new(),
@@ -186,7 +188,8 @@ fn pid_mode(host: &InspectHostConfig, sandbox: &SandboxId) -> (PidMode, String) 
     }
 }
 
-/// The path of the CRI log. `None` if cri-dockerd has written only a directory into the label.
+/// The path of the CRI log. `None` if the label has no absolute path of a file. cri-dockerd may write
+/// only a directory into the label.
 fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
     let text = inspect.config.labels.get(label::LOG_PATH)?;
     let path = PathBuf::from(text);
@@ -215,7 +218,7 @@ fn mount(mount: &InspectMount) -> Mount {
     }
 }
 
-/// Labels that a CRI server for Docker adds.
+/// Labels that cri-dockerd or dockbridge adds for its own use.
 const INTERNAL: &[&str] = &[
     label::TYPE,
     label::SANDBOX_ID,
@@ -225,5 +228,6 @@ const INTERNAL: &[&str] = &[
 ];
 /// Number of digits in the engine's short form of an id.
 const SHORT_ID: usize = 12;
-/// Maximum size in bytes of all labels, and of all annotations, for which Kubernetes has the same limit.
+/// Maximum size in bytes of all labels together, and of all annotations together. Kubernetes has the same limit for
+/// annotations.
 const LARGEST_METADATA: usize = 256 << 10;

@@ -1,12 +1,12 @@
 //! Determines what a container of the engine is: a pause container, another container of a pod, or foreign.
 //!
-//! The type label says what the container is, and the document label has its configuration. Without a usable
-//! document, dockbridge uses well-known labels and the name, as for cri-dockerd's pods ([`adopted`]).
+//! The type label says what the container is, and the document label has its configuration, except parts that the
+//! inspect has. Without a usable document, dockbridge uses well-known labels and the name ([`adopted`]).
 //!
 //! If somebody starts a container by hand, its labels may come from the image, and a document decides where
-//! dockbridge writes logs as root. So a container's labels count only together with facts that an image
-//! cannot set, such as [`is_made_here`]. A container's document counts only if it agrees with the sandbox
-//! label, which cri-dockerd also writes.
+//! dockbridge writes logs as root. So a container's labels count only together with facts that an image cannot set,
+//! such as [`is_made_here`]. The document of a pod's container, but not of its pause container, must name the same pod
+//! as the sandbox label.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -48,7 +48,7 @@ pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     })
 }
 
-/// Whether the container's name agrees with its document. For an entry of a list, replaces [`is_made_here`].
+/// Whether the container's name agrees with its document: for an entry of Docker's list, instead of [`is_made_here`].
 pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
@@ -63,14 +63,14 @@ pub(super) fn has_its_name(observed: &Observed) -> bool {
     }
 }
 
-/// Whether `Init` shows that dockbridge created the container. Every version of dockbridge sets it to false.
-/// `docker run` leaves `Init` unset by default, and `docker commit`, `docker rename` and `docker update`
-/// cannot set it.
+/// Whether `Init` shows that dockbridge created the container. Every version of dockbridge sets `Init` to false
+/// for the containers of pods. `docker run` leaves `Init` unset by default, and `docker commit`, `docker rename` and
+/// `docker update` cannot set it.
 fn is_made_here(inspect: &ContainerInspect) -> bool {
     inspect.host_config.init == Some(false)
 }
 
-/// Whether the name has the form of [`crate::model::name`]. Parts in the middle may contain underscores.
+/// Whether the name begins and ends as in [`crate::model::name`]: parts in the middle may contain underscores.
 fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     let start = format!("k8s_{container}_");
     let Some(rest) = name.strip_prefix(&start) else { return false };
@@ -80,7 +80,7 @@ fn is_named(name: &str, container: &str, attempt: u32) -> bool {
     last == Some(&attempt) || before == Some(&attempt)
 }
 
-/// The container whose network namespace this network mode joins, if it joins one.
+/// The container whose namespace a network or IPC mode joins, if it joins one.
 fn joined(mode: &str) -> Option<&str> {
     mode.strip_prefix("container:")
 }
@@ -213,7 +213,7 @@ pub(super) fn process(state: &InspectState, created_at: Nanos) -> Process {
     if finished_at.is_set() && started_at.is_set() {
         return ended(state, started_at, finished_at);
     }
-    // After a failed start, Docker leaves the container in "created", with the OCI runtime's exit code.
+    // After a failed start, Docker leaves the container in "created", with an exit code such as 127.
     if state.exit_code != 0 || finished_at.is_set() {
         return never_ran(state, created_at);
     }
@@ -231,7 +231,7 @@ fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process
         0 => ExitReason::Completed,
         _ => ExitReason::Error,
     };
-    // Docker records the start after the OCI runtime has returned: the process may have ended before.
+    // Docker records the start after the OCI runtime has returned: the recorded end may be before this start.
     exited(state, reason, started_at, finished_at.max(started_at))
 }
 

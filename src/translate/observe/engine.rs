@@ -36,7 +36,7 @@ pub fn observe(version: &Version, info: &Info, api: ApiVersion) -> EngineInfo {
     }
 }
 
-/// Parses the cgroup driver: cgroupfs if the engine reports no driver.
+/// Parses the cgroup driver: cgroupfs if the engine's answer lacks the field or has an unknown value.
 fn cgroup_driver(word: &str) -> CgroupDriver {
     match word {
         "systemd" => CgroupDriver::Systemd,

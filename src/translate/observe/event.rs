@@ -5,7 +5,7 @@ use crate::{
     wire::docker::Event,
 };
 
-/// The effect of an event. `None` if the event changes nothing that CRI shows.
+/// The effect of an event. `None` if dockbridge ignores the event.
 pub fn observe(event: &Event) -> Option<EngineEvent> {
     let id = event.actor.id.as_str();
     match (event.kind.as_str(), event.action.as_str()) {
@@ -15,8 +15,8 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         }
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {
-            // For other signals only the `die` event matters. In an event, a container's label replaces an
-            // attribute of the same name, so the signal may be wrong if the container has a label `signal`.
+            // For other signals only the `die` event matters. A container's label `signal` replaces the attribute
+            // `signal` of the event, so the signal may be wrong.
             let is_sigkill = event.actor.attributes.get(SIGNAL).is_some_and(|sent| sent == SIGKILL);
             is_sigkill.then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }

@@ -28,7 +28,7 @@ pub fn observe(entry: ContainerSummary) -> Observed {
             labels: entry.labels,
             ..InspectConfig::default()
         },
-        // A list does not have `Init`. The container's name must match its document instead.
+        // Docker's list does not have `Init`, so the container's name must match its document instead.
         host_config: InspectHostConfig { init: Some(false), ..entry.host_config },
         network_settings: entry.network_settings,
         mounts: entry.mounts,

@@ -1,7 +1,6 @@
 //! Tests of `observe` with answers recorded from real engines, and with malformed ones.
 //!
-//! A fixture has the answers of one release of the engine: version, info, an image, containers in every
-//! state, and events.
+//! A fixture has the answers of one engine: version, info, an image, containers in several states, and events.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -48,7 +47,7 @@ fn recorded_inspects_are_observed_as_recorded() {
     });
 }
 
-/// Removes a document from the fixture if it is the same as in its label.
+/// Replaces a long observed document with a short text if the document is the same as in the container's label.
 fn shorten(case: &mut Value) {
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
         let text = case["inspect"]["Config"]["Labels"][key].as_str().unwrap_or_default();
@@ -143,7 +142,7 @@ fn every_state_of_an_inspect_becomes_a_process() {
         ("exited", set, set, 0, false, exited(at, at, 0, ExitReason::Completed)),
         ("exited", set, set, 3, false, exited(at, at, 3, ExitReason::Error)),
         ("exited", set, set, 137, true, exited(at, at, 137, ExitReason::OomKilled)),
-        // The engine's flag OOMKilled applies to every process of the container (decision 0022).
+        // The engine sets OOMKilled if any process of the container was OOM-killed (decision 0022).
         ("exited", set, set, 0, true, exited(at, at, 0, ExitReason::OomKilled)),
         ("exited", set, set, 143, true, exited(at, at, 143, ExitReason::OomKilled)),
         ("exited", set, set, i64::MAX, false, exited(at, at, i32::MAX, ExitReason::Error)),
@@ -170,7 +169,8 @@ fn every_state_of_an_inspect_becomes_a_process() {
     assert!(container::process(&state, created).is_running());
 }
 
-/// A list entry has no times and no exit reasons. All other data must be the same as in an inspect.
+/// A list entry has no start and end times and no exit reason. The id, name and document of a list entry must be
+/// the same as in an inspect.
 #[test]
 fn every_state_of_a_list_becomes_a_process() {
     let entry = |inspect: &Value, state: &str, status: &str| {
@@ -247,8 +247,8 @@ fn times_are_read_and_what_is_before_1970_is_unset() {
     }
 }
 
-/// No engine writes a label that is not a string today. If such a label were an error, dockbridge would lose
-/// all pods of the engine.
+/// No engine writes a label that is not a string today. If a label that is not a string were an error, dockbridge
+/// would lose all pods of the engine.
 #[test]
 fn a_label_that_is_not_a_string_is_ignored() {
     for odd in [json!(7), json!(null), json!({"a": 1})] {
@@ -262,8 +262,8 @@ fn a_label_that_is_not_a_string_is_ignored() {
     }
 }
 
-/// A value that is not a list, here `false`, counts as an empty list, so that dockbridge can still inspect
-/// and remove the container.
+/// A value of another type in place of a list, here `false`, counts as an empty list, so that dockbridge can still
+/// inspect and remove the container.
 #[test]
 fn a_list_of_an_unexpected_type_counts_as_empty() {
     for list in ["/Mounts", "/HostConfig/Mounts", "/Config/Env", "/Config/Cmd"] {

@@ -17,7 +17,8 @@ use crate::{
     wire::nri::{self, REMOVED},
 };
 
-/// Reads the merged answer. `owners` has the plugin of each field. Fails if a change is impossible.
+/// Reads the merged answer. `owners` has the plugin of each field. Fails if a limit is malformed or out of range,
+/// or if a plugin sets a block I/O class.
 pub fn adjustment(
     given: &nri::ContainerAdjustment,
     owners: BTreeMap<String, String>,
@@ -61,7 +62,7 @@ pub fn adjustment(
     Ok(Wanted { resources, cdi_devices, edits, owners })
 }
 
-/// The error if plugins request a limit that is out of range.
+/// The error if plugins request a limit that is malformed or out of range.
 pub fn impossible(error: ParseError) -> Failure {
     Failure::from(error).within("NRI plugins set limits that no container can have")
 }
@@ -82,7 +83,7 @@ pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<()
     let many = process + given.annotations.len() + given.mounts.len() + given.cdi_devices.len();
     match many + hooks + linux {
         many if many > MOST_CHANGES => Err(Failure::invalid(format!(
-            "NRI plugin {plugin} asks for {many} changes; {MOST_CHANGES} are permitted"
+            "NRI plugin {plugin} asks for {many} changes of a container; at most {MOST_CHANGES} are permitted"
         ))),
         _ => Ok(()),
     }
@@ -128,7 +129,7 @@ fn add_linux(edits: &mut Vec<SpecEdit>, given: &nri::LinuxContainerAdjustment) {
     edits.extend(rdt(given.rdt.as_ref().unwrap_or(&nri::LinuxRdt::default()), class));
 }
 
-/// Adds edits for limits that an update cannot change, or can change only after the start.
+/// Adds edits for limits and device rules that no update can change.
 fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     let memory = given.memory.unwrap_or_default();
     let cpu = given.cpu.clone().unwrap_or_default();
@@ -292,5 +293,5 @@ fn set<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 
-/// Maximum number of changes that one plugin may request for a container, more than any plugin needs.
+/// Maximum number of changes that one plugin may request for a container.
 const MOST_CHANGES: usize = 4096;

@@ -18,7 +18,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a container's configuration. The error names the first malformed field.
+/// Reads a container's configuration. An error names the field that is missing or wrong.
 pub fn container_spec(
     config: Option<&cri::ContainerConfig>,
     sandbox: Option<&cri::PodSandboxConfig>,
@@ -33,17 +33,17 @@ pub fn container_spec(
     if let Some(linux) = &config.linux {
         read_linux(&mut spec, linux).at("config.linux")?;
     }
-    // Checks the pod's configuration in this request. That of RunPodSandbox can be older: `kubectl debug
-    // --profile=sysadmin` adds a privileged container to a running pod. containerd makes the same check.
+    // Uses the pod's configuration of this request, as containerd does, because that of RunPodSandbox can be older:
+    // `kubectl debug --profile=sysadmin` adds a privileged container to a running pod.
     let pod = sandbox.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let is_declared = pod.is_some_and(|context| context.privileged);
-    let reason = "the pod sandbox was declared without privileged containers";
+    let reason = "cannot be set: the sandbox_config of the request is not privileged";
     ParseError::unless(!spec.security.privileged || is_declared, reason)
         .at("config.linux.security_context.privileged")?;
     Ok(spec)
 }
 
-/// Reads all fields except the log path and the Linux part.
+/// Reads the fields of a `ContainerConfig` except `log_path`, `linux` and `windows`.
 fn spec(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError> {
     let image = config.image.as_ref().ok_or_else(ParseError::missing).at("image")?;
     let words = |items: &[String]| text::each(items, |item| text::plain(item));
@@ -88,8 +88,8 @@ fn read_linux(
     Ok(())
 }
 
-/// Refuses a command and an environment that are longer than the kernel allows for a process. The engine
-/// would accept them, and the start would fail. Of variables with the same name, the last counts.
+/// Refuses a command and an environment that together are longer than the kernel allows for any process: the engine
+/// would create such a container, and its start would fail. Of variables with the same name, the last counts.
 fn check_command_size(spec: &ContainerSpec) -> Result<(), ParseError> {
     let words = spec.command.iter().chain(&spec.args).map(|word| word.len() + 1);
     let variables: BTreeMap<&str, usize> =
@@ -111,12 +111,14 @@ fn working_dir(path: &str) -> Result<String, ParseError> {
     if path.is_empty() { Ok(String::new()) } else { text::absolute(path) }
 }
 
-/// Reads an environment variable: bytes in the CRI, but text in the engine's JSON.
+/// Reads an environment variable. The value is bytes in the CRI, but text in the engine's JSON.
 fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     text::checked(!given.key.contains('='), "must not contain '='", &given.key).at("key")?;
     let key = text::required(&given.key).at("key")?;
     let value = str::from_utf8(&given.value)
-        .map_err(|_| ParseError::invalid(format!("of {} is not UTF-8", text::quoted(&key))))
+        .map_err(|_| {
+            ParseError::invalid(format!("the value of {} is not UTF-8", text::quoted(&key)))
+        })
         .and_then(text::plain)
         .at("value")?;
     Ok((key, value))
@@ -126,13 +128,13 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;
-    // A leading slash means "below the pod's log directory", as in other CRI servers.
+    // A log path with a leading slash is also below the pod's log directory, as in other CRI servers.
     let relative = path.trim_start_matches('/');
     let directory = directory.filter(|_| !relative.is_empty());
     Ok(directory.map(|directory| directory.join(relative)))
 }
 
-/// Name of the stop signal, such as `SIGTERM`. `None` means the image's signal. Refuses unknown numbers.
+/// Name of the stop signal, such as `SIGTERM`. `None` leaves the choice to image and engine. Refuses unknown numbers.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
@@ -170,7 +172,11 @@ fn cdi_device(name: &str) -> Result<String, ParseError> {
     let qualified = parts.is_some_and(|((vendor, class), name)| {
         !vendor.is_empty() && !class.is_empty() && !name.is_empty()
     });
-    text::checked(qualified, "is not a device like vendor.com/class=name", name)?;
+    text::checked(
+        qualified,
+        "is not the name of a CDI device, such as vendor.com/class=name",
+        name,
+    )?;
     text::word(name)
 }
 
@@ -251,14 +257,14 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
     text::plain(path)
 }
 
-/// Path of a mount in the container. Refuses the root, as the engine does. The engine cleans any other path.
+/// Path of a mount in the container. Refuses the root, as the engine does. The engine cleans the path.
 fn target(path: &str) -> Result<String, ParseError> {
     ParseError::unless(path.is_empty() || !parts(path).is_empty(), "must not be the root")?;
     text::absolute(path)
 }
 
 /// The most bytes of command and environment that Linux passes to a process, whatever its stack limit
-/// (`_STK_LIM / 4 * 3` in `fs/exec.c`). With the usual stack limit of 8 MiB, Linux passes only 2 MiB.
+/// (`_STK_LIM / 4 * 3` in `fs/exec.c`). With the usual 8 MiB of stack, command and environment can have only 2 MiB.
 const LARGEST_COMMAND_AND_ENV: usize = 6 << 20;
 /// The prefix of annotations with CDI devices. kubelet before 1.28 does not use the field for CDI devices.
 const CDI_ANNOTATION_PREFIX: &str = "cdi.k8s.io/";

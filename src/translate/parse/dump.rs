@@ -25,7 +25,8 @@ use crate::{
 /// Reads the container, the path of the archive and the timeout.
 ///
 /// # Errors
-/// Refuses an empty id, a path that is not absolute or does not end in a file name, and a negative timeout.
+/// Refuses an empty id, a negative timeout, and a path that is not absolute, has a component `..`, or ends with
+/// a slash.
 pub fn dump_spec(request: &cri::CheckpointContainerRequest) -> Result<DumpSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let location = text::path(&request.location).at("location")?;
@@ -43,7 +44,8 @@ pub fn dump_spec(request: &cri::CheckpointContainerRequest) -> Result<DumpSpec, 
 /// Reads the pod, the containers and the directory.
 ///
 /// # Errors
-/// Refuses an empty id, a request without or with repeated containers, a relative path, and all options.
+/// Refuses an empty id, a request without containers or with repeated containers, a path that is relative or has
+/// a component `..`, and all options.
 pub fn pod_dump_spec(request: &cri::CheckpointPodRequest) -> Result<DumpSpec, ParseError> {
     let sandbox = Some(object_id("pod_sandbox_id", &request.pod_sandbox_id)?);
     let location = text::path(&request.output_path).at("output_path")?.into();
@@ -54,11 +56,11 @@ pub fn pod_dump_spec(request: &cri::CheckpointPodRequest) -> Result<DumpSpec, Pa
     Ok(DumpSpec { sandbox, containers, location, timeout: None })
 }
 
-/// Reads the directory of a checkpoint, and the configurations of the pod and its containers.
+/// Reads the directory of a pod checkpoint, and the configurations of the pod and its containers.
 ///
 /// # Errors
-/// Refuses what RunPodSandbox and CreateContainer refuse. Also refuses a path that is not absolute, a request
-/// without containers or with two containers of the same name, and all options.
+/// Refuses what [`sandbox_spec`] and [`container_spec`] refuse. Also refuses a path that is not absolute or has a
+/// component `..`, a request without containers or with two containers of the same name, and all options.
 pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSpec, ParseError> {
     let checkpoint = PathBuf::from(text::path(&request.checkpoint_path).at("checkpoint_path")?);
     no_options(&request.options)?;
@@ -79,7 +81,7 @@ pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSp
 fn unique(items: &[String]) -> Result<(), ParseError> {
     ParseError::unless(!items.is_empty(), "is required")?;
     let is_unique = items.iter().collect::<BTreeSet<_>>().len() == items.len();
-    ParseError::unless(is_unique, "must not contain duplicates")
+    ParseError::unless(is_unique, "must not name a container twice")
 }
 
 /// Refuses all options, because the CRI demands that servers refuse unknown options.
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!(refused(&request(&[], "/out")), "container_ids: is required");
         assert_eq!(refused(&request(&["a", ""], "/out")), "container_ids[1]: is required");
         let twice = refused(&request(&["a", "a"], "/out"));
-        assert_eq!(twice, "container_ids: must not contain duplicates");
+        assert_eq!(twice, "container_ids: must not name a container twice");
         assert!(refused(&request(&["a"], "out")).starts_with("output_path: "));
         let mut with_option = request(&["a"], "/out");
         with_option.options.insert("leaveRunning".to_owned(), "false".to_owned());

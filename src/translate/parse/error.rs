@@ -12,7 +12,7 @@ use crate::error::{Kind, WithKind};
 pub struct ParseError {
     /// Path of the field as CRI names it, e.g. `config.mounts[2].host_path`.
     pub field: String,
-    /// The reason. The text contains no secret, and not more than one line of the refused value.
+    /// The reason. The text contains no secret, and only the beginning of a long refused value.
     pub reason: String,
 }
 

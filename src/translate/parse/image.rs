@@ -18,8 +18,8 @@ use crate::{
 };
 
 /// The image to pull, always with a tag or digest, and the credentials. Drops credentials for another
-/// registry, because the engine would send them to the image's registry. Refuses an invalid reference, and an
-/// `auth` that cannot be decoded.
+/// registry, because the engine would send them to the image's registry. Refuses an invalid reference.
+/// Also refuses an `auth` that cannot be decoded, if the request has no user name.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
@@ -34,7 +34,8 @@ pub fn pull_request(
     Ok(PullRequest { reference: reference.with_default_tag(), credentials })
 }
 
-/// The name of an image: an id or reference, without the prefix of old kubelets. Refuses an empty name.
+/// The name of an image: an id or reference, without the prefix of old kubelets. Refuses a name
+/// that is empty or contains spaces or control characters.
 pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }
@@ -50,18 +51,18 @@ pub(super) fn name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     text::word(name).map_err(|_| refused(name)).at("image")
 }
 
-/// The image name as the user wrote it. Removes credentials, because statuses and metrics show the name.
+/// The image name as the user wrote it, but without credentials, because statuses and metrics show the name.
 pub(super) fn user_name(image: &cri::ImageSpec) -> Result<String, ParseError> {
     let name = &image.user_specified_image;
     text::line(&printable(name)).map_err(|_| refused(name)).at("user_specified_image")
 }
 
-/// The error for an invalid image name, which must not show a password that the name contains.
+/// The error for an invalid image name. The error must not show a password that the name contains.
 fn refused(name: &str) -> ParseError {
     ParseError::invalid(format!("is not an image name: {}", text::quoted(&printable(name))))
 }
 
-/// Removes the prefixes `docker://` and `docker-pullable://`.
+/// Removes the prefix `docker://` or `docker-pullable://`.
 fn bare_name(name: &str) -> &str {
     PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
@@ -88,7 +89,7 @@ fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseErro
     Ok((!anonymous).then_some(credentials))
 }
 
-/// Decodes user name and password in `auth`: base64 with or without padding. NUL bytes may be at the end.
+/// Decodes user name and password in `auth`: base64 with or without padding. Removes NULs at the end of the password.
 fn decode(auth: &str) -> Option<(String, String)> {
     let config =
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);

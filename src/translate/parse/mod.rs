@@ -1,6 +1,6 @@
 //! Parse: converts CRI messages to the model, and refuses malformed requests.
 //!
-//! Each error names the field as the CRI does. [`super::plan`] refuses what the engine cannot fulfil.
+//! The error of a CRI request names the field as the CRI does. [`super::plan`] refuses what the engine cannot fulfil.
 
 pub mod adjustment;
 pub mod container;

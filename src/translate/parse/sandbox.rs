@@ -1,4 +1,4 @@
-//! Parses RunPodSandbox: `PodSandboxConfig`.
+//! Parses `PodSandboxConfig` and the runtime handler of RunPodSandbox, and the pod CIDRs of UpdateRuntimeConfig.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a sandbox's configuration and its runtime handler. The error names the first malformed field.
+/// Reads a sandbox's configuration and its runtime handler. An error names the malformed field.
 pub fn sandbox_spec(
     config: Option<&cri::PodSandboxConfig>,
     handler: &str,
@@ -25,13 +25,13 @@ pub fn sandbox_spec(
     spec(config, handler).at("config")
 }
 
-/// DNS settings of the pod in a container's request. The error names the first malformed field.
+/// DNS settings of the pod in a container's request. An error names the malformed field.
 pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, ParseError> {
     let given = config.and_then(|config| config.dns_config.as_ref());
     given.map(dns_config).transpose().at("dns_config").at("sandbox_config")
 }
 
-/// The directory of a pod's logs. `None` if the request has no such directory.
+/// The directory of a pod's logs. `None` if the request names no directory.
 pub(super) fn log_directory(config: &cri::PodSandboxConfig) -> Result<Option<PathBuf>, ParseError> {
     match config.log_directory.as_str() {
         "" => Ok(None),
@@ -105,7 +105,7 @@ fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
     Ok(pairs)
 }
 
-/// All pod CIDRs of the node, separated by commas. Empty means none. Refuses any other text.
+/// Parses all pod CIDRs of the node, separated by commas. Empty means none. Refuses a text with anything else.
 pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     let field = "runtime_config.network_config.pod_cidr";
     if text.trim().is_empty() {
@@ -117,13 +117,13 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
-/// Checks a host name, which has at most 64 bytes. A host name may end with a dot: kubelet sends such a name
+/// Checks a host name, which may have up to 64 bytes. A host name may end with a dot: kubelet sends such a name
 /// for `setHostnameAsFQDN` with a subdomain if the node has no cluster domain. A label may be longer than in
 /// DNS, because Kubernetes does not limit the labels of `hostnameOverride`.
 fn hostname(name: &str) -> Result<String, ParseError> {
     let labels = name.strip_suffix('.').unwrap_or(name);
     let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
-    text::checked(name.is_empty() || valid, "is not a host name", name)
+    text::checked(name.is_empty() || valid, "is not a host name of at most 64 bytes", name)
 }
 
 /// Reads DNS settings. Refuses line breaks, because each value becomes part of a line of `resolv.conf`.
@@ -144,7 +144,7 @@ fn port(given: &cri::PortMapping, host_network: bool) -> Result<PortMapping, Par
         return Err(ParseError::missing()).at("container_port");
     }
     let host_ip = match host_ip(&given.host_ip) {
-        // Kubernetes does not validate the host IP, and dockbridge uses it only with a host port.
+        // Kubernetes does not validate the host IP, and dockbridge uses it only for a published port.
         Err(_) if host_network || host_port == 0 => String::new(),
         read => read.at("host_ip")?,
     };

@@ -59,7 +59,8 @@ pub(super) fn container(
     })
 }
 
-/// Reads the namespaces of a pod. A missing option has CRI's default: the namespace belongs to the pod.
+/// Reads the namespaces of a pod. A missing option has CRI's default: the pod's own network, PID and IPC
+/// namespaces, and the host's user namespace.
 pub(super) fn sandbox_namespaces(
     given: &cri::NamespaceOption,
 ) -> Result<SandboxNamespaces, ParseError> {
@@ -78,7 +79,8 @@ pub(super) fn sandbox_namespaces(
 
 /// Reads which processes a container can see. For [`PidMode::Target`], also returns the other container's id.
 ///
-/// Only checks the modes for network and IPC, because these namespaces always belong to the sandbox.
+/// Checks the modes for network and IPC, but does not return them: a container always joins these namespaces of
+/// its sandbox.
 pub(super) fn container_pid(given: &cri::NamespaceOption) -> Result<(PidMode, String), ParseError> {
     is_host(given.network).at("network")?;
     is_host(given.ipc).at("ipc")?;
@@ -118,7 +120,8 @@ fn identity(
 /// Checks that a user or group id is in the range that both the engine and Kubernetes allow.
 fn numeric_id(id: i64) -> Result<i64, ParseError> {
     let is_valid = (0..=i64::from(i32::MAX)).contains(&id);
-    ParseError::unless(is_valid, format!("is not a user or group id: {id}")).map(|()| id)
+    ParseError::unless(is_valid, format!("is not a user or group id from 0 to 2147483647: {id}"))
+        .map(|()| id)
 }
 
 /// Checks a user name. Refuses a colon, because the engine would read the text after it as a group.
@@ -146,7 +149,7 @@ fn capabilities(given: Option<&cri::Capability>) -> Result<Capabilities, ParseEr
     })
 }
 
-/// The name of a capability in upper case, without `CAP_`. The engine checks whether the capability exists.
+/// The name of a capability in upper case, without `CAP_`. Does not check whether the capability exists.
 fn capability(name: &str) -> Result<String, ParseError> {
     let upper = name.to_ascii_uppercase();
     let bare = upper.strip_prefix("CAP_").unwrap_or(&upper);

@@ -1,5 +1,4 @@
-//! Tests of requests field by field: which requests `parse` accepts, and which it refuses with which field
-//! name.
+//! Tests of requests field by field: which requests `parse` accepts, and which it refuses with which field name.
 
 pub(in crate::translate) mod sample;
 

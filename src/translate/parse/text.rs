@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::{At, ParseError};
 
-/// Returns the text if `is_valid`, and otherwise fails with the reason and the text.
+/// Returns the text if `is_valid`, and otherwise fails with the reason and the beginning of the text.
 pub(in crate::translate) fn checked(
     is_valid: bool,
     reason: &str,
@@ -45,15 +45,16 @@ pub(super) fn name(text: &str) -> Result<String, ParseError> {
     }
     ParseError::unless(text.len() <= MAX_NAME, format!("is longer than {MAX_NAME} bytes"))?;
     let valid = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
-    checked(valid, "may contain only letters, digits, '-', '_' and '.'", text)
+    checked(valid, "may contain only ASCII letters, digits, '-', '_' and '.'", text)
 }
 
-/// Refuses a path that is not absolute or contains `..`.
+/// Refuses a path that is not absolute, has a component `..`, or contains a NUL byte.
 pub(super) fn path(text: &str) -> Result<String, ParseError> {
     absolute(text).and_then(|path| no_parent(&path))
 }
 
-/// Refuses a path that is not absolute. Allows `..`, which cannot leave the container.
+/// Refuses a path that is not absolute or contains a NUL byte. Allows `..`, for paths in a container, where `..`
+/// cannot lead out of the container.
 pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing());
@@ -63,11 +64,15 @@ pub(super) fn absolute(text: &str) -> Result<String, ParseError> {
 
 /// Refuses `..` as a path component.
 pub(super) fn no_parent(text: &str) -> Result<String, ParseError> {
-    checked(!text.split('/').any(|component| component == ".."), "must not contain '..'", text)
+    checked(
+        !text.split('/').any(|component| component == ".."),
+        "must not have the component '..'",
+        text,
+    )
 }
 
 /// Returns annotations unchanged. Refuses keys that are empty or have a NUL byte. Values may contain any
-/// character, because they appear only in JSON and CRI answers.
+/// character, because they appear only in JSON and in messages to CRI clients and NRI plugins.
 pub(super) fn annotations(
     map: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, ParseError> {

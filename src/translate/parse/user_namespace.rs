@@ -1,7 +1,7 @@
 //! Parses user namespaces and id-mapped mounts: how ids in the pod map to ids on the host.
 //!
-//! Kubernetes gives a pod one range of ids, which starts with root. dockbridge accepts only such a range,
-//! because a second range could map ids of another pod or of the host.
+//! Kubernetes gives a pod one range of ids, which starts with root. dockbridge refuses several ranges, and a range
+//! that does not start with root.
 
 use super::{
     error::{At, ParseError},
@@ -12,8 +12,8 @@ use crate::{
     wire::cri,
 };
 
-/// The user namespace of a pod or container. A pod with a user namespace must not use the host's pid and IPC
-/// namespaces, in which root of the user namespace has no privileges.
+/// The user namespace of a pod or container. A pod with a user namespace must not use the host's pid or IPC
+/// namespace, in which root of the user namespace has no privileges.
 pub(super) fn users(given: &cri::NamespaceOption) -> Result<Option<IdMappings>, ParseError> {
     let Some(stated) = &given.userns_options else { return Ok(None) };
     let users = requested(stated).at("userns_options")?;
@@ -47,7 +47,7 @@ pub(super) fn namespace_mode(number: i32) -> Result<cri::NamespaceMode, ParseErr
         .map_err(|_| ParseError::invalid(format!("is not a known namespace mode: {number}")))
 }
 
-/// The mappings of a mount. `None` if the mount uses the host's ids.
+/// The mappings of a mount. `None` if the request has none for the mount.
 pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseError> {
     let (uids, gids) = (&given.uid_mappings, &given.gid_mappings);
     if uids.is_empty() && gids.is_empty() {
@@ -82,7 +82,7 @@ fn one(given: &[cri::IdMapping]) -> Result<IdMapping, ParseError> {
     check(container_id == 0, "must be 0: the range begins with root", "container_id")?;
     check(host != 0, "must not be 0: that is the host's root", "host_id")?;
     check(length != 0, "must not be 0", "length")?;
-    // The end of the range must fit into 32 bits, because the largest number is not a valid id.
+    // The first id after the range must fit into 32 bits, because the largest 32-bit number is not a valid id.
     check(host.checked_add(length).is_some(), "goes beyond the host's ids", "length")?;
     Ok(IdMapping { host, length })
 }

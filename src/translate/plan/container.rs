@@ -1,4 +1,5 @@
-//! Plans a container of a pod. The container joins the namespaces of the pod's pause container.
+//! Plans a container of a pod. The container joins the network and IPC namespaces of the pod's pause container,
+//! and its PID namespace if the request says so.
 
 use std::path::PathBuf;
 
@@ -93,7 +94,8 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let variables = body.env.iter().flatten().map_while(|it| variable(it));
     document.spec.envs = variables.take(document.spec.envs.len()).collect();
     let limits = &document.spec.resources;
-    // Only shows whether the container needs edits. The namespace's path and plugins' changes come later.
+    // This value only shows whether the container needs edits. dockbridge adds the path of the user namespace and
+    // the changes of plugins before the start.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
     // dockbridge sets some limits after the start. Such limits do not need dockbridge-runtime.
     let needs_oci_runtime = document.is_adjustable || !edits.is_empty();
@@ -104,7 +106,8 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-/// Passes the names of CDI devices to the engine. Fails if the engine reads no CDI specifications itself.
+/// Passes the names of CDI devices to the engine. Fails if there are such names and the engine itself reads no CDI
+/// specifications.
 fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,
@@ -194,11 +197,10 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
     })
 }
 
-/// The configuration of the container's log in the engine. The request sets the options that affect log
-/// lines, because Docker otherwise adds its configured options of the same driver. With another driver
-/// dockbridge could not read the log. `non-blocking` mode drops lines, and `compress` replaces files that
-/// dockbridge might not have read yet. The CRI log format has no field for attributes, so with this format their
-/// options are empty.
+/// The configuration of the container's log in the engine. The request sets the options that affect log lines, because
+/// Docker otherwise adds its configured options of the same driver. With another driver dockbridge could not read the
+/// log. `non-blocking` mode drops lines, and `compress` replaces files that dockbridge might not have read yet. The CRI
+/// log format has no field for attributes, so with this format their options are empty.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,
@@ -234,13 +236,13 @@ fn is_of(text: &str, requested: &ImageReference) -> bool {
     })
 }
 
-/// A container that writes faster than the engine stores its log must wait, so that no line is lost.
+/// A container that writes faster than the engine stores its log must wait, so that the engine drops no line.
 const BLOCKING: (&str, &str) = ("mode", "blocking");
 /// Log options that add attributes to each line.
 const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
 /// Size and number of the engine's log files. Lines are lost once a container has written more than their
 /// total size while dockbridge could not read them, for example during a long downtime.
 const CRI_ROTATION: (&str, &str) = ("16m", "5");
-/// Size and number of log files that kubelet reads through a symlink. If the newest file exceeds 10 MiB,
-/// kubelet renames the symlink and requests a new one, so the file must stay smaller.
+/// Size and number of log files that kubelet reads through a symlink. If the newest file exceeds kubelet's
+/// limit (10 MiB by default), kubelet renames the symlink and requests a new one, so the file must stay smaller.
 const DOCKER_ROTATION: (&str, &str) = ("8m", "5");

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, net::IpAddr};
 
 use crate::model::{id::SandboxId, network::DnsConfig, sandbox::SandboxSpec};
 
-/// The content of `/etc/resolv.conf`. Empty if the pod's DNS settings are empty (DNS policy None).
+/// The content of `/etc/resolv.conf`. Empty if the pod's DNS settings are empty.
 pub fn resolv_conf(dns: &DnsConfig) -> String {
     let mut text: String =
         dns.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
@@ -17,7 +17,8 @@ pub fn resolv_conf(dns: &DnsConfig) -> String {
     text
 }
 
-/// The content of `/etc/hosts` of a pod with these addresses: the names of loopback, and the pod's host name.
+/// The content of `/etc/hosts` of a pod with these addresses: the names of loopback and of IPv6 multicast, and the
+/// pod's host name.
 pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     let mut text = LOOPBACK.to_owned();
     if !spec.hostname.is_empty() {
@@ -28,7 +29,7 @@ pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     text
 }
 
-/// The content of `/etc/hostname`: the requested host name, or otherwise the short id, as in the engine.
+/// The content of `/etc/hostname`: the requested host name, or otherwise the pod's short id, as in the engine.
 pub fn hostname(spec: &SandboxSpec, id: &SandboxId) -> String {
     if !spec.hostname.is_empty() {
         return format!("{}\n", spec.hostname);

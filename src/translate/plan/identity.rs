@@ -1,9 +1,8 @@
 //! Determines user and groups of a container's process, as CRI defines them.
 //!
-//! The engine has two rules. Without a group in the request, the engine adds the groups that the image lists
-//! for the user, which is CRI's Merge. With a group, the engine adds no groups, which is CRI's Strict. If
-//! neither rule gives the result that CRI defines, dockbridge looks up user and groups in the image and sends
-//! numbers.
+//! The engine has two rules for groups. Without a group in the request, the engine adds the groups that the image lists
+//! for the user, which is CRI's Merge. With a group, the engine adds no groups of the image, which is CRI's Strict. If
+//! neither rule gives the result that CRI defines, dockbridge looks up user and groups in the image and sends numbers.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +40,8 @@ pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
 /// User and groups of a process. `image_user` is `Config.User` of the image.
 ///
 /// # Errors
-/// Fails if the image lacks the user or group, if a group is ambiguous, or if `accounts` is needed and None.
+/// Fails if the image lacks a user or group with the given name, if a number is too large, if a group is ambiguous, or
+/// if `accounts` is needed and None.
 pub(super) fn resolve(
     requested: &Identity,
     image_user: &str,
@@ -67,7 +67,7 @@ pub(super) fn resolve(
     Ok(PlannedIdentity { process: Some(process), ..planned })
 }
 
-/// Passes on the request. The engine then resolves user and groups, which is enough for a pause container.
+/// Sends the requested user and groups, which the engine resolves. dockbridge always does this for a pause container.
 pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     let user = match &requested.user {
         RunAs::Image => None,

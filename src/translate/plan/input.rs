@@ -1,4 +1,4 @@
-//! Inputs of a plan in addition to the specification. The caller gathers them, so that a plan needs no I/O.
+//! Inputs of a plan in addition to the specification, which the caller gathers, so that a plan needs no I/O.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub struct SandboxInput<'a> {
     pub oom_floor: i64,
     /// Text of the requested seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
-    /// Name of the group of containers that share a containerd shim, which is unique for each sandbox.
+    /// Name of the group of containers that share a containerd shim, unique for each sandbox.
     pub shim_group: &'a str,
 }
 
@@ -48,7 +48,7 @@ pub struct ContainerInput<'a> {
     pub cdi: Option<&'a [SpecEdit]>,
     /// Whether NRI plugins may change the container before its start.
     pub is_adjustable: bool,
-    /// The CRIU checkpoint from which the container starts.
+    /// The container checkpoint from which the container starts, if any.
     pub restore: Option<&'a Restore>,
     /// The prepared image volumes, in the order of the container's mounts.
     pub image_volumes: &'a [ImageVolume],

@@ -63,8 +63,8 @@ fn bounded(
     let bytes: usize = labels.iter().chain(added).map(|(key, value)| key.len() + value.len()).sum();
     if bytes > LARGEST_LABELS {
         return Err(Failure::invalid(format!(
-            "labels and annotations are too large: {bytes} bytes as stored with the labels of the \
-             image, {LARGEST_LABELS} are allowed"
+            "labels and annotations are too large: all labels of the container in \
+             Docker would have {bytes} bytes, {LARGEST_LABELS} are allowed"
         )));
     }
     Ok(labels)
@@ -91,7 +91,7 @@ fn with_kubelet_labels(
     all
 }
 
-/// Maximum size in bytes of all labels of a container. The engine repeats the labels in every event and list.
-/// The 256 KiB of annotations that Kubernetes allows need at most 1.75 MiB, because the labels contain them
-/// twice: unchanged, and in the document as escaped JSON.
+/// Maximum size in bytes of all labels of a container. The engine repeats the labels in every event of the
+/// container and in every list. The 256 KiB of annotations that Kubernetes allows need at most 1.75 MiB, because the
+/// labels contain them twice: unchanged, and in the document as escaped JSON.
 const LARGEST_LABELS: usize = 4 << 20;

@@ -95,18 +95,17 @@ fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPro
     }
 }
 
-/// Private propagation, unless the source contains the engine's data root or is inside it. For such a source
-/// the engine refuses private propagation, and uses `rslave` if the request has no value.
+/// Private propagation, unless the source contains the engine's data root or is inside it: there the engine
+/// refuses private propagation, and uses `rslave` if the request has no value.
 fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     let root = engine.root_dir.to_string_lossy();
-    // Compares texts, as the engine does.
+    // Compares the paths as texts, as the engine does.
     let overlap = source.starts_with(root.as_ref()) || root.starts_with(source);
     (!overlap).then_some(MountBindOptionsPropagationEnum::RPRIVATE)
 }
 
-/// The mount of one of the pod's files, which is read-only if the root file system is, as the engine's own
-/// files are. Without the option to create a missing source as a directory, so that the create fails if the
-/// file is missing.
+/// The mount of one of the pod's files, which is read-only if the root file system is, as the engine's own files are.
+/// The mount lacks the option to create a missing source as a directory, so the create fails if the file is missing.
 pub(super) fn pod_file(
     source: &Path,
     target: &str,
@@ -126,10 +125,9 @@ pub(super) fn is_same_path(one: &str, other: &str) -> bool {
 
 /// Returns the mounts of image volumes, in the order of the container's mounts.
 ///
-/// Docker 28.0 names an image mount after its source, and refuses two image mounts with the same name in a
-/// container. A prefix of the id also names the image, so each further mount of an image uses a prefix that
-/// is one digit shorter. The first mount uses the whole id, because otherwise the engine would not count the
-/// image as used.
+/// Docker 28.0 names an image mount after its source, and refuses two image mounts with the same name in a container. A
+/// prefix of the id also names the image, so each further mount of an image uses a prefix that is one digit shorter.
+/// The first mount uses the whole id, because otherwise the engine would not count the image as used.
 struct ImageMounts<'a> {
     ready: std::slice::Iter<'a, ImageVolume>,
     /// Number of mounts so far of each image.
@@ -137,7 +135,7 @@ struct ImageMounts<'a> {
 }
 
 impl ImageMounts<'_> {
-    /// The next mount of an image volume. `image` is its name in the request, for errors.
+    /// The next mount of an image volume. `image` is the image's name in the request, for errors.
     fn next(&mut self, mount: &Mount, image: &str) -> Result<docker::Mount, Failure> {
         let (image, target) = (printable(image), &mount.container_path);
         // kubelet evaluates the prefix `ImageVolumeMountFailed` of the error.
@@ -154,7 +152,9 @@ impl ImageMounts<'_> {
         let volume = self.ready.next().ok_or_else(unready)?;
         Ok(match &volume.source {
             VolumeSource::Directory { path } => {
-                let source = path.to_str().ok_or_else(|| refused("the path is not UTF-8"))?;
+                let source = path
+                    .to_str()
+                    .ok_or_else(|| refused("the path of the image's directory is not UTF-8"))?;
                 directory(source, mount)
             }
             VolumeSource::Engine { sub_path } => {
@@ -188,15 +188,15 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// A read-only bind mount of the directory with the unpacked image. Without the option to create a missing
-/// directory, with which the container would see an empty image.
+/// A read-only bind mount of the directory with the mounted layers of an image. The mount lacks the option to create a
+/// missing directory, with which the container would see an empty image.
 fn directory(source: &str, mount: &Mount) -> docker::Mount {
     let propagation = Some(MountBindOptionsPropagationEnum::RPRIVATE);
     let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };
     bound(source.to_owned(), &mount.container_path, true, options)
 }
 
-/// Files that each container of a pod has. The engine or dockbridge provides them.
+/// Files that each container of a pod has: the request, dockbridge or the engine mounts them.
 pub(super) const POD_FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/hostname"];
 
 /// With this number of digits, a prefix of an image id certainly identifies one image.

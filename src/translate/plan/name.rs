@@ -1,9 +1,9 @@
-//! Checks that the engine accepts a container's name.
+//! Checks the characters and the length of a container's name.
 
 use crate::error::Failure;
 
-/// Returns the name if the engine accepts it. The name contains the pod's metadata, which for an adopted pod comes
-/// from labels that dockbridge has not checked.
+/// Returns the name if it is not too long and the engine accepts its characters. The name contains the pod's metadata,
+/// which for an adopted pod comes from labels that dockbridge has not checked.
 pub(super) fn checked(name: String) -> Result<String, Failure> {
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if plain && name.len() <= MAX_NAME {
@@ -11,13 +11,13 @@ pub(super) fn checked(name: String) -> Result<String, Failure> {
     } else {
         let start: String = name.chars().take(EXCERPT).collect();
         Err(Failure::invalid(format!(
-            "name {start:?}… cannot be a container name: only letters, digits, '_', '.' and '-', at \
-             most {MAX_NAME} of them"
+            "name {start:?}… cannot be a container name: allowed are ASCII letters, digits, '_', '.' \
+             and '-', at most {MAX_NAME} of them"
         )))
     }
 }
 
-/// Longest container name: the name is part of a URL. Kubernetes' longest name has less than 500 characters.
+/// Longest name that [`checked`] accepts. With kubelet's metadata, a name has less than 500 characters.
 const MAX_NAME: usize = 1024;
 
 const EXCERPT: usize = 80;

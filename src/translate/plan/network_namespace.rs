@@ -16,8 +16,8 @@ pub enum NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// With CNI and dockbridge-runtime, dockbridge creates the namespace. Without network sysctls, CNI plugins and
-    /// engine then work in parallel.
+    /// With CNI and dockbridge-runtime, dockbridge creates the namespace, and for a pod without network sysctls, the
+    /// CNI plugins and the engine work in parallel.
     pub(super) fn of(document: &SandboxDocument, engine: &EngineInfo) -> Self {
         let spec = &document.spec;
         if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {

@@ -1,7 +1,7 @@
 //! The changes that dockbridge-runtime makes to a container, because the Engine API has no field for them.
 //!
-//! The edits follow from the documents in the labels, the limits, the paths of namespaces and the changes of
-//! plugins. dockbridge computes them before each start.
+//! The edits follow from the documents in the labels, the limits, the engine, the paths of namespaces and the
+//! changes of plugins. If a container can use dockbridge-runtime, dockbridge computes its edits before each start.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub fn sandbox(
             made.mapped_mounts = POD_FILES.map(|file| mapped(file, mappings)).into();
         }
     }
-    // The pause program of dockbridge installs its own seccomp filter, which allows fewer system calls.
+    // The pause program of dockbridge installs its own seccomp filter, which allows fewer system calls than Docker's.
     if has_own_image && !matches!(spec.security.seccomp, Some(Profile::Localhost(_))) {
         made.edits.push(SpecEdit::remove(&["linux", "seccomp"]));
     }
@@ -63,7 +63,7 @@ pub fn container(
     adjusted: &[SpecEdit],
 ) -> OciEdits {
     let spec = &document.spec;
-    // The caller replaces the empty path with the directory of the CRIU checkpoint.
+    // At the start, the caller replaces the empty path with the directory of the CRIU checkpoint.
     let restore = document.restore.as_ref().map(|_| PathBuf::new());
     let mut made = OciEdits { restore, ..OciEdits::default() };
     if let Some(mappings) = spec.users {
@@ -90,7 +90,7 @@ pub fn container(
     made
 }
 
-/// The edit that makes the container join the namespace at `pin`, or use a new namespace without `pin`.
+/// The edit that makes the container join the namespace at `pin`, or without `pin` use a new namespace.
 fn namespace(kind: &str, pin: Option<&Path>) -> SpecEdit {
     let path = pin.map(Path::to_string_lossy);
     SpecEdit::set(&["linux", "namespaces", kind], without_empty(json!({"path": path})))
@@ -107,7 +107,7 @@ pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> 
 }
 
 /// The mounts that need mapped ids: those with a mapping in the request. In a pod with a user namespace, also
-/// image volumes without one (kubelet sends one), the pod's files, and volumes of the image.
+/// image volumes without a mapping in the request, the pod's files, and volumes that the image declares.
 fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     let spec = &document.spec;
     let of_request = spec.mounts.iter().filter_map(|mount| {
@@ -131,7 +131,7 @@ fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     all
 }
 
-/// Maps the ids of one of the pod's files, which would otherwise belong to `nobody` in the container.
+/// Maps the ids of a mount, whose files would otherwise belong to `nobody` in the pod's user namespace.
 fn mapped(file: &str, mappings: IdMappings) -> MappedMount {
     let destination = file.to_owned();
     MappedMount { destination, mappings, is_implicit: true, without_devices: false }
@@ -140,7 +140,7 @@ fn mapped(file: &str, mappings: IdMappings) -> MappedMount {
 /// The edit that adds mount options that the engine cannot set.
 fn options(mount: &Mount, engine: &EngineInfo) -> Option<SpecEdit> {
     let is_recursive = mount.recursive_read_only && mount.image.is_none();
-    // Newer engines have a field for recursive read-only mounts.
+    // Engines with API 1.44 or later have a field for recursive read-only mounts.
     let recursive = is_recursive && engine.api < ApiVersion::RECURSIVE_READ_ONLY;
     let mut options = mount.options.clone();
     options.extend(recursive.then(|| "rro".to_owned()));

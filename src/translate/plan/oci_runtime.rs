@@ -13,7 +13,8 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Refuses a pod with a user namespace if dockbridge-runtime cannot run it, or if it has Docker's network.
+/// Refuses a pod with a user namespace if the engine lacks a requirement of user namespaces, or if the pod has
+/// Docker's network.
 pub(super) fn check_sandbox(
     document: &SandboxDocument,
     engine: &EngineInfo,
@@ -31,8 +32,8 @@ pub(super) fn check_sandbox(
     }
 }
 
-/// Refuses a container that needs dockbridge-runtime if the engine cannot run it with dockbridge-runtime.
-/// Also refuses another user namespace than the pod's, and a checkpoint in a pod with a user namespace.
+/// Refuses a container that needs dockbridge-runtime if the engine cannot run it with dockbridge-runtime. Also refuses
+/// a user namespace other than the pod's, and a start from a container checkpoint in a pod with a user namespace.
 pub(super) fn check_container(
     document: &ContainerDocument,
     pod: &SandboxDocument,
@@ -54,7 +55,9 @@ pub(super) fn check_container(
     }
     if document.restore.is_some() {
         let refused = |reason| {
-            Failure::unmet(format!("the container cannot start from a checkpoint: {reason}"))
+            Failure::unmet(format!(
+                "the container cannot start from a container checkpoint: {reason}"
+            ))
         };
         engine.edits_runtime(handler).map_err(refused)?;
         if spec.users.is_some() {

@@ -9,7 +9,7 @@ use crate::{
     wire::docker::MountBindOptions,
 };
 
-/// Refuses recursive read-only mounts without support, and mounts whose settings contradict each other.
+/// Refuses recursive read-only mounts (except of images) without the node's support, `readonly` or private propagation.
 pub(super) fn check<'a>(
     mounts: impl IntoIterator<Item = &'a Mount>,
     handler: &str,
@@ -26,13 +26,13 @@ pub(super) fn check<'a>(
         };
         if engine.api < ApiVersion::RECURSIVE_READ_ONLY && !engine.edits_read_only(handler) {
             return Err(unsupported(
-                "this needs Docker 25.0, or Docker 24.0 with dockbridge-runtime (`dockbridge setup`), runc, and a kernel that can do this",
+                "this needs Linux 5.12, and Docker 25.0 with an OCI runtime that reports it, or Docker 24.0 with runc and dockbridge-runtime (`dockbridge setup`)",
             ));
         }
         if engine.api >= ApiVersion::RECURSIVE_READ_ONLY
             && !engine.recursive_read_only(handler)
         {
-            return Err(unsupported("the kernel or the OCI runtime cannot do this"));
+            return Err(unsupported("the kernel cannot do this, or the OCI runtime does not report that it can"));
         }
         let needs = match (mount.propagation, mount.readonly) {
             (Propagation::Private, true) => return Ok(()),
@@ -44,13 +44,13 @@ pub(super) fn check<'a>(
     })
 }
 
-/// The options of a read-only bind mount. From API 1.44 on, the engine by default makes the mount recursively
+/// The read-only options of a bind mount. From API 1.44 on, the engine by default makes the mount recursively
 /// read-only if the kernel supports this, but CRI's `readonly` alone excludes the mounts below it.
 pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
     let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
     MountBindOptions {
         read_only_non_recursive: (known && !mount.recursive_read_only).then_some(true),
-        // Without this option, the engine would silently make a mount that is not recursive.
+        // Without this option, the engine would not report that it cannot make the mount recursively read-only.
         read_only_force_recursive: (known && mount.recursive_read_only).then_some(true),
         ..MountBindOptions::default()
     }

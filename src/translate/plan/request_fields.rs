@@ -31,11 +31,12 @@ pub(super) fn groups(edits: &[SpecEdit]) -> Vec<u32> {
     all.flatten().filter_map(|group| u32::try_from(group.as_u64()?).ok()).collect()
 }
 
-/// Applies edits to the planned container, and returns all other edits for dockbridge-runtime. Environment
-/// and groups always go to the engine, because exec commands also get them from the engine.
+/// Puts edits into the create request, and returns the remaining edits for dockbridge-runtime. Values of variables
+/// and added groups always go to the engine, because exec commands also get them from the engine.
 ///
 /// # Errors
-/// Fails if different mounts or devices have the same path, or if the engine cannot do what a mount requests.
+/// Without dockbridge-runtime, fails if different mounts or devices have the same path in the container, or if the
+/// engine cannot do what a mount requests.
 pub(super) fn apply_edits(
     (body, host): (&mut ContainerCreateBody, &mut HostConfig),
     edits: &[SpecEdit],
@@ -142,8 +143,8 @@ fn add_groups(groups: &mut Vec<String>, added: &[Value]) {
 }
 
 /// Sets a variable. Replaces an existing variable in its place, because programs would use the first of two.
-/// The number of requested variables must not change: `observe` uses the number to separate them from the
-/// image's variables.
+/// The requested variables must stay the first ones in the list, and their number must not change: `observe` uses
+/// the number to separate them from the variables of edits and of the image.
 fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     let text = format!("{name}={value}");
     let mut is_set = false;
@@ -181,7 +182,7 @@ fn add_device(
     Ok(())
 }
 
-/// Adds a mount, unless it is already there. Fails if two different mounts have the same path.
+/// Adds a mount, unless it is already there. Fails if a different mount has the same path in the container.
 fn add_mount(mounts: &mut Vec<docker::Mount>, mount: docker::Mount) -> Result<(), Failure> {
     let target = mount.target.clone().unwrap_or_default();
     let same = |known: &&docker::Mount| {
@@ -218,7 +219,7 @@ fn description(mount: &docker::Mount) -> String {
     format!("{} {access}", mount.source.as_deref().unwrap_or_default())
 }
 
-/// A bind mount of a CDI device. For a missing source, the engine must not create a directory.
+/// A bind mount of a CDI device, without the option to create a missing source.
 fn bind(
     requested: &Mount,
     is_recursive: bool,

@@ -106,8 +106,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
     let spec = &document.spec;
     let hostname = Some(spec.hostname.clone()).filter(|name| !name.is_empty());
     match document.network {
-        // With the network mode `none`, the OCI runtime creates a new network namespace, and the engine does
-        // no network set-up, which would be slow and disturb CNI.
+        // With the network mode `none`, the engine does no network set-up, which would be slow and disturb CNI.
         NetworkMode::Cni => {
             host.network_mode = Some("none".to_owned());
             body.network_disabled = Some(true);
@@ -155,7 +154,9 @@ pub(super) fn engine_runtime(
     }
     let known: Vec<&str> = engine.runtimes.keys().map(String::as_str).collect();
     let known = known.join(", ");
-    Err(Failure::invalid(format!("unknown runtime handler {handler:?}: the engine has {known}")))
+    Err(Failure::invalid(format!(
+        "unknown runtime handler {handler:?}: the engine has the runtimes {known}"
+    )))
 }
 
 /// The engine's `CgroupParent` for the requested cgroup parent. `None` means the engine's default.

@@ -19,7 +19,7 @@ use crate::{
 
 /// The engine's security option with a container's seccomp profile. `text` is a localhost profile's text.
 ///
-/// Privileged containers are always unconfined: the engine would apply a requested profile even to them.
+/// Privileged containers are always unconfined: newer engines would apply a requested profile even to them.
 pub(super) fn container(
     profile: Option<&Profile>,
     privileged: bool,
@@ -52,7 +52,7 @@ pub(super) fn sandbox(
 
 /// The option for the engine's built-in profile, whatever profile Docker is configured with. An engine that
 /// does not know `builtin` gets no option, and uses the profile that Docker is configured with, usually the
-/// built-in profile. Fails if such an engine is configured as unconfined, or if an engine lacks seccomp.
+/// built-in profile. Fails if an engine without `builtin` is configured as unconfined, or lacks seccomp.
 fn default(engine: &EngineInfo) -> Result<Option<String>, Failure> {
     match default_profile(engine) {
         None => Err(without_seccomp("RuntimeDefault")),
@@ -133,7 +133,7 @@ fn known(word: &str, key: &str, words: &str) -> Result<(), String> {
     Err(format!("{key} {beginning:?} is not one of {words}"))
 }
 
-/// The fields of a profile that dockbridge checks. Only the engine reads all other fields.
+/// The fields of a profile that dockbridge checks. dockbridge ignores all other fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {

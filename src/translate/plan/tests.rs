@@ -106,8 +106,7 @@ fn recorded_specs_are_planned_as_recorded() {
     });
 }
 
-/// Adds the edits of dockbridge-runtime to the recorded plan, if the container is created with
-/// dockbridge-runtime.
+/// Adds the edits of dockbridge-runtime to the recorded plan, if the container is created with dockbridge-runtime.
 fn add_edits(recorded: &mut Value, edits: &OciEdits) {
     let is_used = recorded["body"]["HostConfig"]["Runtime"] == RUNTIME;
     let is_required = &recorded["body"]["HostConfig"]["Annotations"][REQUIRED_ANNOTATION] == "1";
@@ -222,7 +221,7 @@ fn shim_is_shared_only_where_annotations_exist() {
     }
 }
 
-/// The engine was replaced by an older engine while the pod existed.
+/// In this test, the engine was replaced by an older engine while the pod existed.
 #[test]
 fn containers_of_a_grouped_pod_plan_on_an_engine_without_annotations() {
     let record = record(TestInput::default().sandbox(pod()).unwrap());
@@ -338,8 +337,7 @@ fn private_binds_around_the_data_root_set_no_propagation() {
     }
 }
 
-/// The state directory may be inside the engine's data root, because some systemd units of cri-dockerd
-/// configure this.
+/// The state directory may be inside the engine's data root, because some systemd units of cri-dockerd configure this.
 #[test]
 fn pod_files_inside_the_data_root_set_no_propagation() {
     let engine = TestInput::default().engine();
@@ -378,8 +376,8 @@ fn mounts_of_the_container_replace_pod_files() {
     assert_eq!(targets, ["/etc//hosts/", "/etc/resolv.conf", "/etc/hostname"]);
 }
 
-/// The containers of a pod share the files, so a container that cannot write to its root file system could
-/// otherwise change the DNS settings of the others.
+/// The containers of a pod share its `/etc/resolv.conf`, so a container that cannot write to its root file system
+/// could otherwise change the DNS settings of the others.
 #[test]
 fn pod_files_are_read_only_as_the_root_file_system() {
     for readonly_rootfs in [false, true] {

@@ -1,4 +1,4 @@
-//! Plans a container that is never started: for reading the files of an image, or for pinning the image.
+//! Plans a container that is never started: for reading the files of an image, or for keeping the image in the engine.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -29,9 +29,8 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> C
     }
 }
 
-/// A tmpfs in place of a volume. For a volume, the engine would copy the image's files during the create,
-/// even 50 GB. The container is never started, so the tmpfs is not mounted and does not hide the image's
-/// files.
+/// A tmpfs in place of a volume. For a volume, the engine would copy the image's files during the create, even 50 GB.
+/// The container is never started, so the tmpfs is not mounted and does not hide the image's files.
 fn tmpfs(volume: String) -> Mount {
     Mount { typ: Some(MountType::TMPFS), target: Some(volume), ..Mount::default() }
 }

@@ -24,7 +24,7 @@ pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
     /// The image from which the container was created. `None` if the image was removed.
     pub image: Option<&'a ImageRecord>,
-    /// The current limits of the container; `None` if no limit was ever requested.
+    /// The limits that the status shows; `None` if the request had no resources and no limit was set later.
     pub limits: Option<Resources>,
 }
 
@@ -127,7 +127,7 @@ fn message<'a>(record: &ContainerRecord, of_end: &'a str) -> &'a str {
     }
 }
 
-/// The start time; the creation time for a container from the engine's list, which has no other time.
+/// The start time; for a started container known only from the engine's list, the creation time.
 fn started_at(record: &ContainerRecord) -> Nanos {
     match record.process {
         Process::Running { started_at, .. } | Process::Exited { started_at, .. } => started_at,
@@ -189,7 +189,7 @@ fn user(process: &ProcessUser) -> cri::ContainerUser {
     cri::ContainerUser { linux: Some(linux) }
 }
 
-/// Renders the mounts in their order. An image mount has its image's id. Empty while the paths are unknown.
+/// Renders the mounts in their order. An image mount has its image's id. Empty if dockbridge does not know the mounts.
 fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     if document.unread.is_some() {
         return Vec::new();
@@ -263,7 +263,7 @@ fn signal_numbered(spelling: &str) -> Option<Signal> {
 /// The exit code that kubelet uses if it does not know the exit code: 128 plus the number of SIGKILL.
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const NOT_INSPECTED: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers";
-const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers, without its mounts";
+const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers, without the mounts";
 const WITHOUT_MOUNTS: &str = "docker inspect of this container lacks its mounts, command or environment; the container is shown without them";
 /// The fields of a specification that dockbridge reads only from an inspect.
 const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];

@@ -1,5 +1,5 @@
-//! Applies the filters of list calls. Each field of a filter that is set must match. A filter is never an
-//! error: an unknown state matches no pod and no container.
+//! Applies the filters of list calls for pods and containers. Each field of a filter that is set must match. A
+//! filter is never an error: a number that the CRI does not define as a state matches no pod and no container.
 
 use std::collections::BTreeMap;
 

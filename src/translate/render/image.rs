@@ -25,7 +25,7 @@ pub fn image(record: &ImageRecord, pinned: bool) -> cri::Image {
     }
 }
 
-/// The additional content of a verbose status, which has some fields of an OCI image configuration.
+/// The additional content of a verbose ImageStatus, which has some fields of an OCI image configuration.
 pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     verbose::info(&json!({
         "labels": record.labels,
@@ -39,8 +39,8 @@ pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     }))
 }
 
-/// Renders ImageFsInfo. Images and writable layers have the same mount point, because kubelet would take two
-/// mount points for two disks. Inodes are those of the whole file system, as kubelet itself counts them.
+/// Renders ImageFsInfo. The answer gives images and writable layers the same mount point, because kubelet would take
+/// two mount points for two disks. Inodes are those of the whole file system, as kubelet itself counts them.
 /// `layers` is the size of all writable layers in bytes. `now` is the time of values without a time.
 pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };

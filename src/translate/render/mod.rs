@@ -1,4 +1,4 @@
-//! Render: converts records to CRI messages.
+//! Render: converts records to CRI messages, NRI messages and the files of checkpoint archives.
 //!
 //! kubelet's client fails the whole call if a pod or container lacks its identity or creation time, or a
 //! container its image. So these fields are never empty.

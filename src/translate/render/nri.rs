@@ -131,7 +131,7 @@ fn linux_container(view: &ContainerView<'_>) -> nri::LinuxContainer {
     }
 }
 
-/// A container's cgroup path as Docker passes it: `/parent/id`, or `slice:docker:id` with systemd.
+/// A container's cgroup path as Docker passes it to the OCI runtime: `/parent/id`, or `slice:docker:id` with systemd.
 fn cgroups_path(parent: &str, id: &str, engine: Option<&EngineInfo>) -> String {
     match engine.map(|engine| engine.cgroup_driver) {
         Some(CgroupDriver::Systemd) => {
@@ -194,7 +194,7 @@ fn namespace(kind: &str, path: String) -> nri::LinuxNamespace {
     nri::LinuxNamespace { r#type: kind.to_owned(), path }
 }
 
-/// The mounts that Docker makes in each container, unless the request replaces them, and those of the request.
+/// The mounts of [`ENGINE_MOUNTS`], unless the request replaces them, and the mounts of the request.
 fn mounts(spec: &ContainerSpec) -> Vec<nri::Mount> {
     let has = |path: &str| spec.mounts.iter().any(|it| parts(&it.container_path) == parts(path));
     let engine = ENGINE_MOUNTS.into_iter().filter(|(path, ..)| !has(path));
@@ -256,7 +256,7 @@ fn image(view: &ContainerView<'_>) -> nri::Image {
     nri::Image { name, digest, config_digest }
 }
 
-/// Path, type (which is also the source) and options of the mounts that Docker makes in each container.
+/// Path, type (which is also the source) and options of the kernel's file systems that Docker mounts in each container.
 const ENGINE_MOUNTS: [(&str, &str, &str); 6] = [
     ("/proc", "proc", "nosuid noexec nodev"),
     ("/dev", "tmpfs", "nosuid strictatime mode=755 size=65536k"),

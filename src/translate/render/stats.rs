@@ -83,7 +83,7 @@ fn swap(reading: &SwapReading) -> cri::SwapUsage {
     }
 }
 
-/// Renders I/O statistics. The CRI has only I/O pressure. `None` if the kernel reports no pressure.
+/// Renders I/O statistics. The CRI's I/O statistics have only the pressure. `None` if the pressure is not known.
 fn io(reading: &IoReading) -> Option<cri::IoUsage> {
     let psi = pressure(reading.pressure.as_ref()?);
     Some(cri::IoUsage { timestamp: reading.at.0, psi: Some(psi) })

@@ -1,4 +1,4 @@
-//! Tests that rendered messages always have the fields that kubelet's client requires.
+//! Tests of rendered messages, for example that they have the fields that kubelet's client requires.
 
 mod container;
 mod dump;

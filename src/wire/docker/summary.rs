@@ -12,17 +12,18 @@ use crate::wire::lenient::{labels, lenient};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerSummary {
-    /// 64 hexadecimal digits.
+    /// The container's id: 64 hexadecimal digits.
     #[serde(deserialize_with = "lenient")]
     pub id: String,
-    /// With a leading slash. A name with a second slash is one that another container uses in a link.
+    /// The container's names, with a leading slash. A name with a second slash is one that another container
+    /// uses in a link.
     #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
     #[serde(deserialize_with = "lenient")]
     pub image: String,
     #[serde(rename = "ImageID", deserialize_with = "lenient")]
     pub image_id: String,
-    /// In seconds since the Unix epoch.
+    /// Time of the creation in seconds since the Unix epoch.
     #[serde(deserialize_with = "lenient")]
     pub created: i64,
     /// The container's labels and those of its image.

@@ -28,7 +28,7 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    /// Runs the pods on `stage`. `failed` counts starts that failed in the engine.
+    /// A `Churn` whose pods run on `stage`. `failed` counts starts that failed in the engine.
     pub(crate) fn on(stage: &Stage, failed: &Arc<AtomicUsize>) -> Self {
         Self {
             cri: stage.cri.clone(),
@@ -74,7 +74,8 @@ impl Churn {
         }
     }
 
-    /// Creates and starts containers in a pod. Repeats starts that fail in the engine, like [`Self::up`].
+    /// Creates and starts a container in a pod. If the start fails in the engine, removes the container and
+    /// creates another one, like [`Self::up`].
     async fn begin(
         &self,
         sandbox: &str,
@@ -97,7 +98,8 @@ impl Churn {
         Ok(())
     }
 
-    /// Runs one command with ExecSync, one over a stream, and in some pods one that reaches its timeout.
+    /// Runs one command with ExecSync, one over a stream, and in some pods one that reaches its timeout or
+    /// one whose client disconnects.
     async fn commands(&self, id: &str, number: usize) -> Outcome {
         // This command waits for the server whose port is forwarded later.
         let line =

@@ -190,9 +190,8 @@ async fn churn(
     Ok(lived)
 }
 
-/// Takes samples at random moments until the future is dropped, and sometimes prints the progress. At a fixed
-/// interval, all samples could show the same phase of a pod's life, and another phase when the machine is
-/// slower.
+/// Takes samples at random moments until the future is dropped, and sometimes prints the progress. At a fixed interval,
+/// all samples could show the same phase of a pod's life, and another phase when the machine is slower.
 async fn watch(sampler: &mut Sampler, length: Duration) -> Outcome {
     let begun = Instant::now();
     let mut told = begun;
@@ -227,8 +226,9 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
     Ok(())
 }
 
-/// Checks that every client of events received each event of each pod exactly once, also of the pods that
-/// stayed and of the first pod. Pods that could not be started have all events but the one of the start.
+/// Checks the numbers of events that each client in `heard` received: of each kind, one for every container
+/// and pause container, also for those of the pods that stayed and of the first pod. A container or pause
+/// container that could not be started has all events but the one of the start.
 async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;

@@ -26,8 +26,7 @@ pub(crate) fn dots(curve: &Curve, width: usize, height: usize) -> Vec<String> {
     cells.into_iter().map(|row| text(row).collect()).collect()
 }
 
-/// The smallest and the largest value in each column of a picture. Between two samples, the curve is a
-/// straight line.
+/// The smallest and the largest value in each column of a picture. Between two samples, the curve is a straight line.
 fn columns(samples: &[Sample], width: usize) -> Vec<Option<(f64, f64)>> {
     let last = samples.last().map_or(1.0, |sample| sample.0).max(1.0);
     let mut columns: Vec<Option<(f64, f64)>> = vec![None; width];
@@ -44,7 +43,8 @@ fn columns(samples: &[Sample], width: usize) -> Vec<Option<(f64, f64)>> {
     columns
 }
 
-/// Draws all curves, one below the other. The warm-up is shaded. Bars show the median of each third of a run.
+/// Draws all curves, one below the other. The warm-up is shaded. Bars show the median of each third of the
+/// run after the warm-up.
 pub(crate) fn svg(title: &str, curves: &[Curve]) -> String {
     let height = HEAD + curves.len() * PANEL;
     let mut svg = format!(
@@ -116,7 +116,7 @@ fn panel(svg: &mut String, curve: &Curve, top: f64) -> std::fmt::Result {
 const BRAILLE: u32 = 0x2800;
 /// The bits of the left and the right dots of a Braille character, from the bottom.
 const DOTS: [[u8; 4]; 2] = [[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]];
-/// The number of points that are drawn between two samples.
+/// The number of steps into which the line between two samples is divided.
 const STEPS: u32 = 16;
 const WIDTH: usize = 900;
 const LEFT: usize = 60;

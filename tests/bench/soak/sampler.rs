@@ -38,7 +38,7 @@ const MEASURES: [(&str, Slack); 5] = [
 ];
 
 impl Sampler {
-    /// Samples the stage's dockbridge, and writes the samples to `file`.
+    /// Creates a sampler of the stage's dockbridge, which writes its samples to `file`.
     pub(crate) fn new(stage: &Stage, file: &Path) -> Outcome<Self> {
         let mut file = File::create(file)?;
         let names = MEASURES.map(|(name, _)| name).join("\t");
@@ -78,7 +78,7 @@ impl Sampler {
         said.collect::<Vec<_>>().join(", ")
     }
 
-    /// The names of the values that could not be measured.
+    /// The names of the values that could not be measured in any sample.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let never = |place: &usize| self.taken.iter().all(|(_, values)| values[*place].is_none());
         (0..MEASURES.len()).filter(never).map(|place| MEASURES[place].0).collect()

@@ -39,7 +39,8 @@ impl Heard {
     }
 }
 
-/// Starts two clients of container events, which end with dockbridge.
+/// Starts two clients of container events, which end with dockbridge, and a third one that connects again
+/// every 20 seconds.
 pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[Heard; 2]> {
     let heard = [Heard::default(), Heard::default()];
     for heard in &heard {
@@ -54,7 +55,7 @@ pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[H
     let cri = cri.clone();
     ears.spawn(async move {
         loop {
-            // Another client of events connects, reads for some time, disconnects, and repeats this.
+            // The third client of events connects, reads for some time, disconnects, and repeats this.
             let mut stream = events(&cri).await?;
             let _ = timeout(Duration::from_secs(20), async {
                 while let Ok(Some(_)) = stream.message().await {}
@@ -114,7 +115,7 @@ async fn forward(cri: Cri, sandbox: String, route: Route) -> Outcome {
     }
 }
 
-/// Attaches to the container with `TICKING`, and reads its output.
+/// Attaches to the container that runs `TICKING`, and reads its output.
 async fn attach(cri: Cri, id: String) -> Outcome {
     let mut session = Session::attach(&cri, SPDY, &id, Wish::Output).await?;
     loop {
@@ -122,8 +123,8 @@ async fn attach(cri: Cri, id: String) -> Outcome {
     }
 }
 
-/// Rotates the log of the container with `TICKING`. Each rotated file must continue with the line after the
-/// last line of the file before.
+/// Rotates the log of the container that runs `TICKING` every 20 seconds. Each rotated file must continue with the line
+/// after the last line of the file before.
 async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     let mut next = 1;
     loop {
@@ -143,7 +144,7 @@ async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     }
 }
 
-/// Prints five numbered lines per second.
+/// Prints about five numbered lines per second.
 const TICKING: &str = "n=0; while :; do n=$((n+1)); echo tick $n; usleep 200000; done";
 /// The pause between two uses of a stream.
 const BREATH: Duration = Duration::from_secs(2);

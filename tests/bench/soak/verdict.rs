@@ -1,24 +1,25 @@
 //! Decides whether a curve grows. Medians are used because pods come and go during the run. Thirds are used
 //! because some values grow only at first, but a leak grows until the end.
 
-/// One measurement: the seconds since the first measurement, and the value.
+/// One measurement: the seconds since the start of the sampling, and the value.
 pub(crate) type Sample = (f64, f64);
 
-/// How much the median of a curve may change: by `amount`, and by the fraction `share` of its value.
+/// How much the median of a curve may grow: by `amount` plus the fraction `share` of the first third's median.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
     /// A fixed amount, in the unit of the curve.
     pub(crate) amount: f64,
-    /// The allowed change as a fraction of the curve's value, in addition to `amount`.
+    /// The allowed growth as a fraction of the first third's median, in addition to `amount`.
     pub(crate) share: f64,
 }
 
 /// The verdict on a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// The curve does not grow.
+    /// There are enough samples for a verdict, and the curve is not [`Self::Growing`].
     Flat,
-    /// The curve has grown by more than the tolerance, and also grew in its last third.
+    /// The median has grown by more than the tolerance, and from the second third to the last by more than a
+    /// quarter of the tolerance.
     Growing,
     /// There are too few samples for a verdict.
     Unknown,

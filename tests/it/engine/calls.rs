@@ -1,4 +1,4 @@
-//! Makes calls of the engine client to an engine without faults.
+//! Calls of the engine client: the requests that it sends, and how it reads the usual answers.
 
 use std::time::Duration;
 

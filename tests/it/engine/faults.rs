@@ -153,8 +153,7 @@ async fn an_answer_that_is_no_list_is_refused_whatever_its_size() {
     assert!(matches!(error, EngineError::Garbled { .. }), "{error}");
 }
 
-/// The large object is an image with a label of 300 MiB, which a registry may send, or a container of such an
-/// image.
+/// The large object is an image with a label of 300 MiB, which a registry may send, or a container of such an image.
 #[tokio::test]
 async fn one_large_object_hides_no_other() {
     let docker = FakeDockerd::start().await;
@@ -236,7 +235,7 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     assert!(matches!(again, EngineError::NameTaken { .. }), "the caller can find out: {again}");
 }
 
-/// During the removal of an image, engines with containerd's image store ask clients to repeat a read.
+/// During the removal of an image, engines with containerd's image store sometimes ask clients to repeat a read.
 #[tokio::test]
 async fn a_read_that_the_engine_wants_repeated_is_repeated() {
     let changed = "inspect image x: consistency error: data changed during operation, retry";

@@ -146,7 +146,7 @@ async fn an_invalid_frame_differs_from_a_truncated_one() {
     check(vec![ok(), raw(b"\x04\0\0\0\0\0\0\x01x")], Kind::Internal, "no valid frame").await;
     check(vec![ok(), raw(b"\x01\0\x01\0\0\0\0\x01x")], Kind::Internal, "no valid frame").await;
     check(vec![ok(), raw(b"HTTP/1.1 500")], Kind::Internal, "no valid frame").await;
-    check(vec![ok(), raw(b"\x01\0\0")], Kind::Unavailable, "closed the connection").await;
+    check(vec![ok(), raw(b"\x01\0\0")], Kind::Unavailable, "broke before the answer").await;
     check(vec![ok(), raw(b"\x03\0\0\0\0\0\0\x04oops")], Kind::Unknown, "oops").await;
     check(vec![ok(), raw(b"\x03\0\0\0\xff\0\0\0oops")], Kind::Internal, "no valid frame").await;
 }

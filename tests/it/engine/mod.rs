@@ -1,4 +1,5 @@
-//! The engine client with the fake dockerd: its requests, and its errors when a daemon fails.
+//! The engine client with the fake dockerd: its requests, and its errors when a daemon fails. `real` tests
+//! the client with a real engine.
 
 mod calls;
 mod faults;

@@ -33,7 +33,7 @@ fn request(reference: &str, credentials: Option<Credentials>) -> PullRequest {
     PullRequest { reference: ImageReference::parse(reference).unwrap(), credentials }
 }
 
-/// Pulls an image to the end, and returns the ids of the layers.
+/// Pulls an image to the end, and returns the layer that each progress message names.
 async fn pull(engine: &Engine, request: &PullRequest) -> Result<Vec<String>, EngineError> {
     let mut pull = engine.pull_image(request).await?;
     let mut layers = Vec::new();
@@ -83,7 +83,8 @@ async fn a_digest_goes_where_the_tag_would() {
     assert_eq!(docker.requests().last().unwrap().query["tag"], DIGEST);
 }
 
-// The engine decodes the credentials header with base64's URL-safe alphabet. Credentials must not be null.
+// The engine decodes the credentials header with base64's URL-safe alphabet. A field without a value is left
+// out of the header.
 #[tokio::test]
 async fn credentials_travel_in_the_url_safe_alphabet() {
     let docker = FakeDockerd::start().await;
@@ -229,7 +230,7 @@ async fn the_first_message_of_a_pull_has_no_deadline() {
     assert!(past_silence(&docker, pull).await.is_err(), "the pull still waits");
 }
 
-// After kubelet's deadline or a stall, dockbridge drops the future of the pull, which cancels the pull.
+// If no caller waits any more, or after a stall, dockbridge drops the future of the pull, which cancels the pull.
 #[tokio::test]
 async fn dropping_a_pull_cancels_it() {
     let docker = FakeDockerd::start().await;

@@ -1,5 +1,5 @@
-//! Tests with a real engine: the fake dockerd of other tests behaves like this engine, and the engine's texts
-//! and formats are those on which dockbridge's engine client relies.
+//! Tests with a real engine. These tests check that a real engine behaves like the fake dockerd of other tests, and
+//! that the real engine's texts and formats are those on which dockbridge's engine client relies.
 //!
 //! These tests run only in a world: `tests/env/world.sh --engine … -- cargo test --test it engine::real`.
 
@@ -141,7 +141,7 @@ async fn failures_have_their_own_errors() {
         }
     };
     // If the container whose namespace is joined is gone, old engines refuse the create, and newer engines
-    // refuse the start. The error never names the new container.
+    // refuse the start. An error of the kind NotFound names the missing container and not the new one.
     let missing = |subject: &Subject| *subject == Subject::Container(gone.clone());
     match &error {
         EngineError::NotFound { subject, .. } => assert!(missing(subject), "{error:?}"),

@@ -1,4 +1,4 @@
-//! The event stream: which events arrive if the connection fails or an event cannot be read.
+//! The event stream: its request, and which events arrive, also if the connection fails or an event cannot be read.
 
 use std::time::Duration;
 
@@ -89,8 +89,8 @@ async fn odd_lines_cost_only_themselves() {
     docker.send_to_events(format!("{a}\n{b}\n").as_bytes());
     assert_eq!(next(&mut events).await, changed("aaa"));
     assert_eq!(next(&mut events).await, changed("bbb"));
-    // Docker never sends two messages in one line. After a line that dockbridge cannot read, the store lists
-    // everything again.
+    // Docker never sends two event messages in one line. After an event message that dockbridge cannot read, the store
+    // lists everything again.
     docker.send_to_events(format!("{a}{b}\n").as_bytes());
     assert!(unreadable(&next(&mut events).await));
     for (noise, count) in [
@@ -146,7 +146,7 @@ async fn an_event_of_any_size_is_seen() {
 async fn a_silent_stream_is_waited_for() {
     let docker = FakeDockerd::start().await;
     let mut events = engine(&docker).events().await.unwrap();
-    // The stream is silent for longer than any timeout of these tests.
+    // The stream is silent for longer than any timeout of the engine client in these tests.
     let silence = tokio::time::timeout(TIMEOUT * 2, events.next());
     let silence = hurry(PAUSE, Duration::from_secs(1), silence).await;
     assert!(silence.is_err());

@@ -47,8 +47,7 @@ async fn a_burst_of_first_calls_costs_one_ping() {
     assert_eq!(docker.count("GET /_ping"), 1);
 }
 
-// A streaming call polls its pending engine call only while the stream's client reads. An engine call that is
-// not polled must not delay other calls.
+// An engine call whose future is not polled must not delay other calls.
 #[tokio::test]
 async fn a_call_that_is_not_polled_delays_no_other() {
     let docker = FakeDockerd::start().await;

@@ -1,11 +1,10 @@
-//! dockbridge also releases the network of pods that neither the engine nor a checkpoint has.
+//! dockbridge also releases the network of pods that neither the engine nor a checkpoint file has.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use super::*;
 
-/// A pod that neither Docker nor a readable checkpoint has: a pinned namespace, and an entry in CNI's
-/// cache.
+/// A pod that neither Docker nor a readable checkpoint file has: a pinned namespace, and an entry in CNI's cache.
 struct Unknown {
     node: Node,
     id: SandboxId,
@@ -85,8 +84,7 @@ async fn a_pod_that_nothing_but_its_network_tells_of_is_released_by_stop_and_rem
     }
 }
 
-/// A pod whose network namespace has no pin, as after a reboot, is released by its entry in CNI's cache
-/// alone.
+/// A pod whose network namespace has no pin, as after a reboot, is released by its entry in CNI's cache alone.
 #[tokio::test]
 async fn an_entry_in_the_cache_alone_is_released() {
     let Some(unknown) = Unknown::new().await else { return };
@@ -96,8 +94,9 @@ async fn an_entry_in_the_cache_alone_is_released() {
     assert_eq!(unknown.node.calls(), ["DEL"]);
 }
 
-/// A namespace with a process in it is not released: the pod may have another name after `docker rename`, or
-/// belong to another engine whose dockbridge has the same run directory.
+/// A namespace with a process in it is not released, because it can belong to another engine whose dockbridge
+/// has the same run directory. The namespace of a pod that the engine has under another name, as after
+/// `docker rename`, is not released either.
 #[tokio::test]
 async fn a_namespace_that_somebody_uses_stays() {
     let Some(unknown) = Unknown::new().await else { return };

@@ -1,4 +1,4 @@
-//! dockbridge pins the user namespace of a pod again after the pin was lost.
+//! At its start, dockbridge pins the user namespace of a pod again if the pin was lost.
 
 use super::*;
 

@@ -148,8 +148,7 @@ async fn hostile_clients_hold_nothing() {
         silent.push(one);
     }
     assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
-    // The server disconnected the first clients when the last clients connected, long before the timeout of
-    // the first clients.
+    // The server disconnected the first clients when later clients connected, before the timeout of the first clients.
     let mut rest = Vec::new();
     let gone = timeout(SOONER, silent[0].read_to_end(&mut rest)).await.expect("it had to go");
     assert!(gone.is_err() || rest.is_empty(), "{rest:?}");
@@ -185,7 +184,7 @@ fn request(method: &str, path: &str) -> String {
 /// Sends a request, and returns everything that the server sends until it closes the connection.
 pub(super) async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &str) -> String {
     let talk = async {
-        // A server may close before everything is sent.
+        // A server may close the connection before the whole request is sent.
         let _ = stream.write_all(words.as_bytes()).await;
         let mut heard = Vec::new();
         let _ = stream.read_to_end(&mut heard).await;
@@ -207,8 +206,8 @@ pub(super) fn figure(text: &str, series: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()
 }
 
-/// A free TCP address for a server that a test starts later. While the socket exists, no other program gets
-/// this address.
+/// A free TCP address for a server that a test starts later. While the socket exists, the kernel
+/// does not choose this address for another program.
 fn reserved_address() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -220,8 +219,8 @@ fn reserved_address() -> (TcpSocket, SocketAddr) {
 /// A time limit that is shorter than the server's timeout for a client's request.
 const SOONER: Duration = Duration::from_secs(3);
 
-/// All clients of container events get the same events, which dockbridge encodes once for all. A client that
-/// does not read does not delay the others.
+/// Clients of container events that read in time get the same events, which dockbridge renders once for all clients. A
+/// client that does not read does not delay the others.
 #[tokio::test]
 async fn an_event_is_rendered_once_for_all_listeners() {
     let docker = docker().await;

@@ -1,5 +1,4 @@
-//! Old gRPC clients, which send the socket's path as `:authority`, and current clients work on the same
-//! socket.
+//! Old gRPC clients, which send the socket's path as `:authority`, and current clients work on the same socket.
 
 use dockbridge::wire::cri::VersionRequest;
 use tokio::time::timeout;

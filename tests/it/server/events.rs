@@ -1,4 +1,5 @@
-//! Tests GetContainerEvents while the engine does not answer inspects of one container.
+//! Tests GetContainerEvents while the engine does not answer inspects of one container, and after the
+//! engine's event stream missed an end.
 
 use dockbridge::wire::cri::{self, ContainerEventType as E};
 use tonic::Streaming;
@@ -29,8 +30,7 @@ async fn heard(listener: &mut Listener, id: &str, count: usize) -> Vec<E> {
     steps
 }
 
-/// dockbridge knows the container with the hanging inspect only from the engine's list, so events of its pod
-/// wait.
+/// dockbridge knows the container with the hanging inspect only from the engine's list, so events of its pod wait.
 #[tokio::test]
 async fn an_inspect_that_hangs_delays_the_events_of_its_own_pod_only() {
     let docker = docker().await;

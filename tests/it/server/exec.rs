@@ -1,5 +1,5 @@
-//! ExecSync with a working engine: requests, answers, and clean-up after failures. Tests of kills need real
-//! processes and are in `tests/stories`.
+//! ExecSync with the fake dockerd: requests, answers, and clean-up after failures of the engine. Kills
+//! of commands need real processes and are tested in `tests/stories`.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn a_quick_command_takes_three_requests() {
     let steps =
         [Step::Out(b"out\n".to_vec()), Step::Err(b"err\n".to_vec()), Step::Out(b"\0".to_vec())];
     script(&docker, Script { exit_code: Some(3), ..Script::of(steps) });
-    // The fake dockerd may record the command's exit only after its last byte, and dockbridge then sends more
+    // The fake dockerd may send the last output before it records the command's exit, and dockbridge then sends more
     // requests. So the test repeats the command until it takes three requests.
     let mut counts = Vec::new();
     while !counts.contains(&3) && counts.len() < 100 {
@@ -121,7 +121,7 @@ async fn a_timeout_of_zero_or_less_is_no_limit() {
     let (docker, bridge, id) = set().await;
     let pause = Duration::from_millis(1300);
     script(&docker, Script::of([Step::Pause(pause)]));
-    // The timeout is almost the largest time that the clock can represent.
+    // `largest` is the longest timeout, in seconds, whose end the clock can represent.
     let clock = std::time::Instant::now();
     let fits =
         |seconds: &i64| clock.checked_add(Duration::from_secs(seconds.unsigned_abs())).is_some();
@@ -296,7 +296,7 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
         ("GET /exec/*/json", Fault::Status(500, "boom".into()), Code::Unknown),
         ("GET /exec/*/json", Fault::CutJson, Code::Internal),
     ] {
-        // The fault stays until after the call: dockbridge repeats the failed request to check whether the
+        // The fault stays until after the call: dockbridge repeats a failed inspect to check whether the
         // command still begins.
         docker.inject(Rule::new(call, fault.clone()));
         let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
@@ -306,7 +306,7 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
     assert!(run(&bridge, &id, &["x"], 5).await.is_ok());
 }
 
-/// kubelet counts a deadline error as a failed probe, and restarts the container.
+/// kubelet counts a deadline error as a failed probe, and restarts a container after failed liveness probes.
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_no_timeout_of_the_command() {
     let (docker, bridge, id) = set().await;
@@ -342,12 +342,11 @@ async fn a_cancelled_caller_costs_no_connection() {
     assert!(bridge.stop().await.path("state").exists());
 }
 
-// The engine accepts the start of a command, but the command's process starts only after all callers have
-// given up.
+// The engine accepts the start of a command, but the command's process starts only after all callers have given up.
 #[tokio::test]
 async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;
-    // Each inspect of the exec says that it was started but has no process.
+    // The inspects of the exec report no process, even after its start.
     script(&docker, Script { pid: 0, ..Script::endless([]) });
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);
     docker.inject(Rule::new("POST /exec/*/start", late).times(1));
@@ -374,8 +373,8 @@ async fn a_command_that_starts_after_its_timeout_is_killed() {
     ended(|| std::fs::read_dir(&marks).unwrap().next().is_none()).await;
 }
 
-/// Every five seconds, dockbridge inspects a command that may still begin. If dockbridge stops between two
-/// inspects, it must not leave the record of a command that has ended.
+/// dockbridge inspects a command that may still begin, with pauses that grow to five seconds. If dockbridge
+/// stops between two inspects, it must not leave the record of a command that has ended.
 #[tokio::test]
 async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ended() {
     let (docker, bridge, id) = set().await;
@@ -402,7 +401,7 @@ async fn a_stop_between_two_inspects_leaves_no_record_of_a_command_that_has_ende
 #[tokio::test]
 async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
     let (docker, bridge, id) = set().await;
-    // The late command runs only for a moment, and its process is not visible yet.
+    // The late command runs only for a moment, and the engine reports no process of it.
     let brief = Script::of([Step::Pause(Duration::from_millis(100))]);
     script(&docker, Script { pid: 0, ..brief });
     docker.inject(Rule::new("POST /containers/*/exec", Fault::Late(TIMEOUT * 3 / 4)).times(1));
@@ -416,7 +415,7 @@ async fn a_command_that_is_made_after_its_time_is_not_left_in_the_engine() {
 }
 
 /// dockbridge searches twice, ten seconds apart, for a command that an ended dockbridge left running. After
-/// the second search, dockbridge removes the command's record.
+/// the second search, dockbridge removes the command's record, unless the engine may still start the command.
 #[tokio::test]
 async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     let (docker, bridge, id) = set().await;
@@ -429,8 +428,7 @@ async fn a_left_command_is_ended_though_another_pod_cannot_be_inspected() {
     ended(|| !mark.exists()).await;
 }
 
-/// dockbridge's two searches for a leftover command take longer than kubelet needs to remove the container
-/// and to stop dockbridge.
+/// Between dockbridge's two searches for a leftover command, the container is removed and dockbridge stops.
 #[tokio::test]
 async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     let (docker, bridge, id) = set().await;
@@ -475,8 +473,8 @@ async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     ended(|| !mark.exists()).await;
 }
 
-/// Waits until a leftover command is gone, and moves the clock, because dockbridge repeats its search after
-/// ten seconds.
+/// Waits until a condition holds, and moves the clock, because dockbridge repeats its search for a leftover
+/// command after ten seconds.
 async fn ended(is_gone: impl FnMut() -> bool) {
     hurry(PAUSE, Duration::from_secs(1), eventually(is_gone)).await;
 }
@@ -521,14 +519,14 @@ async fn a_callers_deadline_names_the_hanging_docker_call() {
     assert!(text.contains("create an exec in") && text.contains("has not answered"), "{text}");
 }
 
-/// The next exec never has a process. The engine sends `words` as its output.
+/// Execs of `x` never have a process. The engine sends `words` as their output.
 fn never_begun(docker: &FakeDockerd, words: &str, exit_code: Option<i64>) {
     let said = Step::Out(format!("{words}\r\n").into_bytes());
     script(docker, Script { pid: 0, exit_code, ..Script::of([said]) });
 }
 
-// If an engine failure were an exit code, kubelet would take it for a failed probe and restart a healthy
-// container.
+// If an engine failure were an exit code, kubelet would take it for a failed probe and could restart a
+// healthy container.
 #[tokio::test]
 async fn an_engine_failure_is_no_exit_code() {
     let (docker, bridge, id) = set().await;
@@ -549,8 +547,7 @@ async fn an_engine_failure_is_no_exit_code() {
         assert_eq!(error.code(), Code::Unavailable, "{words}: {error:?}");
         assert!(error.message().contains(words), "{words}: {error:?}");
     }
-    // The command may have begun unnoticed, so dockbridge keeps its record and searches for its processes for
-    // a while.
+    // The command may have begun unnoticed, so dockbridge keeps its record and searches for its processes for a while.
     let marks = bridge.node().path("state/execs");
     let noted = || std::fs::read_dir(&marks).unwrap().next().is_some();
     assert!(noted());

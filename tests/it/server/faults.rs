@@ -1,6 +1,6 @@
-//! The fault matrix: CRI calls with each of [`faults`] at the engine endpoints that the calls use. The answer
-//! has the right code and comes in time. After the fault has ended, the same call succeeds, and no container
-//! or file is left.
+//! The fault matrix: CRI calls with the [`faults`] at engine endpoints that the calls use. In the matrix, the answer
+//! has one of the allowed codes and comes in time. After the fault has ended, the same call succeeds, except a start
+//! of a container that has already started, and after a clean-up no container or file is left.
 
 use std::time::Duration;
 
@@ -92,8 +92,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The faults, with the codes that the CRI call may return. The codes include `Ok` if the call may succeed in
-/// spite of the fault.
+/// The faults, with the codes that the CRI call may return. At some endpoints, `case` also allows `Ok`.
 fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     let words = || "the engine's words".to_owned();
     vec![
@@ -124,7 +123,7 @@ fn faults() -> Vec<(&'static str, Fault, Vec<Code>)> {
     ]
 }
 
-/// Makes the call `verb` with each fault of each of these endpoints.
+/// Makes the call `verb` with each possible fault at each of these endpoints.
 async fn matrix(verb: Verb, end_points: &[&str]) {
     for end_point in end_points {
         for (what, fault, codes) in faults() {
@@ -143,8 +142,9 @@ async fn case(
     mut codes: Vec<Code>,
 ) -> String {
     if end_point == INSPECT || end_point.ends_with("/stop") || end_point.ends_with("/start") {
-        // The call may also succeed: the event may arrive instead of a failed inspect, dockbridge kills after
-        // a failed stop, and an inspect shows the result of a start without an answer.
+        // The call may also succeed in spite of the fault: an event of the engine may replace a failed inspect,
+        // dockbridge kills the container if the answer to a stop is lost, and an inspect shows whether a start without
+        // an answer has started the container.
         codes.push(Code::Ok);
     }
     let case = format!("{verb:?}, {end_point}: {what}");
@@ -160,7 +160,7 @@ async fn case(
     bridge.until_ready(true).await;
     let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);
     assert!(codes.contains(&code), "{case}: {answer:?}");
-    // A container that the failed call has started is not started again.
+    // A container that the first call has started is not started again.
     let wanted =
         if verb == Verb::Start && code == Code::Ok { Code::FailedPrecondition } else { Code::Ok };
     let again = hurry(PAUSE, STEP, scene.act(verb)).await;
@@ -170,8 +170,8 @@ async fn case(
     format!("{case}: {code:?} after {took:?}")
 }
 
-/// Whether the fault is impossible: no engine says that a container does not exist and then shows it running,
-/// or the other way round.
+/// Whether the fault is impossible: no engine says that a container does not exist or does not run and then shows
+/// it running, or the other way round.
 fn contradicts_itself(end_point: &str, what: &str) -> bool {
     let ends = end_point.ends_with("/kill") || end_point.ends_with("/stop");
     (ends && matches!(what, "404" | "409" | "304"))
@@ -179,7 +179,7 @@ fn contradicts_itself(end_point: &str, what: &str) -> bool {
         || (end_point == INSPECT && what == "404")
 }
 
-/// How far the clock moves at a time while dockbridge waits for events that the engine does not send.
+/// How far the clock moves at a time while a CRI call runs.
 const STEP: Duration = Duration::from_millis(500);
 const INSPECT: &str = "GET /containers/*/json";
 

@@ -1,4 +1,4 @@
-//! Invalid messages: every RPC answers with an error, and the server continues.
+//! Invalid messages: an RPC that reads the invalid part answers with an error, and the server continues.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -9,7 +9,7 @@ use crate::support::bridge::{Bridge, LONG, docker};
 
 const LIMIT: usize = 16 << 20;
 
-/// The gRPC paths of all RPCs, from the compiled CRI.
+/// The gRPC paths of all RPCs, from `proto/api.proto`.
 fn paths() -> Vec<String> {
     let mut service = "";
     let mut found = Vec::new();
@@ -33,7 +33,7 @@ fn frame(flag: u8, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The answer of an RPC to a request whose message has exactly these bytes.
+/// The answer of an RPC to a request whose body has exactly these bytes.
 async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     let request = http::Request::builder()
         .method("POST")
@@ -58,8 +58,7 @@ async fn answer(bridge: &Bridge, path: &str, body: Vec<u8>) -> (Code, String) {
     tokio::time::timeout(LONG, call).await.expect("an answer in time")
 }
 
-/// Whether `code` refuses an invalid message. An RPC that is not implemented has its own code. `also` are
-/// further codes of RPCs that read nothing.
+/// Whether `code` refuses an invalid message, or is in `also`. An RPC that is not implemented answers `Unimplemented`.
 fn refused(code: Code, also: &[Code]) -> bool {
     matches!(code, Code::InvalidArgument | Code::Unimplemented) || also.contains(&code)
 }

@@ -127,8 +127,8 @@ async fn unknown_ids_are_not_found_and_their_removal_succeeds() {
         let list = ask!(bridge.runtime.list_containers(ListContainersRequest { filter: filter }));
         assert_eq!(list, Code::Ok, "{shown}");
     }
-    // dockbridge answers calls with unknown ids without a request to the engine. Only background tasks list
-    // containers at the start, some of them twice.
+    // With unknown ids of pods and containers, these calls cause no request to the engine. Only background tasks
+    // list containers when dockbridge starts, some of these tasks twice.
     let asked = docker.matching("* /containers*").into_iter();
     let asked: Vec<_> = asked.filter(|it| !it.path.ends_with("/containers/json")).collect();
     assert!(asked.is_empty(), "{asked:?}");

@@ -1,4 +1,5 @@
-//! Tests with log directories and mounts on file systems that hang, like NFS without its server.
+//! Tests with log directories, checkpoint archives and mount sources on file systems that hang, like NFS without its
+//! server.
 
 use std::{
     fs,
@@ -28,8 +29,7 @@ use crate::support::{
     fake_dockerd::server::eventually,
 };
 
-/// A FUSE file system without a server process. Any access to the file system blocks until the value is
-/// dropped.
+/// A FUSE file system without a server process. Any access to the file system blocks until the value is dropped.
 struct Hung {
     keeper: Child,
     at: PathBuf,
@@ -68,8 +68,8 @@ async fn after_the_deadline<T>(call: impl Future<Output = T>) -> T {
     timeout(LONG, hurried).await.expect("an answer in time")
 }
 
-/// If a pod's log directory hangs, each call for the pod gets an answer in time, and other pods are not
-/// affected.
+/// If a pod's log directory hangs, each CreateContainer for the pod gets an answer in time, and other pods
+/// are not affected.
 #[tokio::test]
 async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     let docker = docker().await;
@@ -108,8 +108,8 @@ async fn a_log_directory_that_hangs_holds_up_its_own_pod_alone() {
     bridge.clear(&docker).await;
 }
 
-/// dockbridge must stop although log directories hang, because systemd kills a service that has not ended
-/// after thirty seconds.
+/// dockbridge must stop although log directories hang, because systemd kills dockbridge if it has not ended after
+/// thirty seconds (`TimeoutStopSec`).
 #[tokio::test]
 async fn log_directories_that_hang_do_not_hold_up_the_end() {
     let docker = docker().await;
@@ -201,8 +201,8 @@ async fn an_archive_that_hangs_does_not_hold_up_the_stop() {
     bridge.clear(&docker).await;
 }
 
-/// The hanging path is below a mount source, where only SELinux relabelling accesses it, while it holds the
-/// pod's lock.
+/// The hanging path is below a mount source, where only SELinux relabelling accesses it, while
+/// CreateContainer holds the pod's lock.
 #[tokio::test]
 async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     let docker = docker().await;
@@ -224,7 +224,7 @@ async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     wish.mounts.push(cri::Mount { selinux_relabel: true, ..mount(&source) });
     let stopping = async {
         eventually(|| label(&source) != b"probe").await;
-        // After this time, the create has reached the hanging path.
+        // After 300 ms, the create has reached the hanging path.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let stop = hurry(PAUSE, Duration::from_millis(500), bridge.stop_pod(&sandbox));
         timeout(LONG, stop).await
@@ -253,7 +253,7 @@ fn mount(source: &Path) -> cri::Mount {
     }
 }
 
-/// A time that is shorter than dockbridge's shortest deadline for a path.
+/// A time that is shorter than dockbridge's deadline for a mount source.
 const SOON: Duration = Duration::from_secs(8);
 const MOUNT: &str = "exec 3<>/dev/fuse \
     && mount -i -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 none \"$0\" \

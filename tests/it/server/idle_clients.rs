@@ -106,7 +106,7 @@ async fn a_client_without_a_pong_is_disconnected() {
     served.end().await;
 }
 
-// A client that only sends nothing stays connected, like kubelet between two polls on a quiet node.
+// A client that makes no call but answers pings stays connected, like kubelet between two polls on a quiet node.
 #[tokio::test]
 async fn who_is_only_quiet_stays() {
     let ping_interval = Duration::from_millis(100);

@@ -1,5 +1,5 @@
 //! Tests of image names that have changed while the engine's event about the change has not arrived. In these
-//! tests the event never arrives.
+//! tests the event never arrives. One more test is about names in the filter of ListImages.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::support::{
     },
 };
 
-/// An engine that no longer sends events, and a running server.
+/// An engine that no longer sends events, and a dockbridge that is connected to it.
 async fn stage() -> (FakeDockerd, Bridge) {
     let docker = docker().await;
     let bridge = Bridge::start(&docker).await;

@@ -1,5 +1,5 @@
-//! The largest pods, containers and images: limits of CRI requests, and large objects of other programs. No
-//! large object may affect other objects.
+//! The largest pods, containers and images: limits of CRI requests, and large objects of other programs. A large
+//! object must not affect other objects.
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn what_kubelet_may_send_is_stored_and_more_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// The inspect of an image can be too large to read, for example if it has too many volumes.
+/// dockbridge cannot read the inspect of this image, as if the image had too many volumes.
 #[tokio::test]
 async fn an_image_whose_inspect_is_unreadable_can_be_removed() {
     let docker = docker().await;
@@ -72,7 +72,7 @@ async fn an_image_whose_inspect_is_unreadable_can_be_removed() {
     assert!(docker.world(|world| world.images.is_empty()));
 }
 
-/// The engine copies the labels of an image into each of its containers.
+/// The engine copies the labels of an image into each container of the image.
 #[tokio::test]
 async fn no_container_is_made_of_an_image_with_large_labels() {
     let docker = docker().await;
@@ -84,6 +84,6 @@ async fn no_container_is_made_of_an_image_with_large_labels() {
     let sandbox = bridge.run(&config).await.unwrap();
     let error = bridge.create(&sandbox, &container("c"), &config).await.unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument, "{error:?}");
-    assert!(error.message().contains("labels of the image"), "{error:?}");
+    assert!(error.message().contains("all labels of the container in Docker"), "{error:?}");
     bridge.clear(&docker).await;
 }

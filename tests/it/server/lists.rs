@@ -1,4 +1,4 @@
-//! Long streamed lists, and what happens to them when dockbridge stops.
+//! Streamed lists: long lists in several messages, empty lists, and lists before the engine's first answer.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{
     clock::{PAUSE, hurry},
 };
 
-/// The number of images in the list, which is more than two messages of a streaming call contain.
+/// The number of images that the test adds, which is more than two messages of a streaming call contain.
 const MANY: usize = 1200;
 
 #[tokio::test]
@@ -35,8 +35,7 @@ async fn a_long_list_comes_in_portions() {
     }
     assert_eq!(portions, 3);
     assert!(told == listed, "not the same images, or not in the same order");
-    // A client disconnects in the middle of the list. Other clients are not affected, and dockbridge's stop
-    // does not wait for this client.
+    // A client disconnects in the middle of the list, and dockbridge's stop does not wait for this client.
     let request = cri::StreamImagesRequest::default();
     let mut left = images.stream_images(request).await.unwrap().into_inner();
     left.message().await.unwrap().unwrap();

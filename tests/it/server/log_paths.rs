@@ -9,8 +9,8 @@ use crate::support::{
     clock::{PAUSE, hurry},
 };
 
-/// dockbridge refuses a container without a possible log file, because nobody could find out what the
-/// container did.
+/// dockbridge refuses a container if no file can be created at its log path, because nobody could find out what
+/// the container did.
 #[tokio::test]
 async fn a_container_with_an_impossible_log_path_is_refused() {
     let docker = docker().await;
@@ -30,7 +30,10 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     for path in ["taken/0.log", "file/0.log", &long] {
         let refused = create(path).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{path}: {refused}");
-        assert!(refused.message().contains("cannot write the CRI log"), "{path}: {refused}");
+        assert!(
+            refused.message().contains("cannot use the container's log path"),
+            "{path}: {refused}"
+        );
         assert!(bridge.containers().await.unwrap().is_empty());
     }
     let id = create("main/0.log").await.unwrap();
@@ -38,7 +41,7 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// A container that mounts `/var/log` can replace any pod's log directory with a symbolic link.
+/// A container with a writable mount of `/var/log` can replace any pod's log directory with a symbolic link.
 #[tokio::test]
 async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     let docker = docker().await;
@@ -57,7 +60,7 @@ async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     other.log_path = "other/0.log".to_owned();
     let refused = bridge.create(&sandbox, &other, &pod).await.unwrap_err();
     assert!(refused.message().contains("symbolic link"), "{refused}");
-    // The existing container can still be started. Only the container's log cannot be written.
+    // The existing container can still be started, but dockbridge cannot write its log.
     bridge.start_container(&id).await.unwrap();
     docker.world(|world| {
         world.log(&id, "elsewhere\n");

@@ -194,8 +194,8 @@ async fn an_end_is_shown_when_everything_is_written() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// If the log path is not a regular file, the log never becomes complete, and dockbridge shows the
-/// container's exit after a time limit.
+/// ReopenContainerLog fails, because a directory is at the log path. dockbridge continues to write the old file, and
+/// shows the container's exit.
 #[tokio::test]
 async fn an_end_is_shown_although_the_log_stands_still() {
     let scene = Scene::new().await;

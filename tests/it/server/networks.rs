@@ -419,8 +419,8 @@ async fn a_caller_that_gave_up_during_add_leaves_one_pod() {
     assert_eq!(leases(&bridge), 0);
 }
 
-/// In the first case the engine reports that the pod's process has ended, in the second case only the kernel
-/// knows it.
+/// In the first case, the engine reports that the pod's process has ended. In the second case, only the kernel knows
+/// that the process has ended.
 #[tokio::test]
 async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() {
     for engine_knows in [true, false] {

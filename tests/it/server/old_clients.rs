@@ -1,4 +1,4 @@
-//! Clients with CRI v1alpha2 get the same answers as with v1.
+//! dockbridge also answers clients with CRI v1alpha2.
 
 use dockbridge::wire::cri;
 use http::uri::PathAndQuery;

@@ -84,7 +84,7 @@ async fn an_engine_may_come_back_as_another_version() {
 }
 
 /// kubelet's calls wait at the socket while dockbridge starts, so a Status comes at the first moment. Here the
-/// engine's list of images and a plugin are slow.
+/// engine does not answer the first request for the list of images, and a CNI plugin is slow.
 #[tokio::test]
 async fn the_first_status_reports_nothing_unknown_as_not_ready() {
     let docker = docker().await;
@@ -287,11 +287,11 @@ async fn a_frozen_engine_does_not_hold_up_the_end_and_nothing_is_lost() {
     let wish = cri::StopContainerRequest { container_id: id.clone(), timeout: 100 };
     let stop = tokio::spawn(async move { runtime.stop_container(wish).await });
     eventually(|| docker.count(&format!("POST /containers/{id}/stop")) == 1).await;
-    // The stop must end within twenty seconds of the test's clock. All time limits of engine calls are longer
-    // than this.
+    // This test moves the clock by at most twenty seconds. The time limits of the create and the stop that
+    // the engine does not answer are longer, so the stop of dockbridge must not wait for these two calls.
     let node = hurry(PAUSE, Duration::from_millis(200), bridge.stop()).await;
-    // The client's call must be aborted: this test's process does not end with the server, so the call's
-    // connection stays open.
+    // The client's calls must be aborted: the server runs in the process of this test, which continues, so the
+    // connections of the calls stay open.
     run.abort();
     stop.abort();
     docker.clear_faults();

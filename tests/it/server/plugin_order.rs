@@ -1,5 +1,5 @@
-//! The order of NRI events in difficult cases: plugins that connect in the middle, repeated calls, lost
-//! answers of the engine.
+//! The order of the calls to NRI plugins in difficult cases: plugins that connect during another call, repeated
+//! calls, and failed or late answers of the engine.
 
 use std::sync::{Arc, Mutex};
 
@@ -98,8 +98,8 @@ async fn what_a_plugin_refused_is_not_told_to_the_next() {
     let docker = docker().await;
     let (bridge, socket) = start(&docker, &[]).await;
     let id = bridge.run(&pod("p")).await.unwrap();
-    // dockbridge reads the image's files for this container. Later creates do not read the image again, so no
-    // other container is removed.
+    // dockbridge reads the image's files for this container. Later creates do not read the image again, so
+    // they remove no container that was created for reading.
     bridge.create(&id, &container("other"), &pod("p")).await.unwrap();
     let guard = Plugin::guard(&socket, "CreateContainer").await;
     docker.inject(Rule::new("DELETE /containers/*", Fault::Status(500, "busy".to_owned())));

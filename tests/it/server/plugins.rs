@@ -1,5 +1,5 @@
-//! Tests of NRI plugins: the events that plugins get and their order, pods and containers that plugins refuse
-//! or change, and plugins that fail.
+//! Tests of NRI plugins: the calls that plugins get and the order of the calls, pods and containers that plugins
+//! refuse or change, and plugins that fail.
 
 use std::{
     fs,
@@ -34,8 +34,8 @@ pub(super) async fn start(docker: &FakeDockerd, required: &[&str]) -> (Bridge, P
     start_within(docker, required, LONG).await
 }
 
-/// A server with NRI, a plugin, a pod and a container whose events the plugin has received. Also returns the
-/// ids of the pod and the container.
+/// A server with NRI, a pod, a container, and a plugin that has answered the calls of their creation. Also returns
+/// the ids of the pod and the container.
 pub(super) async fn with_container(docker: &FakeDockerd) -> (Bridge, Plugin, [String; 2]) {
     let (bridge, socket) = start(docker, &[]).await;
     let plugin = Plugin::logger(&socket).await;
@@ -121,7 +121,7 @@ async fn a_refused_pod_leaves_nothing_and_may_be_tried_again() {
     let plugin = Plugin::guard(&socket, "RunPodSandbox").await;
     let refused = bridge.run(&pod("p")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unknown);
-    let text = "the NRI plugin 10-guard refused RunPodSandbox: not today";
+    let text = "NRI plugin 10-guard, RunPodSandbox: not today";
     assert!(refused.message().contains(text), "{refused}");
     bridge.assert_clean(&docker).await;
     assert_eq!(plugin.methods()[2..], ["RunPodSandbox", "StopPodSandbox", "RemovePodSandbox"]);
@@ -162,7 +162,7 @@ async fn a_refused_container_leaves_nothing_and_may_be_tried_again() {
     let plugin = Plugin::guard(&socket, "CreateContainer").await;
     let id = bridge.run(&pod("p")).await.unwrap();
     let refused = bridge.create(&id, &container("main"), &pod("p")).await.unwrap_err();
-    assert!(refused.message().contains("refused CreateContainer: not today"), "{refused}");
+    assert!(refused.message().contains(", CreateContainer: not today"), "{refused}");
     assert!(bridge.containers().await.unwrap().is_empty());
     assert!(!plugin.methods().contains(&"StartContainer".to_owned()));
     bridge.create(&id, &container("main"), &pod("p")).await.unwrap();
@@ -285,7 +285,7 @@ pub(super) fn of_shares(shares: u64) -> nri::ContainerAdjustment {
     nri::ContainerAdjustment { linux: Some(linux), ..Default::default() }
 }
 
-/// Creates a container that these plugins refuse, and checks that nothing of the container is left, and
+/// Creates a container that is refused because of these plugins, checks that nothing of the container is left, and
 /// returns the error.
 pub(super) async fn refused(
     plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>,
@@ -333,10 +333,7 @@ async fn a_validator_may_reject_what_all_want() {
     };
     let shares = Box::new(adjusts(of_shares(512)));
     let text = refused(vec![("10", "shares", shares), ("90", "guard", Box::new(reject))]).await;
-    assert!(
-        text.contains("90-guard refused ValidateContainerAdjustment: too many shares"),
-        "{text}"
-    );
+    assert!(text.contains("90-guard, ValidateContainerAdjustment: too many shares"), "{text}");
 }
 
 #[tokio::test]

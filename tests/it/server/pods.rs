@@ -1,5 +1,4 @@
-//! Tests of pods with concurrent calls, with changes by other clients of the engine, and with deleted
-//! directories.
+//! Tests of pods with concurrent calls, with changes by other clients of the engine, and with deleted directories.
 
 use std::{
     fs,
@@ -48,7 +47,7 @@ async fn a_container_that_may_still_run_keeps_its_network() {
 }
 
 /// A container still belongs to its pod after `docker rename`, also for a dockbridge that starts later. A
-/// copy that was started by hand has the same labels, but does not belong to the pod.
+/// copy of the container that was started by hand has the same labels, but does not belong to the pod.
 #[tokio::test]
 async fn a_pod_is_its_containers_whatever_their_names() {
     let docker = docker().await;
@@ -87,7 +86,7 @@ async fn a_pod_is_its_containers_whatever_their_names() {
     assert_eq!(left, copies);
 }
 
-/// A dockbridge that has just started waits for the inspects of renamed containers. Otherwise kubelet would
+/// A dockbridge that has just started waits for the inspects of renamed containers: otherwise kubelet would
 /// see a pod without a process and without its container, and create both again.
 #[tokio::test]
 async fn the_first_list_has_what_was_renamed() {
@@ -117,7 +116,7 @@ async fn the_first_list_has_what_was_renamed() {
     bridge.clear(&docker).await;
 }
 
-/// Waits until one pod with one container is shown.
+/// Waits until dockbridge shows only this pod and only this container.
 async fn shows_only(bridge: &Bridge, pod: &str, container: &str) {
     let until = Instant::now() + LONG;
     loop {
@@ -151,8 +150,8 @@ async fn a_pause_run_by_hand_is_not_adopted() {
         copy
     });
     let bridge = Bridge::start_on(bridge.stop().await, &docker, NetworkMode::Cni).await;
-    // In the engine's list, the container has the pod's labels and name. Only the inspect shows that it is
-    // not the pod's pause container.
+    // In the engine's list, the container has the pod's labels and name. Only the inspect shows that the
+    // container is not the pod's pause container.
     let until = Instant::now() + LONG;
     while !bridge.pods().await.unwrap().is_empty() {
         assert!(Instant::now() < until, "it is still shown");
@@ -186,7 +185,7 @@ async fn a_stop_waits_until_a_failed_run_is_cleared_away() {
         let id = docker.world(|world| world.containers[0].id.clone());
         let stop = bridge.stop_pod(&id);
         tokio::pin!(stop);
-        // After this time, the stop waits for the pod's lock.
+        // After 300 ms, the stop still waits for the pod's lock.
         let waits = tokio::time::timeout(Duration::from_millis(300), &mut stop).await;
         assert!(waits.is_err(), "the pod is being made");
         fs::write(at("go"), "").unwrap();
@@ -257,7 +256,7 @@ async fn a_pod_whose_process_was_started_anew_is_not_ready() {
     let shown = told(&bridge).await;
     assert_eq!(shown.state(), State::SandboxNotready);
     assert_eq!(shown.network.unwrap().ip, "");
-    // After a restart, dockbridge does not show the pod as ready either, and keeps the namespace for the DEL.
+    // A restarted dockbridge also shows that the pod is not ready, and keeps the pod's namespace for the DEL.
     let node = bridge.stop().await;
     let bridge = Bridge::start_on(node, &docker, NetworkMode::Cni).await;
     assert_eq!(told(&bridge).await.state(), State::SandboxNotready);
@@ -308,7 +307,7 @@ async fn checkpoints_whose_directory_was_deleted_are_written_again() {
     fs::remove_dir_all(&directory).unwrap();
     bridge.stop_pod(&first).await.unwrap();
     bridge.remove_pod(&first).await.unwrap();
-    // The directory is also created again if it is deleted just before the container ends.
+    // The directory of checkpoint files is also created again if it is deleted just before dockbridge stops.
     fs::remove_dir_all(&directory).unwrap();
     let node = bridge.stop().await;
     assert!(directory.join(format!("{second}.json")).exists());
@@ -324,7 +323,7 @@ async fn what_is_kept_of_a_stopped_pod_goes_with_its_container() {
     bridge.stop_pod(&id).await.unwrap();
     let file = bridge.node().path(&format!("state/sandboxes/{id}.json"));
     assert!(file.exists());
-    // As if the engine now finished a removal that was requested by a dockbridge that was killed since.
+    // The engine removes the pause container, as if a dockbridge that has since been killed had requested the removal.
     docker.world(|world| world.remove(&id));
     eventually(|| !file.exists()).await;
     bridge.clear(&docker).await;

@@ -1,5 +1,5 @@
 //! Sends random CRI requests: dockbridge answers each with an error code of invalid requests or with success,
-//! and no request leaves an object.
+//! and no object is left after the pods were removed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::support::{
     fake_dockerd::server::FakeDockerd,
 };
 
-/// Words that a client could send, most of them invalid.
+/// Words that a client could send, many of them invalid.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-z0-9.-]{0,12}",
@@ -261,7 +261,7 @@ fn containers() -> impl Strategy<Value = cri::ContainerConfig> {
         )
 }
 
-/// Whether the server may answer a random request, which may be invalid, with this code.
+/// Whether the server may answer a random request, which may be invalid, with this error code.
 fn fair(code: Code) -> bool {
     matches!(
         code,

@@ -1,5 +1,5 @@
 //! Tests of settings that change while dockbridge runs: for each way to request a reload, dockbridge applies
-//! all changed settings or none, and no CRI call is affected.
+//! all changed settings that need no restart or none of them, and no CRI call fails.
 
 use std::{
     fs,
@@ -195,8 +195,7 @@ async fn an_error_changes_nothing_and_is_named_with_its_place() {
     bridge.clear(&docker).await;
 }
 
-/// At `systemctl reload`, systemd reads `EnvironmentFile=` again, and the reload command passes the new
-/// variables on.
+/// At `systemctl reload`, systemd reads `EnvironmentFile=` again, and the reload command passes the new variables on.
 #[tokio::test]
 async fn the_environment_can_be_replaced() {
     let docker = docker().await;

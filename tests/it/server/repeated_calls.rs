@@ -46,7 +46,7 @@ async fn a_create_that_callers_gave_up_makes_one_container() {
     bridge.clear(&docker).await;
 }
 
-/// The answer to the first create was lost, and the engine refuses the second one with its own text.
+/// A create is repeated, as after a lost answer, and the engine refuses the second create with an unknown text.
 #[tokio::test]
 async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
     let docker = docker().await;
@@ -60,8 +60,8 @@ async fn whose_a_taken_name_is_does_not_depend_on_the_engines_words() {
     bridge.clear(&docker).await;
 }
 
-/// `docker rename` can give a container the name that a container of another pod will have. dockbridge
-/// removes no container and refuses no call because of a name.
+/// `docker rename` can give a container the name that a container of another pod will have. Then
+/// dockbridge does not remove the renamed container, and creates the other one.
 #[tokio::test]
 async fn a_name_is_not_taken_from_an_object_of_another_pod() {
     let docker = docker().await;

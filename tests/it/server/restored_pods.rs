@@ -1,5 +1,6 @@
-//! Tests RestorePod with the fake dockerd: the checkpoint must be allowed and match the request, and a
-//! failure leaves no pod or file. `tests/stories/pod_checkpoints.rs` tests that restored processes continue.
+//! Tests RestorePod with the fake dockerd: the pod checkpoint must be in the allowed directory and match the
+//! request, and a failure leaves only pods and containers that other calls use. `tests/stories/pod_checkpoints.rs`
+//! tests that restored processes continue.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -21,7 +22,7 @@ use crate::support::{
     },
 };
 
-/// A server, and the checkpoint of a pod with two containers as files.
+/// A server, and the files of a pod checkpoint with two containers.
 struct Scene {
     docker: FakeDockerd,
     bridge: Bridge,
@@ -139,9 +140,13 @@ async fn a_checkpoint_that_is_not_allowed_or_does_not_fit_leaves_no_pod() {
     let missing = with(&|it| it.checkpoint_path.push('x'));
     scene.refuses(missing, Code::NotFound, "No such file").await;
     let fewer = with(&|it| drop(it.container_configs.pop()));
-    scene.refuses(fewer, refused, "must be the containers of the checkpoint: [\"a\", \"b\"]").await;
+    scene
+        .refuses(fewer, refused, "must be the containers of the pod checkpoint: [\"a\", \"b\"]")
+        .await;
     let other = with(&|it| it.container_configs[1] = container("c"));
-    scene.refuses(other, refused, "must be the containers of the checkpoint: [\"a\", \"b\"]").await;
+    scene
+        .refuses(other, refused, "must be the containers of the pod checkpoint: [\"a\", \"b\"]")
+        .await;
     let command = with(&|it| it.container_configs[1].args = vec!["again".to_owned()]);
     scene.refuses(command, refused, "the command in the request differs").await;
     let directory = with(&|it| it.container_configs[1].working_dir = "/tmp".to_owned());
@@ -188,8 +193,7 @@ async fn it_needs_our_runtime_and_the_setting() {
     scene.refuses(scene.request(), unmet, "dockbridge setup").await;
 }
 
-/// At the create, dockbridge compared the request with the archive, so the archive must not change before the
-/// start.
+/// At the create, dockbridge compared the request with the archive, so the archive must not change before the start.
 #[tokio::test]
 async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
     let scene = Scene::start().await;
@@ -237,8 +241,8 @@ async fn a_failure_takes_back_only_what_the_call_has_made() {
     scene.bridge.clear(&scene.docker).await;
 }
 
-/// While RestorePod still runs, another call for the same pod may arrive. The second call gets the pod, so
-/// the failed RestorePod must not remove it.
+/// While RestorePod still runs, a RunPodSandbox for the same pod may arrive. The failed RestorePod must not remove
+/// the pod that RunPodSandbox returns.
 #[tokio::test]
 async fn a_failure_does_not_take_the_pod_of_another_call() {
     let scene = Scene::start().await;

@@ -205,7 +205,7 @@ async fn an_engine_that_turns_out_to_be_another_one_refuses_too() {
     let mut second = Second::start(&settings, &one);
     let mut client = second.client().await;
     until_listed(&mut client).await;
-    // dockbridge keeps the files of the previous engine's pods, because that engine may come back.
+    // dockbridge keeps the lock of the previous engine, because that engine may come back.
     let before = docker().await;
     become_engine(&before, &other);
     other.stop().await;

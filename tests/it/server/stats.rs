@@ -1,5 +1,5 @@
-//! Tests that statistics calls send no requests to the engine. The containers of these tests have no cgroups,
-//! so the tests check only names and labels.
+//! Tests which pods and containers are in the answers of statistics calls, and that these calls wait for
+//! inspects. The containers of these tests have no cgroups, so the tests check no usage.
 
 use std::{pin::pin, time::Instant};
 

@@ -1,5 +1,5 @@
-//! Tests exec, attach and port-forward up to the start of their streams: tokens, protocol negotiation, and
-//! garbage at the address of the streaming server.
+//! Tests exec, attach and port-forward: tokens, protocol negotiation, garbage at the address of the streaming
+//! server, sizes of terminals, and streams whose engine or client ends.
 
 use std::time::Duration;
 
@@ -321,7 +321,8 @@ async fn a_websocket_gets_an_open_message() {
     timeout(LONG, reading).await.expect("a message in time");
 }
 
-/// Everything that a client receives from a WebSocket stream before the stream is closed.
+/// Everything that a client receives from a WebSocket stream up to the command's status, or up to the end of
+/// the stream if there is no status.
 async fn heard_to_the_end(url: &str) -> String {
     let (host, path) = parts(url);
     let mut stream = TcpStream::connect(host).await.unwrap();
@@ -385,7 +386,7 @@ async fn an_exec_that_starts_after_its_client_left_is_killed() {
     let docker = docker().await;
     let bridge = Bridge::start_timed(Node::new(), &docker, NetworkMode::Docker).await;
     let scene = Scene::on(bridge, docker).await;
-    // Each inspect of the exec says that it was started but has no process.
+    // After the late start, each inspect of the exec says that it runs but has no process.
     let script = Script { pid: 0, ..Script::endless([]) };
     scene.docker.world(|world| world.scripts.insert("true".to_owned(), script));
     let late = Fault::LateUnasked(TIMEOUT * 3 / 2);

@@ -1,5 +1,4 @@
-//! `dockbridge support`: the report has the data that a bug report needs, and no secrets of pods, pulls and
-//! settings.
+//! `dockbridge support`: the report has the data that a bug report needs, and no secrets of pods, pulls and settings.
 
 use dockbridge::{
     bug_report::report,

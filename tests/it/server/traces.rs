@@ -46,7 +46,8 @@ async fn a_call_is_a_part_of_its_callers_trace() {
     assert_eq!((rpc.parent_span_id.as_slice(), rpc.kind), (&[0xcd; 8][..], 2));
     assert_eq!(value(rpc, "about"), Some("it/traced"));
     assert!(rpc.status.is_none() && rpc.end_time_unix_nano > rpc.start_time_unix_nano);
-    // ListPodSandbox had no caller with a trace, so neither this call nor background work has spans.
+    // At the sampling rate 0, neither a call without a trace of its caller, here ListPodSandbox, nor background work
+    // has spans.
     assert!(spans.iter().all(|span| span.trace_id == [0xab; 16]), "{spans:#?}");
     let below: Vec<&Span> =
         spans.iter().filter(|span| span.parent_span_id == rpc.span_id).collect();
@@ -76,7 +77,7 @@ async fn a_failed_call_has_its_error() {
     bridge.stop().await;
 }
 
-/// Spans have the same fields as log lines, and neither may have a password.
+/// Like log lines, spans have fields such as the name of an image, and must not have a password.
 #[tokio::test]
 async fn a_password_in_the_name_of_an_image_is_in_no_span() {
     let docker = docker().await;
@@ -96,7 +97,8 @@ async fn a_password_in_the_name_of_an_image_is_in_no_span() {
     bridge.stop().await;
 }
 
-/// The start of a pod continues after its caller has disconnected, and its span ends only with the start.
+/// The start of a pod continues after its caller has disconnected. The span of RunPodSandbox ends when the
+/// caller disconnects, before the span of the engine's create ends.
 #[tokio::test]
 async fn a_call_whose_caller_leaves_is_no_long_success() {
     let docker = docker().await;
@@ -141,8 +143,7 @@ async fn a_dead_collector_changes_nothing() {
     let docker = docker().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    // In the first case, the collector accepts connections and never answers. In the second case, no program
-    // listens at its address.
+    // First, the collector accepts connections and never answers. Then no program listens at the collector's address.
     for dead in [Some(listener), None] {
         let (environment, node, _noting) = environment(&endpoint, 1_000_000);
         let bridge = start(environment, node, &docker).await;
@@ -171,8 +172,8 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
     Ok(bridge.runtime.clone().run_pod_sandbox(request).await?.into_inner().pod_sandbox_id)
 }
 
-/// The environment of a dockbridge that sends spans to this collector. While the guard exists, spans of this
-/// thread are sent, and these tests have only one thread.
+/// The environment of a dockbridge that sends spans to the collector at `endpoint`. While the guard exists, spans of
+/// this thread are sent, and the tasks of these tests run in only one thread.
 fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultGuard) {
     let (spans, noting) = recording();
     let mut node = Node::new();
@@ -180,7 +181,7 @@ fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultG
     (Environment { spans, ..Environment::default() }, node, noting)
 }
 
-/// A fake OTLP collector, which returns the spans of each request that it receives.
+/// Starts a fake OTLP collector. Returns its endpoint, and a receiver for the spans of each request to it.
 pub(super) async fn collector() -> (String, mpsc::UnboundedReceiver<Vec<Span>>) {
     let (told, received) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! Tests that environment, command and mount paths of a container are not in its labels, and that dockbridge
-//! reads them from the engine's inspect.
+//! Tests that environment variables and arguments of a container are not in its labels, and that dockbridge
+//! reads environment, command and mount paths from the engine's inspect.
 
 use dockbridge::{model::network::NetworkMode, wire::cri};
 use serde_json::json;
@@ -83,7 +83,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
     bridge.clear(&docker).await;
 }
 
-/// The labels of dockbridge 0.1 also have environment, command and mount paths.
+/// The labels of earlier builds of dockbridge 0.1 also have environment, command and mount paths.
 #[tokio::test]
 async fn containers_of_older_builds_are_recognised() {
     let docker = docker().await;

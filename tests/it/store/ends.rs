@@ -1,5 +1,5 @@
-//! Tests the exit reasons of containers: dockbridge never changes the first reason that it has shown,
-//! whatever the source of the reason.
+//! Tests the exit reasons of containers: dockbridge keeps the first reason that it has shown, unless the engine
+//! reports an OOM kill later.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -15,8 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::{SOON, pod_in, runs, settings, until, workload};
 use crate::support::fake_dockerd::{server::FakeDockerd, world::World};
 
-/// A store on a machine whose `/proc` and cgroups are in a directory, with the exit causes that earlier
-/// stores saved.
+/// A store on a machine whose `/proc` and cgroups are in a directory, with the exit causes that earlier stores saved.
 async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());
     let checkpoints = Checkpoints::open(&machine.join("state")).unwrap();
@@ -24,7 +23,7 @@ async fn start(docker: &FakeDockerd, machine: &Path) -> Store {
     Store::start(engine, Vec::new(), settings(), NoHooks, oom)
 }
 
-/// Writes the files of a pod's cgroup: this test is the pod's pause process, and the kernel has counted
+/// Writes the files of `/proc` and of a pod's cgroup: this test is the pod's pause process, and the kernel has counted
 /// `kills` OOM kills.
 fn machine(root: &Path, pause: &str, kills: u64) {
     let mount = format!("3 4 0:5 / {}/cg rw - cgroup2 cgroup2 rw\n", root.display());
@@ -35,7 +34,7 @@ fn machine(root: &Path, pause: &str, kills: u64) {
     group(root, "pod", kills);
 }
 
-/// Writes the files of a cgroup in which the kernel has counted `kills` OOM kills.
+/// Writes the file `memory.events` of a cgroup in which the kernel has counted `kills` OOM kills.
 fn group(root: &Path, place: &str, kills: u64) {
     let text = format!("oom 9\noom_kill {kills}\n");
     write(root, &format!("cg/{place}/memory.events"), &text);
@@ -47,7 +46,7 @@ fn write(root: &Path, file: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A pod whose cgroup is below the cgroup of [`machine`], with running containers of these names.
+/// A pod with the cgroup parent `parent`, and with running containers of these names.
 fn pod<const N: usize>(
     docker: &FakeDockerd,
     parent: &str,
@@ -201,7 +200,7 @@ async fn after_event(event: impl FnOnce(&mut World, &str)) {
     assert_eq!(first(&store, &id).await, ExitReason::OomKilled);
 }
 
-/// An OOM kill that the engine reports after the container was removed does not count for any container.
+/// An OOM kill that the engine reports right before the container is removed does not count for any container.
 #[tokio::test]
 async fn an_oom_kill_counts_for_no_container_once_it_is_removed() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());
@@ -223,7 +222,7 @@ async fn an_oom_kill_counts_for_no_container_once_it_is_removed() {
     assert!(!root.path().join("state/memory-kills.json").exists());
 }
 
-/// A report about one run does not explain the end of another run.
+/// An OOM kill or a SIGKILL of one run does not explain the end of another run.
 #[tokio::test]
 async fn each_run_has_an_end_of_its_own() {
     let docker = FakeDockerd::start().await;

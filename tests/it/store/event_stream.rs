@@ -1,5 +1,4 @@
-//! Tests the store while the engine starts late, stops, starts again, freezes, or is replaced by another
-//! engine.
+//! Tests the store while the engine starts late, stops, starts again, freezes, or is replaced by another engine.
 
 use std::time::Duration;
 
@@ -97,8 +96,7 @@ async fn a_frozen_engine_is_detected_and_recovers() {
     elapsed_below(began, TIMEOUT * 2);
 }
 
-/// If the store did not list everything after an unreadable event, it would notice missed exits only after
-/// minutes.
+/// If the store did not list everything after an unreadable event, it would notice missed exits only after minutes.
 #[tokio::test]
 async fn an_unreadable_event_causes_a_list() {
     let docker = FakeDockerd::start().await;

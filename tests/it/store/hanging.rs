@@ -54,8 +54,8 @@ async fn forty_hanging_inspects_do_not_hold_up_the_rest() {
     assert!(store.snapshot().is_complete());
 }
 
-/// The store's first answer shows the right state of running and ended containers, even if all inspects hang
-/// or fail.
+/// The store's first answer shows the right state of running and ended containers, even if inspects are late,
+/// hang or fail.
 #[tokio::test]
 async fn the_first_answer_is_true() {
     let docker = FakeDockerd::start().await;
@@ -100,7 +100,7 @@ async fn the_first_answer_is_true() {
     assert!(ended_with(&complete, &ended, 3));
 }
 
-/// The container's inspect hangs, so only the engine's list shows that it has ended.
+/// The inspects of both pods hang, so only the engine's list shows that the pods have ended.
 #[tokio::test]
 async fn the_end_of_a_container_whose_inspect_hangs_comes_from_a_list() {
     let docker = FakeDockerd::start().await;

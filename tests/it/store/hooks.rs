@@ -1,5 +1,5 @@
-//! Tests that the store shows a container as ended only when the store's hook has finished, and that nothing
-//! else waits for the hook.
+//! Tests that, if a container ends after the first list, the store shows the end only when the store's hook has
+//! finished, and that neither the first list nor other containers wait for the hook.
 
 use std::{
     future::ready,
@@ -29,7 +29,8 @@ use crate::support::{
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
-/// Waits for a permit from the test, before the store shows an ended container or before it uses an engine.
+/// Waits for a permit from the test: before the store shows the inspect of an ended container, or with
+/// `has_engines` before the store uses an engine.
 #[derive(Debug)]
 struct Gate {
     permits: Semaphore,
@@ -68,8 +69,8 @@ impl StoreHooks for Gated {
     }
 }
 
-/// A store in which each ended container waits for a permit before it is shown, and the gate that gives the
-/// permits.
+/// A store in which the inspect of each ended container waits for a permit before it is shown, and the gate that
+/// gives the permits.
 fn start_gated(docker: &FakeDockerd) -> (Store, Arc<Gate>) {
     start_with(docker, false)
 }

@@ -27,7 +27,7 @@ use crate::support::{
     fake_dockerd::{server::FakeDockerd, world::World},
 };
 
-/// A time limit that is much longer than a busy machine needs.
+/// A time limit that is much longer than these tests need on a busy machine.
 const SOON: Duration = LONG;
 
 fn settings() -> StoreSettings {

@@ -39,15 +39,14 @@ use tonic::{
 
 use super::fake_dockerd::server::FakeDockerd;
 
-/// A dockbridge server in this process, and a client of its socket. If the value is dropped, the server
-/// stops.
+/// A dockbridge server in this process, and a client of its socket. If the value is dropped, the server stops.
 pub(crate) struct Bridge {
     pub(crate) runtime: RuntimeServiceClient<Channel>,
     pub(crate) images: ImageServiceClient<Channel>,
     pub(crate) channel: Channel,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Result<(), AppError>>,
-    // This field is the last one, so the node's directory is removed after the server has stopped.
+    // This field is the last one, so the node's directory is removed after the server was told to stop.
     node: Node,
 }
 
@@ -95,7 +94,7 @@ impl Node {
         fs::rename(draft, path).unwrap();
     }
 
-    /// Creates a network with one plugin.
+    /// Writes the CNI configuration of a network with one plugin.
     pub(crate) fn network(&self, plugin: &str) {
         let list = serde_json::json!({
             "cniVersion": "1.0.0", "name": "pods", "plugins": [{ "type": plugin }],

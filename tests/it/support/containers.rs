@@ -30,8 +30,7 @@ pub(crate) struct Verbs {
 }
 
 impl Verbs {
-    /// The container calls of a newly started dockbridge, with its state directory and a directory in place
-    /// of `/proc`.
+    /// The container calls, as after a start of dockbridge, with a state directory and a directory in place of `/proc`.
     pub(crate) async fn start(docker: &FakeDockerd, state: &Path, proc: &Path) -> Self {
         let tracker = TaskTracker::new();
         let engine = Engine::new(docker.socket().to_owned(), Timeouts::default());

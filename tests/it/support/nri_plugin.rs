@@ -1,5 +1,5 @@
-//! A small NRI plugin for tests. The plugin encodes frames and messages from the published protocol, without
-//! dockbridge's code.
+//! A small NRI plugin for tests. The plugin encodes frames and ttrpc messages from the published protocol,
+//! without dockbridge's code for them.
 
 use std::{
     path::Path,
@@ -97,12 +97,12 @@ impl Plugin {
         plugin
     }
 
-    /// Connects a plugin that only listens, and waits until it is synchronised.
+    /// Connects a plugin that only listens, and waits for the call Synchronize.
     pub(crate) async fn logger(socket: &Path) -> Self {
         Self::synchronised(socket, ("10", "logger"), |_| Reply::Yes(Vec::new())).await
     }
 
-    /// Connects a plugin that refuses the first call of a method, and waits until it is synchronised.
+    /// Connects a plugin that refuses the first call of a method, and waits for the call Synchronize.
     pub(crate) async fn guard(socket: &Path, method: &'static str) -> Self {
         let refused = AtomicBool::new(false);
         let reply = move |told: &Told| {
@@ -112,7 +112,7 @@ impl Plugin {
         Self::synchronised(socket, ("10", "guard"), reply).await
     }
 
-    /// Connects a plugin, and waits until it is synchronised.
+    /// Connects a plugin, and waits for the call Synchronize.
     pub(crate) async fn synchronised(
         socket: &Path,
         name: (&str, &str),

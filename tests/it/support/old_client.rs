@@ -1,6 +1,5 @@
-//! Sends the same bytes as old gRPC clients, which send the socket's path as `:authority`: the start of a
-//! connection, and the encoding of headers. We wrote this client by observing what these clients send,
-//! without their code.
+//! Sends the same bytes as old gRPC clients, which send the socket's path as `:authority`: the start of a connection,
+//! and the encoding of headers. We wrote this client by observing what old clients send, without their code.
 
 use std::path::Path;
 
@@ -34,7 +33,7 @@ pub(crate) struct OldClient {
 pub(crate) struct Answer {
     /// The value of the trailer `grpc-status`.
     pub(crate) status: String,
-    /// The answer's message, without gRPC's prefix of five bytes.
+    /// The bytes of the answer's DATA frames: gRPC's prefix of five bytes, and the message.
     pub(crate) data: Vec<u8>,
 }
 
@@ -52,8 +51,7 @@ impl OldClient {
         Self { kind, authority, connection, encoder, decoder, stream: 0 }
     }
 
-    /// Calls a method with an empty message. After the first call, most headers are only an index in HPACK's
-    /// table.
+    /// Calls a method with an empty message. After the first call, most headers are only an index in HPACK's table.
     pub(crate) async fn call(&mut self, path: &str) -> Answer {
         self.stream = if self.stream == 0 { 1 } else { self.stream + 2 };
         let request = self.request(path);
@@ -129,7 +127,7 @@ impl OldClient {
     }
 }
 
-/// The first bytes of a connection of the C core: its HTTP/2 settings, one of which is gRPC's own, and a
+/// The bytes that the C core sends after HTTP/2's preface: its HTTP/2 settings, one of which is gRPC's own, and a
 /// larger window for the connection.
 fn c_core_opening() -> Vec<u8> {
     let settings: [(u16, u32); 6] =

@@ -7,8 +7,7 @@ use tracing::{Dispatch, level_filters::LevelFilter, subscriber::DefaultGuard};
 use tracing_subscriber::{layer::SubscriberExt as _, registry};
 
 /// Two subscribers that are not interested in any span. With a single subscriber in the process, tracing asks
-/// only the subscriber of the current thread. A test without a subscriber would then disable spans for other
-/// tests.
+/// only the subscriber of the current thread, so a test without a subscriber would disable spans for other tests.
 static MANY: LazyLock<[Dispatch; 2]> =
     LazyLock::new(|| [(); 2].map(|()| Dispatch::new(registry().with(LevelFilter::OFF))));
 

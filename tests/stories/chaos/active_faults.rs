@@ -16,7 +16,7 @@ struct State {
     /// How often a fault has begun or ended.
     changes: u64,
     disturbed: bool,
-    /// The time at which the last fault ended, or `None` before the first fault.
+    /// The time at which the last fault ended, or `None` before the end of the first fault.
     calm_since: Option<Instant>,
 }
 

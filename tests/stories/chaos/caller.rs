@@ -1,5 +1,5 @@
-//! A CRI client, several of which run at the same time. Each client creates, uses and removes pods at random,
-//! and repeats failed calls as kubelet does.
+//! A CRI client, several of which run at the same time. Each client creates, uses and removes pods at random.
+//! Like kubelet, a client repeats failed calls that create, start, stop or remove a pod or container.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// A CRI client and the pods that it has created.
+/// A CRI client and its current pods.
 pub(super) struct Caller {
     socket: PathBuf,
     recipes: Recipes,
@@ -44,7 +44,7 @@ pub(super) struct Pod {
     pub(super) containers: Vec<Container>,
 }
 
-/// A container whose start succeeded.
+/// A container whose creation succeeded.
 #[derive(Clone, Debug)]
 pub(super) struct Container {
     pub(super) config: cri::ContainerConfig,
@@ -158,8 +158,8 @@ impl Caller {
         let Some(id) = self.insist("CreateContainer", possible, create).await else { return };
         self.told.created(&id);
         let start = async |cri: &Cri| match cri.start(&id).await {
-            // An earlier call whose answer was lost had started the container, which may have ended with the
-            // engine.
+            // If an earlier call, whose answer was lost, has started the container, the start counts as
+            // successful. The container may have ended with the engine.
             Err(refused) if refused.code == Code::FailedPrecondition => {
                 let now = cri.container(&id).await?;
                 let runs = now.state() == cri::ContainerState::ContainerRunning;
@@ -173,7 +173,7 @@ impl Caller {
         pod.containers.push(Container { config, id, serves });
     }
 
-    /// Checks that a command in a container prints the expected output.
+    /// Runs a command in a container. If no fault was active, the command must print the expected output.
     async fn exec(&mut self) {
         let Some(one) = self.any() else { return };
         let (word, up) = (self.random.random::<u32>().to_string(), self.told.is_up(&one.id));
@@ -187,8 +187,8 @@ impl Caller {
         }
     }
 
-    /// Starts a command that exceeds its timeout, with a child in another session, and does not wait for it.
-    /// At the end of the story, no process of the command may be left, whatever was killed.
+    /// Starts a command that exceeds its timeout, with a child in another session, and does not wait for the
+    /// answer. At the end of the story, no process of the command may be left, whatever was killed.
     fn outlast(&mut self) {
         let Some(one) = self.any() else { return };
         let limit = self.random.random_range(1..=8);
@@ -228,7 +228,7 @@ impl Caller {
         self.pods.push(pod);
     }
 
-    /// Checks that the statuses of pods and containers agree with the lists.
+    /// Checks that the statuses of a pod and of its containers agree with the recorded answers.
     async fn look(&mut self) {
         let pod = self.pods[self.random.random_range(0..self.pods.len())].clone();
         let before = self.told.promises();
@@ -240,7 +240,7 @@ impl Caller {
         for one in pod.containers {
             let before = self.told.promises();
             let status = async |cri: &Cri| cri.container(&one.id).await;
-            // The removal of the replaced container is perhaps not finished.
+            // A failed ContainerStatus does not fail the story.
             if let Some(status) = self.ask("ContainerStatus", false, status).await {
                 let state = status.state().as_str_name().to_owned();
                 self.told.compare_one(&before, &one.id, &state);
@@ -254,14 +254,14 @@ impl Caller {
         let Ok(cri) = Cri::connect(&self.socket).await else { return };
         self.rotations += 1;
         let mut log = CriLog::of(&pod.config, &one.config).rotated(self.rotations);
-        // The log file exists after the first output.
+        // A container that has never started has no log file.
         if log.path().exists() && log.rotate(&cri, &one.id).await.is_ok_and(|it| it.is_ok()) {
             self.told.count("rotations");
         }
     }
 
-    /// Changes the limits of a container. If dockbridge accepts the new limits, the container's status must
-    /// show them.
+    /// Changes the CPU shares of a container. If dockbridge accepts the new shares and no fault was active, the
+    /// container's status must show them.
     async fn resize(&mut self) {
         let Some(one) = self.any() else { return };
         let (shares, up) = (self.random.random_range(2..=2048), self.told.is_up(&one.id));
@@ -303,7 +303,7 @@ impl Caller {
         pod.containers.last().cloned()
     }
 
-    /// Repeats a call until it succeeds. Gives up after [`MOST_TRIES`] calls, or if `possible` returns false.
+    /// Makes a call until it succeeds, at most [`MOST_TRIES`] times and only while `possible` returns true.
     async fn insist<T>(
         &self,
         what: &'static str,
@@ -323,7 +323,8 @@ impl Caller {
         None
     }
 
-    /// Makes a call once. If no fault was active, the call must succeed, unless `possible` is false.
+    /// Makes a call once. If no fault was active, the call must succeed, unless `possible` is false, an NRI
+    /// plugin refused the call, or the engine died and lost the container.
     async fn ask<T>(
         &self,
         what: &'static str,
@@ -362,12 +363,11 @@ impl Caller {
     }
 }
 
-/// The port at which the containers of the story listen.
+/// The port at which containers with a server listen.
 pub(super) const PORT: u16 = 8080;
 /// A command that does not end, with a child in another session that does not end either.
 pub(super) const OUTLASTING: [&str; 3] = ["sh", "-c", "setsid sleep 86399 & exec sleep 86399"];
-/// The argument by which the processes of [`OUTLASTING`] are found: no other process sleeps for this many
-/// seconds.
+/// The argument by which the processes of [`OUTLASTING`] are found: no other process sleeps for this many seconds.
 pub(super) const DAY: &str = "86399";
 const MOST_PODS: usize = 3;
 const MOST_TRIES: u32 = 60;

@@ -52,7 +52,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Lists all faults of a story, in random order.
+    /// Lists all faults of a story. The caller shuffles the list.
     pub(super) fn plan(size: Size) -> Vec<Self> {
         const ENGINE: [Event; 4] =
             [Event::FreezeEngine, Event::KillEngine, Event::RestartEngine, Event::HoldInspects];
@@ -75,7 +75,7 @@ pub(super) struct Disturber<'a> {
 }
 
 impl<'a> Disturber<'a> {
-    /// Causes faults of an engine that was started with live-restore.
+    /// For a story whose engine was started with live-restore.
     pub(super) const fn new(
         stage: &'a mut Stage,
         proxy: &'a SlowProxy,
@@ -84,7 +84,7 @@ impl<'a> Disturber<'a> {
         Self { stage, proxy, told, live: true }
     }
 
-    /// Causes a fault and ends it, and returns a short description.
+    /// Causes a fault and ends it, and returns details, which are empty for `Kill`.
     pub(super) async fn disturb(&mut self, event: Event, random: &mut StdRng) -> Outcome<String> {
         self.told.weather.disturb();
         let with_kill = random.random_range(0..3) == 0;
@@ -112,7 +112,7 @@ impl<'a> Disturber<'a> {
         self.stage.bridge.launch()
     }
 
-    /// Waits for this time. With `with_kill`, kills dockbridge after half of the time.
+    /// Waits for the time `rest`. With `with_kill`, kills and restarts dockbridge after half of this time.
     async fn meanwhile(&mut self, rest: Duration, with_kill: bool) -> Outcome {
         sleep(rest / 2).await;
         if with_kill {

@@ -1,7 +1,7 @@
 //! The chaos stories: many things happen at the same time and at random. CRI clients create and remove pods,
 //! dockbridge is killed, the engine is frozen, killed and restarted, inspects are delayed, CNI plugins are
-//! killed, and the disk is full. The answers that clients got must stay true, and at the end no process, file
-//! or network of a pod may be left.
+//! killed, and the disk of the state directory is full. The answers that clients got must stay true, and at the end
+//! no process of an ExecSync command and no file or network of a pod may be left.
 
 pub(crate) mod nri;
 pub(crate) mod size;
@@ -42,14 +42,14 @@ use crate::support::{
     world::World,
 };
 
-/// In the chaos, pods that were ready stay ready, removed pods stay removed, and all pods can be removed at
-/// the end.
+/// In the chaos, pods that were ready stay ready unless a client or the engine ends them, removed pods stay removed,
+/// and all pods can be removed at the end.
 pub(crate) async fn loses_nothing(world: World) -> Outcome {
     survive(world, Size::stated(), false).await
 }
 
-/// Like [`loses_nothing`], with NRI plugins that get all events in the right order, although plugins fail and
-/// are killed.
+/// Like [`loses_nothing`], with NRI plugins. Each plugin gets its NRI events in an allowed order, although plugins
+/// fail and are killed.
 pub(crate) async fn tells_plugins(world: World) -> Outcome {
     survive(world, Size::with_plugins(), true).await
 }
@@ -110,8 +110,8 @@ impl Chaos {
             let random = StdRng::seed_from_u64(random.random());
             let caller = Caller::new(stage, Arc::clone(&self.told), (number, random));
             let (enough, runtime) = (self.enough.clone(), Handle::current());
-            // The client's calls are closures over references, which cannot move to another thread, so the
-            // client has its own thread.
+            // The compiler cannot prove that the client's calls, which are closures over references, may move to
+            // another thread, so the client has its own thread.
             callers.spawn_blocking(move || runtime.block_on(caller.live(enough)));
         }
         let (socket, told) = (stage.bridge.socket().to_owned(), Arc::clone(&self.told));
@@ -127,7 +127,8 @@ impl Chaos {
             if let Some(plugins) = &self.plugins {
                 plugins.agree(&stage.cri).await?;
             }
-            // This check comes before containers are stopped, because their commands end with them.
+            // The commands are checked before containers are stopped, because a container's commands end with the
+            // container.
             self.die_with_commands(stage, &pods).await?;
             Self::no_command_is_left(stage).await?;
             self.works(stage, &pods).await?;
@@ -145,7 +146,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Causes the planned faults one after the other, and sometimes two at the same time.
+    /// Causes the planned faults one after the other, and sometimes kills dockbridge during a fault.
     async fn disturb(
         &mut self,
         stage: &mut Stage,
@@ -163,13 +164,13 @@ impl Chaos {
             self.diary +=
                 &format!(" {what} - over at {:.1} s\n", self.begun.elapsed().as_secs_f32());
         }
-        // All faults have ended, and after this time every failed call fails the story.
+        // All faults have ended. After the grace period, a fault no longer excuses a failed call.
         sleep(patient(active_faults::GRACE)).await;
         Ok(())
     }
 
-    /// Checks that all pods and containers that were reported as running work: pods answer, commands run, and
-    /// CRI logs are equal to the engine's logs.
+    /// Checks the clients' pods and containers that must still run: pods with a server answer, commands run, and
+    /// CRI logs of stdout are equal to the engine's logs.
     async fn works(&self, stage: &Stage, pods: &[Pod]) -> Outcome {
         let (mut asked, mut compared) = (0, 0);
         for pod in pods {
@@ -201,8 +202,7 @@ impl Chaos {
         Ok(serves.then(|| format!("{ip}:{}", caller::PORT)))
     }
 
-    /// Removes all pods, also pods that no client knows: a call that failed may still have taken effect in
-    /// the engine.
+    /// Removes all pods, also pods that no client knows: a call that failed may still have taken effect in the engine.
     async fn all_can_go(&self, stage: &Stage) -> Outcome {
         let mut left = Vec::new();
         let mut looks = Looks::every(Duration::from_millis(100));
@@ -216,7 +216,7 @@ impl Chaos {
         fail!("the engine still has {left:?}");
     }
 
-    /// Kills dockbridge once more, while a command runs in every running container.
+    /// Kills and restarts dockbridge once more, while commands run in the clients' containers.
     async fn die_with_commands(&self, stage: &mut Stage, pods: &[Pod]) -> Outcome {
         let containers = pods.iter().flat_map(|pod| &pod.containers);
         let mut commands = JoinSet::new();
@@ -231,8 +231,8 @@ impl Chaos {
         Ok(())
     }
 
-    /// Waits until no process of a command is left. dockbridge searches twice for commands that a killed
-    /// dockbridge started, a few seconds apart.
+    /// Waits until no process of a command and no record of a command is left. dockbridge searches at least twice
+    /// for commands that a killed dockbridge started, ten seconds apart.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut left = Vec::new();
@@ -247,7 +247,7 @@ impl Chaos {
     }
 }
 
-/// The processes of commands that exceeded their timeout, which dockbridge should have killed.
+/// The processes of the command [`caller::OUTLASTING`], which run for almost a day unless they are killed.
 fn outlasting() -> Vec<String> {
     processes_with(caller::DAY).into_iter().map(|pid| format!("process {pid}")).collect()
 }
@@ -262,7 +262,7 @@ fn processes_with(argument: &str) -> Vec<String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Removes only the name with which the image was pulled, because other stories need the image.
+/// Removes only the name with which clients pulled the image, because other stories need the image.
 async fn forget_image(stage: &Stage) -> Outcome {
     let name = format!("{}/busybox:1", stage.world.registry);
     if stage.cri.image(&name).await?.is_some() {
@@ -287,7 +287,7 @@ fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)
     None
 }
 
-/// Whether a leftover is a cgroup that the engine may leave: if the engine dies while it starts a container,
+/// Whether a leftover is a cgroup. The engine may leave cgroups: if the engine dies while it starts a container,
 /// it forgets the container, even if the container's processes run.
 fn is_group(left: &str) -> bool {
     left.starts_with("cgroup ")

@@ -1,6 +1,6 @@
 //! NRI plugins in the chaos story: one that stays connected, two that connect, fail, refuse calls and
-//! disconnect, and one that dockbridge starts and that is killed. A plugin may make a CRI call fail only by
-//! refusing it, and each plugin must get its events in the right order.
+//! disconnect, one that dockbridge starts and that is killed, and new ones for a comparison. A plugin may make a CRI
+//! call fail only by refusing it, and each plugin must get its events in an allowed order.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ pub(super) struct Plugins {
     _tasks: JoinSet<()>,
 }
 
-/// The state that all plugins of the story share.
+/// The state that the tasks of the plugins share.
 #[derive(Clone)]
 struct Site {
     socket: PathBuf,
@@ -54,11 +54,11 @@ struct Site {
     notes: PathBuf,
 }
 
-/// The data that the permanent plugin received over its current connection.
+/// The state of the permanent plugin's current connection.
 #[derive(Default)]
 struct Kept {
     knowledge: Knowledge,
-    /// Differences between another plugin's Synchronize and this plugin's knowledge. The differences are
+    /// Differences between another plugin's Synchronize and the permanent plugin's knowledge. The differences are
     /// errors only if this connection was in use at that time, which the connection's next call shows.
     doubts: Vec<String>,
 }
@@ -111,7 +111,8 @@ impl Plugins {
         fail!("a plugin that stayed, a new one or CRI: {}", differences.join("\n  "));
     }
 
-    /// Checks that plugins know no pods and containers, after all of them were removed.
+    /// Checks that the permanent plugin knows no pods and containers, after all of them were removed. Then
+    /// checks the events of the plugins that dockbridge started.
     pub(super) async fn know_nothing(&self) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         while looks.again().await {
@@ -243,7 +244,7 @@ impl Site {
     }
 }
 
-/// Runs the plugin that dockbridge starts, which records all events in `notes`.
+/// Runs the plugin that dockbridge starts. The plugin records its calls in a file in `notes`.
 pub(crate) async fn be_started(notes: &Path) -> Outcome {
     let mut file = fs::File::create(notes.join(process::id().to_string()))?;
     let socket = std::os::unix::net::UnixStream::from(stdin().as_fd().try_clone_to_owned()?);
@@ -291,7 +292,7 @@ struct Note {
     payload: Vec<u8>,
 }
 
-/// The error of calls that a plugin refuses at random.
+/// The text of the error with which plugins refuse calls at random.
 pub(super) const REFUSAL: &str = "not by chance";
 /// With this argument, the test program is the plugin that dockbridge starts.
 pub(crate) const PLUGIN: &str = "--nri-plugin";

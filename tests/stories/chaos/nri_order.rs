@@ -9,9 +9,9 @@ use prost::Message as _;
 /// The pods and containers that a plugin knows from its events over one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
-    /// Whether the engine may forget a start. If the engine dies while it starts a container, it does not
-    /// know after its restart that the container has started. For plugins the container runs, but for the
-    /// engine it was only created, so it may be started again.
+    /// Whether the engine may forget the start of a container. If the engine dies while it starts a container,
+    /// it might not know after its restart that the container has started, so a container that plugins know as
+    /// running may be started again.
     pub(crate) may_be_forgotten: bool,
     is_synchronised: bool,
     pods: BTreeMap<String, PodStage>,
@@ -51,7 +51,7 @@ pub(crate) enum Stage {
 }
 
 impl Knowledge {
-    /// The knowledge from lists: the ids of pods, and the ids of containers with their pods.
+    /// The knowledge from lists: the ids of pods, and the ids of containers with their pods and states.
     pub(crate) fn listed(
         pods: impl IntoIterator<Item = String>,
         containers: impl IntoIterator<Item = (String, String, Stage)>,
@@ -186,7 +186,7 @@ impl Knowledge {
                 next.post_created = method == "PostCreateContainer";
                 !post_created
             }
-            // A failed start may be repeated, even after its end was reported.
+            // A failed start may be repeated, even after the container's end was reported.
             ("StartContainer", Some(Stage::Created | Stage::Starting | Stage::Stopped)) => {
                 next.stage = Stage::Starting;
                 true
@@ -197,8 +197,7 @@ impl Knowledge {
                 stage == Stage::Starting || was_listed && stage != Stage::Stopped
             }
             ("UpdateContainer" | "PostUpdateContainer", Some(_)) => true,
-            // StopContainer also comes for a container that was never started, when it is removed or its pod
-            // stops.
+            // StopContainer also comes for a container that was never started, when it is removed or its pod stops.
             ("StopContainer", Some(stage)) => {
                 next.stage = Stage::Stopped;
                 stage != Stage::Stopped
@@ -220,8 +219,8 @@ impl Knowledge {
         Ok(())
     }
 
-    /// The differences between this knowledge and a list of the same moment. A start that is in progress does
-    /// not count as a difference.
+    /// The differences between this knowledge and a list of the same moment. A start that is in progress, or
+    /// that the engine may have forgotten, does not count as a difference.
     pub(crate) fn differences(&self, listed: &Self) -> Vec<String> {
         let ids = |one: &Self| -> BTreeSet<String> {
             one.pods.keys().chain(one.containers.keys()).cloned().collect()

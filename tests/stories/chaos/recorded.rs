@@ -1,5 +1,5 @@
 //! Records the answers that CRI clients got. These answers must stay true until a client changes the pod or
-//! container, or until the engine dies. A task compares lists with the answers all the time.
+//! container, or until the engine may end all containers. A task repeatedly compares lists with the answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ pub(super) struct Recorded {
 struct Book {
     there: BTreeMap<String, Standing>,
     gone: BTreeSet<String>,
-    /// Whether the engine is ending all running containers.
+    /// Whether the engine may be ending all running containers.
     mortal: bool,
     broken: BTreeSet<String>,
     counts: BTreeMap<&'static str, u64>,
@@ -78,24 +78,25 @@ impl Recorded {
         book.gone.insert(id.to_owned());
     }
 
-    /// Records that the engine is about to end all running containers, or that it has ended them.
+    /// Records that from now on the engine may end all running containers, or that this is over.
     pub(super) fn all_may_end(&self, mortal: bool) {
         let mut book = self.book();
         book.mortal = mortal;
         book.there.values_mut().for_each(|standing| *standing = Standing::Known);
     }
 
-    /// Whether the engine has died since the story began.
+    /// Whether the engine was killed or stopped since the story began.
     pub(super) fn engine_died(&self) -> bool {
         self.book().counts.contains_key(DEATHS)
     }
 
-    /// Whether a start of the pod or container succeeded and nothing has stopped it since.
+    /// Whether the pod or container must still run: its start succeeded, and since then no client has begun to stop or
+    /// remove it, and the engine could not end all containers.
     pub(super) fn is_up(&self, id: &str) -> bool {
         self.book().there.get(id) == Some(&Standing::Up)
     }
 
-    /// Records a violation: an answer that contradicts recorded answers.
+    /// Records a violation, for example an answer that contradicts recorded answers.
     pub(super) fn breaks(&self, what: String) {
         self.book().broken.insert(what);
     }

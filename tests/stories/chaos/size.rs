@@ -1,4 +1,4 @@
-//! The size of the chaos stories: `make test` has a minute for a story, `make chaos` has more time.
+//! The size of the chaos stories, which are small in `make test` and larger in `make chaos`.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::support::{stage, stated::stated};
 pub(crate) struct Size {
     /// The number of clients that create and remove pods at the same time.
     pub(crate) callers: u32,
-    /// How often dockbridge is killed.
+    /// How often dockbridge is killed without another fault at the same time.
     pub(crate) kills: u32,
-    /// The number of faults of the engine. CNI plugins and the disk have a quarter as many faults each.
+    /// The number of faults of the engine. CNI plugins and the disk have a quarter as many faults each, rounded up.
     pub(crate) faults: u32,
 }
 
@@ -21,7 +21,7 @@ impl Size {
         Self::or(10, 4)
     }
 
-    /// A smaller size, for the story with NRI plugins.
+    /// Like [`Self::stated`], but smaller if the variables are not set: for the story with NRI plugins.
     pub(crate) fn with_plugins() -> Self {
         Self::or(3, 0)
     }

@@ -20,7 +20,7 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// The kinds of pods in the stories.
+/// The kinds of pods in the stories about an exchange of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// The pod has a port of the host.
@@ -33,12 +33,12 @@ pub(super) enum Kind {
     Mapped,
 }
 
-/// What happened to a process of a container.
+/// What happened to the main process of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     Survives,
     Ends,
-    /// The process runs, but the engine does not know its container.
+    /// The process runs, but the engine does not show its container as running with this process.
     Lost,
 }
 
@@ -52,12 +52,12 @@ impl fmt::Display for Fate {
     }
 }
 
-/// What happened to all pods and plain containers in an exchange.
+/// What happened to the pods and plain containers in an exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     pub(super) plain: Vec<Fate>,
     pub(super) pods: Vec<Fate>,
-    /// The containers of pods that ended although the plain container that the same engine started did not.
+    /// The pods' containers that did not survive, although the plain container that the same engine started did.
     pub(super) failed: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl Fates {
         format!("{kept} of {}", fates.len())
     }
 
-    /// Whether all plain containers survived.
+    /// Whether all plain containers that ran before the exchange survived.
     pub(super) fn are_kept(&self) -> bool {
         self.plain.iter().all(|fate| *fate == Fate::Survives)
     }
@@ -84,10 +84,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// The main processes of running containers, by container.
+    /// The main processes of those containers that run, by the id of the container.
     async fn of(engine: &Engine, ids: &[&str], plain: usize) -> Outcome<BTreeMap<String, Self>> {
         let format = "{{.Id}} {{.State.Running}} {{.State.Pid}} {{.State.StartedAt}}";
-        // `docker inspect` fails if a container is missing, but prints the other containers before.
+        // `docker inspect` fails if a container is missing, but first prints the other containers.
         let output = engine.try_docker(&[&["inspect", "-f", format][..], ids].concat()).await?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -167,14 +167,14 @@ impl Pod {
         std::iter::once(&self.sandbox).chain(&self.ids[self.first_running()..]).map(String::as_str)
     }
 
-    /// The index of the first running container, which counts.
+    /// The index of the first running container, which prints numbers.
     fn first_running(&self) -> usize {
         usize::from(self.kind == Kind::Ended)
     }
 
-    /// The number of lines in the counting container's log so far. Fails if a line of Docker's own log is
-    /// missing. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but
-    /// not written yet, so numbers can be missing in both logs.
+    /// The number of lines in the counting container's log so far. Fails unless Docker's log begins with these
+    /// lines. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but not
+    /// written yet, so numbers can be missing in both logs.
     async fn lines(&self, engine: &Engine) -> Outcome<usize> {
         let counting = self.first_running();
         let ours = CriLog::of(&self.config, &self.containers[counting]).text("stdout")?;
@@ -187,7 +187,8 @@ impl Pod {
         Ok(ours.lines().count())
     }
 
-    /// Checks that the pod's log continues, that commands run in it, and that its port answers.
+    /// Checks that the pod's log continues, that a command runs in the pod with the right user mapping, and that
+    /// the pod's port, if it has one, answers.
     async fn works(&self, stage: &Stage) -> Outcome {
         let counting = &self.ids[self.first_running()];
         let told = stage.cri.exec_sync(counting, &["cat", "/proc/self/uid_map"], 20).await?;
@@ -196,7 +197,7 @@ impl Pod {
         self.serves(stage).await
     }
 
-    /// Checks that the pod's log continues, and that its port answers.
+    /// Checks that the pod's log continues, and that the pod's port, if it has one, answers.
     pub(super) async fn serves(&self, stage: &Stage) -> Outcome {
         let Stage { cri, engine, .. } = stage;
         let before = self.lines(engine).await?;
@@ -264,9 +265,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Finds out what happened to the plain containers and to the pods, and which containers of pods did not
-    /// survive although the plain container of the same engine did. A pod has the worst fate of its
-    /// containers.
+    /// Finds out what happened to the plain containers and to the pods, and which containers of pods did not survive
+    /// although the plain container of the same engine did. A pod has the worst fate of its containers.
     pub(super) async fn fates(&self, engine: &Engine) -> Outcome<Fates> {
         let ids: Vec<&str> = self.processes.keys().map(String::as_str).collect();
         let now = Process::of(engine, &ids, 0).await?;
@@ -290,7 +290,7 @@ impl Crew {
         })
     }
 
-    /// Whether dockbridge shows a pod as running. The error says which state dockbridge shows instead.
+    /// Whether dockbridge shows the right states of a pod and its containers. If not, the error says what is shown.
     pub(super) async fn shown(cri: &Cri, pod: &Pod) -> Outcome<Result<(), String>> {
         let state = match cri.sandbox(&pod.sandbox).await {
             Err(refused) if refused.code == Code::NotFound => return Ok(Err(refused.to_string())),
@@ -319,8 +319,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Replaces pods that have ended, as kubelet does. If no pod has ended, replaces a container of a pod
-    /// that runs.
+    /// Replaces the pods that did not survive, as kubelet does. If all pods survived, restarts a container of the
+    /// first pod.
     pub(super) async fn renew(&mut self, stage: &Stage, fates: &Fates) -> Outcome {
         let ended = self.pods.iter().zip(&fates.pods).filter(|(_, fate)| **fate != Fate::Survives);
         let ended: Vec<Pod> = ended.map(|(pod, _)| pod.clone()).collect();
@@ -386,8 +386,7 @@ impl Crew {
     }
 }
 
-/// Sets the attempt of a container and the path of its log, which is another file for each attempt, as with
-/// kubelet.
+/// Sets the attempt of a container and the path of its log, which is another file for each attempt, as with kubelet.
 fn next_attempt(container: &mut cri::ContainerConfig, is_next: bool) {
     let metadata = container.metadata.get_or_insert_default();
     metadata.attempt += u32::from(is_next);

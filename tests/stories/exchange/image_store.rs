@@ -1,5 +1,4 @@
-//! Tests that the engine's image store can be switched to the other one and back on the same data root, while
-//! pods run.
+//! Tests that the engine's image store can be switched to the other one and back on the same data root, while pods run.
 
 use std::{fs, path::Path};
 
@@ -26,9 +25,9 @@ use crate::{
     },
 };
 
-/// While the image store is switched, the engine does not list the pods, which continue to run. dockbridge
-/// reports the reason and removes no files of these pods, so that they are as before once the store is
-/// switched back.
+/// While the engine uses the other image store, it does not list the pods, which continue to run. dockbridge
+/// reports the reason and keeps the leases of the pods' addresses. Once the store is switched back, the pods are
+/// shown as before.
 pub(crate) async fn switched(world: World) -> Outcome {
     if world.docker_major < 25 {
         skip(Lack::YoungEngine);

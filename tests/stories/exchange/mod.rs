@@ -1,7 +1,7 @@
 //! The stories exchange the engine's programs (dockerd, containerd, its shim and runc) while pods run, as an
-//! upgrade of Docker does. dockbridge runs all the time. A container of `docker run` is compared with the
-//! pods: in a step that this container survives, no container of a pod may end. `make exchange` prints a
-//! table of all steps.
+//! upgrade of Docker does. In some stories dockbridge is restarted or killed, in the others it runs all the
+//! time. If a container of `docker run` survives an exchange, no pod's container that the same engine started may end.
+//! `make exchange` prints a table of all exchanges.
 
 mod crew;
 pub(crate) mod image_store;
@@ -45,8 +45,7 @@ pub(crate) async fn with_live_restore(world: World) -> Outcome {
     exchanged(&world, "exchange_live", way).await
 }
 
-/// Exchanges the engine's programs with CNI and without `live-restore`, so every container ends with the
-/// engine.
+/// Exchanges the engine's programs with CNI and without `live-restore`, so every container ends with the engine.
 pub(crate) async fn without_live_restore(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: false, beside: Beside::Nothing };
     exchanged(&world, "exchange_ends", way).await
@@ -65,7 +64,7 @@ pub(crate) async fn cut_off(world: World) -> Outcome {
     exchanged(&world, "exchange_cut", way).await
 }
 
-/// dockbridge is restarted in the same upgrade as the engine, before or after it.
+/// dockbridge is restarted in the same upgrade as the engine, both before and after the engine.
 pub(crate) async fn with_dockbridge(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Restarts };
     exchanged(&world, "exchange_both", way).await
@@ -90,7 +89,7 @@ enum Beside {
 }
 
 impl Way {
-    /// The flags with which dockerd starts.
+    /// The flags that dockerd gets only in some stories.
     const fn flags(self) -> &'static [&'static str] {
         if self.live { &[LIVE_RESTORE] } else { &[] }
     }
@@ -138,7 +137,7 @@ async fn import(world: &World, engine: &Engine, image: &str) -> Outcome {
     engine.docker(&[&import[..], &[world.image.as_str()]].concat()).await.map(drop)
 }
 
-/// Writes the files of the test image, because the engine of a story begins without images.
+/// Writes the files of the test image to an archive, because the engine of a story begins without images.
 async fn saved_image(world: &World, engine: &Engine) -> Outcome<String> {
     let path = world.root.join("tmp/image.tar").display().to_string();
     let id = engine.docker(&["create", &world.image]).await?;
@@ -233,7 +232,7 @@ impl Step {
         stage.engine.control(&["programs", &next.display().to_string()]).await?;
         for round in 0..if is_full_size() { 10 } else { 3 } {
             let (engine, start) = (stage.engine.clone(), start.clone());
-            // This start of the engine fails, because dockerd is killed.
+            // This start of the engine fails if dockerd is killed before it is ready.
             let starting = tokio::spawn(async move { engine.control(&start).await });
             sleep(patient(Duration::from_millis(random.random_range(0..2_000)))).await;
             if round % 2 == 0 {
@@ -264,7 +263,7 @@ impl Step {
     }
 }
 
-/// A forwarded connection that stays open during an exchange.
+/// A forwarded connection that is opened before an exchange.
 struct Forwarded {
     line: Line,
     _forward: Forward,
@@ -287,7 +286,7 @@ impl Forwarded {
     }
 }
 
-/// Waits until dockbridge has no commands. After an outage of the engine, dockbridge watches for ten seconds
+/// Waits until dockbridge has no records of commands. After an outage of the engine, dockbridge checks for ten seconds
 /// whether the engine starts a command that it was asked to start before.
 async fn until_no_commands(stage: &Stage) -> Outcome {
     let mut looks = soon();

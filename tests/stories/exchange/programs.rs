@@ -12,16 +12,14 @@ use crate::support::{
     world::World,
 };
 
-/// The directories of the engines of a story, in order. The first one is the world's own engine, or an older
-/// engine if the own one is the newest.
+/// The directories of the engines of a story, in order. The story begins with the first engine.
 pub(super) fn chain(world: &World) -> Outcome<Vec<PathBuf>> {
     let own = fs::read_link(world.root.join("engine"))?;
     let folder = |name: String| if name == OWN { Ok(own.clone()) } else { unpacked(&name) };
     names(&world.engine).into_iter().map(folder).collect()
 }
 
-/// Unpacks the engines that the stories in a world with this engine need, because a world cannot download
-/// them.
+/// Unpacks the engines that the stories in a world with this engine need, because a world cannot download them.
 pub(crate) fn unpack(engine: &str) -> Outcome {
     names(engine).iter().filter(|name| *name != OWN).try_for_each(|name| unpacked(name).map(drop))
 }

@@ -1,5 +1,5 @@
-//! Does the same as a kubelet while the engine is exchanged: it lists pods and containers all the time, and
-//! probes a container with commands.
+//! While the engine is exchanged, lists pods and containers all the time and probes a container with commands, as
+//! a kubelet does.
 
 use std::{
     collections::BTreeSet,
@@ -36,8 +36,7 @@ impl Watch {
         })
     }
 
-    /// The pods and containers that kubelet would have replaced, and the failures that its probes would have
-    /// counted.
+    /// The pods and containers that kubelet would have replaced, and the failures that its probes would have counted.
     pub(super) async fn end(self) -> Outcome<(BTreeSet<String>, BTreeSet<String>)> {
         self.over.store(true, Ordering::Relaxed);
         Ok((self.lists.await??, self.probes.await?))

@@ -1,4 +1,4 @@
-//! Tests the forms of container logs: CRI format for all kinds of output, and symbolic links.
+//! Tests the forms of container logs: CRI format for several kinds of output, and symbolic links.
 
 use std::{fs, time::Duration};
 
@@ -56,7 +56,8 @@ pub(crate) async fn as_they_come(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// Checks that the times in the CRI log are those of the engine's log, exact to the nanosecond.
+/// Checks that the first line of standard output has the same time in the CRI log as in the engine's log, exact
+/// to the nanosecond.
 async fn same_times(scene: &Scene, id: &str, log: &CriLog) -> Outcome {
     let told = scene.stage.engine.docker(&["logs", "-t", id]).await?;
     let time = |text: &str| text.split(' ').next().unwrap_or_default().parse::<jiff::Timestamp>();
@@ -99,7 +100,8 @@ pub(crate) async fn with_another_driver(world: World) -> Outcome {
 }
 
 /// The daemon has default log options: one with which Docker refuses blocking logs, and some that would
-/// repeat labels and variables in each line.
+/// repeat labels and variables in each line. The CRI log is still complete, the engine's log has no labels or
+/// variables, and `dockbridge check` names the first of these options.
 pub(crate) async fn with_the_daemons_options(world: World) -> Outcome {
     let options = ["mode=non-blocking", "max-buffer-size=4m", "labels-regex=.*", "env-regex=.*"];
     let flags = options.iter().flat_map(|option| ["--log-opt", option]);

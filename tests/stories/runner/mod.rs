@@ -1,8 +1,8 @@
-//! Runs end-to-end tests in parallel, each alone in a private world.
+//! Runs end-to-end tests in parallel worlds, each of which runs one test at a time.
 //!
-//! Every world (`tests/env/world.sh`) is a process with its own engine. In each world, this program runs
+//! Each world is a child process that runs `tests/env/world.sh`, with its own engine. In each world, this program runs
 //! again as a worker (`--worker`), which reads the names of tests from standard input and writes their
-//! results. Tests mainly wait, so there are more worlds than processors.
+//! results. Tests mainly wait, so it pays to run more worlds than there are processors.
 
 mod file_name;
 mod report;
@@ -33,15 +33,14 @@ pub(crate) use self::worlds::Engine as WorldEngine;
 struct Ended {
     name: &'static str,
     passed: bool,
-    /// Whether the test began, because a world for the test started.
+    /// False if the test did not begin because no world started.
     has_begun: bool,
     took: Duration,
-    /// All output of the test. The failure is at the end.
+    /// All output of the test. If the test failed, the end says why, and, if a world started, where the logs are.
     output: String,
 }
 
-/// Runs all tests on an engine, in as many worlds as the machine has memory and processors for, and prints
-/// the result.
+/// Runs these tests on an engine, in up to `jobs` worlds at the same time, and prints the result.
 pub(crate) fn run(engine: &Engine, jobs: usize, tests: Vec<&'static str>) -> ExitCode {
     let jobs = jobs.min(tests.len());
     if tests.iter().any(|name| name.starts_with("exchange::"))
@@ -72,7 +71,7 @@ enum Event {
 
 /// Runs tests from the queue in a world until the queue is empty. Replaces the world after a failed test, or
 /// after a test that leaves the world unfit for others. If a world does not start, the thread ends, because
-/// no other world would start either. So a missing engine fails one test for each thread, not all tests.
+/// another world would probably not start either. If the engine is missing, only one test for each thread fails.
 fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc::Sender<Event>) {
     let mut world = None;
     loop {
@@ -93,8 +92,7 @@ fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc:
     }
 }
 
-/// Runs a test in this world, or in a new world if there is none. If the test fails, ends the world and keeps
-/// its logs.
+/// Runs a test in this world, or in a new world if there is none. If the test fails, ends the world and keeps its logs.
 fn run_one(world: &mut Option<WorldProcess>, engine: &Engine, name: &'static str) -> Ended {
     let begun = Instant::now();
     let mut output = String::new();
@@ -134,7 +132,7 @@ pub(crate) fn work(world: &World, run: impl Fn(&World, &str) -> (Outcome, Durati
     ExitCode::SUCCESS
 }
 
-/// The tests in the order in which they run: the longest come first, so that the run does not end with a
+/// The tests in the order in which they start: the longest come first, so that the run does not end with a
 /// single long test.
 fn longest_first(mut tests: Vec<&'static str>) -> VecDeque<&'static str> {
     let rank = |name: &str| LONGEST.iter().position(|part| name.contains(part));
@@ -146,9 +144,9 @@ const READY: &str = "\u{1}ready";
 const PASSED: &str = "\u{1}passed ";
 const FAILED: &str = "\u{1}failed ";
 /// The start of the names of tests after which the world is replaced: an engine that is killed while it
-/// starts a container leaves a cgroup behind, which the next test would report as its leftover.
+/// starts a container can leave a cgroup behind, which the next test would report as its leftover.
 const SPOILS_ITS_WORLD: &str = "chaos::";
-/// Tests that take more than 15 seconds, the longest first.
+/// Parts of the names of tests that take more than 15 seconds, the longest first.
 const LONGEST: &[&str] = &[
     "tokens::a_thousand_and_one",
     "disconnects::of_the_engine",

@@ -15,7 +15,7 @@ pub(super) struct Report {
     total: usize,
     running: Vec<&'static str>,
     ended: Vec<Ended>,
-    /// The failed tests, with the result of repeating each of them alone.
+    /// The failed tests, each with the result of repeating it alone, or with the text that it did not begin.
     labels: Vec<(&'static str, &'static str)>,
     on_terminal: bool,
 }
@@ -53,8 +53,8 @@ impl Report {
         }
     }
 
-    /// Repeats each failed test alone. The result of the repeat is only printed: the failed test still counts
-    /// as failed.
+    /// Repeats alone each failed test that had begun. The result of the repeat is only printed: the failed test
+    /// still counts as failed.
     pub(super) fn label_failures(&mut self, repeat: impl Fn(&'static str) -> bool) {
         if self.on_terminal {
             eprint!("\r\u{1b}[K");

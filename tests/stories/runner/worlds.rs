@@ -25,7 +25,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// The variables for `make test-stories` to repeat a test of this run.
+    /// The variables of `make test-stories`, except `STORY`, to repeat a test of this run.
     pub(super) fn as_make_variables(&self) -> String {
         let runtime = if self.runtime.is_some() { " RUNTIME=1" } else { "" };
         let size = if is_full_size() { " DOCKBRIDGE_FULL_SIZE=1" } else { "" };

@@ -1,4 +1,4 @@
-//! Reads from dockbridge's debug state the pods and containers that the engine lists but cannot inspect.
+//! Reads from dockbridge's debug state and metrics which objects dockbridge knows only from the engine's lists.
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -16,7 +16,7 @@ pub(crate) async fn is_listed_only(stage: &Stage, id: &str) -> Outcome<bool> {
     Ok(shown.get(LISTED_ONLY) == Some(&Value::Bool(true)))
 }
 
-/// The number of pods and containers without an inspect, according to dockbridge's metrics.
+/// The number of pods, containers and images whose inspect is pending or failed, from dockbridge's metrics.
 pub(crate) async fn uninspected_objects(stage: &Stage) -> Outcome<u64> {
     let metrics = debug(stage, "metrics").await?;
     let figure = metrics.lines().find_map(|line| line.strip_prefix(UNINSPECTED)?.strip_prefix(' '));
@@ -39,7 +39,7 @@ fn about<'a>(state: &'a Value, id: &str) -> Option<&'a Value> {
 async fn debug(stage: &Stage, what: &str) -> Outcome<String> {
     let folder = stage.folders.run.display().to_string();
     let mut command = Command::new(program());
-    // The world's environment variables are removed, because they have the same prefix as dockbridge's
+    // All environment variables are removed, because the world's variables have the same prefix as dockbridge's
     // settings.
     command.env_clear().args(["debug", what, "--run-dir", &folder]);
     let output = command.output().await?;

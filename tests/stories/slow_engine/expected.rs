@@ -1,5 +1,4 @@
-//! Records dockbridge's lists and statuses before the engine becomes slow, and compares later answers with
-//! them.
+//! Records dockbridge's lists and statuses before the engine becomes slow, and compares later answers with them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -46,7 +45,7 @@ impl Expected {
         wrong(&self.containers, listed)
     }
 
-    /// Whether the recorded container `id` has this state.
+    /// Whether the recorded status of the container `id` has this state.
     pub(crate) fn container_is(&self, id: &str, state: C) -> bool {
         self.statuses.get(id).is_some_and(|status| status.state() == state)
     }
@@ -61,8 +60,8 @@ impl Expected {
         states
     }
 
-    /// The difference between a container's status while the engine is slow and the recorded status, if there
-    /// is one. If the inspect hangs, ContainerStatus may fail.
+    /// The difference in state, exit code or reason between a container's status while the engine is slow and the
+    /// recorded status, if there is one. If the inspect hangs, ContainerStatus may fail with UNAVAILABLE.
     pub(crate) async fn wrong_status(
         &self,
         cri: &Cri,
@@ -86,7 +85,8 @@ impl Expected {
         }
     }
 
-    /// Waits until dockbridge's lists and statuses are equal to the recorded ones, in every field.
+    /// Waits until dockbridge's statuses are equal to the recorded ones in every field, and the lists have no
+    /// differences that [`wrong`] finds.
     pub(crate) async fn until_told_again(&self, cri: &Cri) -> Outcome {
         let mut looks = Looks::within(AGAIN_WITHIN, Duration::from_millis(100));
         let mut wrong = Vec::new();
@@ -124,7 +124,7 @@ trait Listed {
     fn name(&self) -> String;
     fn shown_state(&self) -> &'static str;
     fn created_at(&self) -> i64;
-    /// Whether the two list items are equal in all fields that do not change with time.
+    /// Whether the two list items are equal in all fields except the id, the state and the creation time.
     fn is_like(&self, other: &Self) -> bool;
 }
 
@@ -185,7 +185,7 @@ fn by_id<T: Listed>(listed: Vec<T>) -> BTreeMap<String, T> {
     listed.into_iter().map(|one| (one.id().to_owned(), one)).collect()
 }
 
-/// A sentence for each difference between a list and the recorded objects.
+/// A sentence for each difference between a list and the recorded objects. Creation times may differ by less than 1 s.
 fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     let told: BTreeMap<&str, &T> = listed.iter().map(|one| (one.id(), one)).collect();
     let mut wrong = Vec::new();
@@ -222,17 +222,17 @@ fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     wrong
 }
 
-/// A text with the number of differences and the first of them.
+/// A text with the number of differences and the first `SOME` differences.
 pub(crate) fn shortened(wrong: &[String]) -> String {
     let some = wrong[..wrong.len().min(SOME)].join(", ");
     format!("{} wrong: {some}{}", wrong.len(), if wrong.len() > SOME { " …" } else { "" })
 }
 
-/// How many differences a failure shows.
+/// How many differences a failure shows at most.
 const SOME: usize = 6;
 const SECOND: u64 = 1_000_000_000;
 /// A time limit for statuses, which is longer than dockbridge waits for an inspect, and longer than any
 /// inspect of this story that does not hang.
 const STATUS_WITHIN: Duration = Duration::from_secs(12);
-/// A time limit that is longer than dockbridge's pause between retries of failed inspects.
+/// A time limit that is longer than dockbridge's pauses after the failed inspects of this story.
 const AGAIN_WITHIN: Duration = Duration::from_secs(30);

@@ -1,5 +1,5 @@
-//! Records dockbridge's files and the engine's containers. After a restart, dockbridge's cleanup must not
-//! remove files and containers of pods that it has not inspected yet.
+//! Records the files of dockbridge and of CNI plugins, and the engine's containers. After a restart, dockbridge's
+//! cleanup must not remove files and containers of pods that it has not inspected yet.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,10 +16,10 @@ use crate::support::{
     stage::Stage,
 };
 
-/// dockbridge's files by path, and the ids of the engine's containers.
+/// The files of dockbridge and of CNI plugins by path, and the ids of the engine's containers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Files {
-    /// The files with their content, which is empty for files that change or cannot be read.
+    /// The files with their content, which is empty for files that cannot be read.
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// The files with log positions, of which only the existence is compared.
     positions: BTreeSet<PathBuf>,
@@ -52,7 +52,8 @@ impl Files {
         self.files.len() + self.positions.len()
     }
 
-    /// Waits until exactly the recorded files and containers exist again.
+    /// Waits until the recorded files and containers exist as recorded, and no others except further files with
+    /// log positions.
     pub(crate) async fn until_there_again(&self, stage: &Stage) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut wrong = Vec::new();

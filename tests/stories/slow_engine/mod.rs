@@ -1,4 +1,4 @@
-//! Tests dockbridge with an engine whose inspects of single containers are late, never come, or fail.
+//! Tests dockbridge with an engine whose answers to inspects of single containers are late, never come, or are errors.
 
 pub(crate) mod debug_state;
 pub(crate) mod expected;
@@ -32,9 +32,9 @@ use crate::support::{
     world::World,
 };
 
-/// On a node full of pods, dockbridge is killed and started again while the engine answers inspects of most
-/// containers slowly, and of some never. From the first list on, dockbridge shows all pods and containers as
-/// before, and none as gone.
+/// On a node with many pods, dockbridge is killed and started again while the engine answers inspects of most
+/// containers slowly, of some never, and of some with a failure. From the first list on, dockbridge lists all
+/// pods and containers as before.
 pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let (size, mut random) = (Size::stated(), seeded());
     println!("  {size:?}");
@@ -82,8 +82,8 @@ fn slow_answers(random: &mut StdRng, node: &Node, size: Size) -> SlowAnswers {
     slow
 }
 
-/// Kills dockbridge and starts it again while the engine is slow. Waits until all inspects that do not hang
-/// have ended, and some time longer, and returns the differences that the lists and statuses had.
+/// Kills dockbridge and starts it again while the engine is slow. Waits until each pod and container whose inspects
+/// neither hang nor fail was inspected, and some time longer. Returns the differences that the lists and statuses had.
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
@@ -103,8 +103,7 @@ async fn restart(
             |seen: &Seen| slow.delays.keys().all(|id| !ends(slow, id) || seen.of(id).answered > 0);
         proxy.until(size.longest * 10 + LOOKS_WITHIN, looked).await?;
         let looks = begun.elapsed();
-        // After this sleep, dockbridge may have given up hanging inspects, and has processed the last
-        // answers.
+        // After this sleep, dockbridge may have given up hanging inspects, and has processed the last answers.
         sleep((size.longest * 3 / 2).saturating_sub(looks) + WELL_AFTER).await;
         Outcome::Ok((came, looks, wrong))
     };
@@ -126,13 +125,12 @@ async fn restart(
     Ok(faults)
 }
 
-/// Whether an inspect of the container `id` succeeds.
+/// Whether an inspect of the pod or container `id` succeeds.
 fn ends(slow: &SlowAnswers, id: &str) -> bool {
     !slow.hanging.contains(id) && !slow.failing.contains(id)
 }
 
-/// Requests the statuses of three containers (running, ended, and with a hanging inspect), and returns the
-/// differences.
+/// Requests the statuses of three containers (running, ended, and with a hanging inspect), and returns the differences.
 async fn wrong_statuses(
     cri: &Cri,
     (node, noted): (&Node, &Expected),
@@ -150,8 +148,7 @@ async fn wrong_statuses(
     [runs, ended, hangs].into_iter().flatten().collect()
 }
 
-/// Checks that a command can run in a container and write to its log, and that the pod answers at its
-/// address.
+/// Checks that a command can run in a container and write to its log, and that the pod answers at its address.
 async fn works(stage: &Stage, node: &Node, line: &str) -> Outcome {
     let (pod, web) = node.web();
     let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
@@ -171,8 +168,7 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
     let node = Node::gather(&mut stage, 2).await?;
     let noted = Expected::take(&stage.cri).await?;
-    // The inspects of these three hang: a ready pod, a running container, and a container that has ended with
-    // an error.
+    // The inspects of these three hang: a ready pod, a running container, and a container that has ended with an error.
     let hanging =
         [&node.pods[0].id, &node.pods[0].containers[0].id, &node.pods[1].containers[1].id];
     let slow =
@@ -208,7 +204,7 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// A time that is added to the time that inspects take. The added time is longer than dockbridge waits for an
+/// How long the tests wait for inspects, beyond the delays of the proxy. This is longer than dockbridge waits for an
 /// inspect that hangs.
 const LOOKS_WITHIN: Duration = Duration::from_secs(30);
 /// A time in which dockbridge processes the last answer and shows it in some lists.

@@ -56,7 +56,7 @@ enum Network {
 }
 
 impl Node {
-    /// Creates this many pods, and waits until those that should end have ended.
+    /// Creates this many pods, and waits until the containers that should end have ended.
     pub(crate) async fn gather(stage: &mut Stage, pods: usize) -> Outcome<Self> {
         // The network mode is a setting of dockbridge, so pods of the other mode are created first, by a
         // dockbridge with that mode.
@@ -111,7 +111,8 @@ impl Node {
         Ok(())
     }
 
-    /// Changes the limits of all running containers and of their pods, which dockbridge stores.
+    /// Changes the limits of each pod that is not stopped, and of its first container. dockbridge stores the limits
+    /// of pods and some limits of containers, and Docker stores the others.
     async fn resize(&self, cri: &Cri) -> Outcome {
         let runtime = || cri.runtime.clone();
         let more = cri::LinuxContainerResources {
@@ -193,7 +194,7 @@ impl Plan {
         self.0 % 4 == 3
     }
 
-    /// The exit code with which the pod's second container ends on its own, or `None` if it does not end.
+    /// The exit code with which the pod's second container ends on its own, or `None` if it does not.
     const fn ends(self) -> Option<i32> {
         match self.0 % 4 {
             0 => Some(0),

@@ -1,5 +1,5 @@
-//! The size of the slow-engine story. `make test` has no time for a full node, which has 60 pods and 20
-//! restarts, and waits up to 8 seconds for an inspect.
+//! The size of the slow-engine story. `make test` has no time for the full size: 60 pods, 20 restarts, and inspects
+//! that take up to 8 seconds.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Size {
     }
 }
 
-/// The time to create and remove a pod.
+/// How long the creation and the removal of a pod may take together.
 const POD: Duration = Duration::from_secs(4);
-/// The time of a restart of dockbridge, without waiting for slow inspects.
+/// How long a restart of dockbridge may take, without waiting for slow inspects.
 const ROUND: Duration = Duration::from_secs(30);

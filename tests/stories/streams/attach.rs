@@ -1,5 +1,5 @@
-//! Tests attach to a container's main process. The process continues after a client disconnects, unless the
-//! container has `stdin_once`.
+//! Tests attach to a container's main process. The process continues after a client disconnects, unless
+//! `stdin_once` ends its input.
 
 use dockbridge::wire::cri;
 
@@ -79,8 +79,7 @@ pub(crate) async fn left_and_taken_up_again(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// With `stdin_once`, the input ends when its only client disconnects, and a process that reads the input
-/// ends as well.
+/// With `stdin_once`, the input ends when its only client disconnects, so that a process such as `cat` ends as well.
 pub(crate) async fn left_for_good(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_once").await?;
     for (number, way) in USUAL.into_iter().enumerate() {
@@ -122,8 +121,7 @@ pub(crate) async fn to_a_terminal(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If the container ends, even with an error, the attach ends with success, because the attach itself did not
-/// fail.
+/// If the container ends, even with an error, the attach ends with success, because the attach itself did not fail.
 pub(crate) async fn until_it_ends(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "attach_ends").await?;
     for (number, way) in USUAL.into_iter().enumerate() {

@@ -57,8 +57,8 @@ fn send(session: &mut Session, mass: Arc<Mass>) -> tokio::task::JoinHandle<Outco
     })
 }
 
-/// If the client does not read the output of a fast process, the process waits and dockbridge's memory does
-/// not grow. The output arrives when the client reads again.
+/// If the client does not read the output of a fast process, the process waits and dockbridge's memory grows by
+/// less than [`GROWTH`]. The output arrives when the client reads again.
 pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "slow_reader").await?;
     let bridge = scene.bridge()?;
@@ -96,7 +96,7 @@ fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
     container
 }
 
-/// If a process does not read its input, its client waits and dockbridge's memory does not grow.
+/// If a process does not read its input, its client waits and dockbridge's memory grows by less than [`GROWTH`].
 pub(crate) async fn a_deaf_process(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "deaf_process").await?;
     let bridge = scene.bridge()?;

@@ -45,7 +45,8 @@ fn manners(way: Way, session: &Session) -> Outcome {
     Ok(())
 }
 
-/// A client can end the input of a command while the command's output continues.
+/// With each protocol that can close stdin, a client can end the input of a command while the command's output
+/// continues.
 pub(crate) async fn half_closed(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_half_closed").await?;
     for way in ALL.into_iter().filter(|way| way.closes_stdin()) {
@@ -82,8 +83,7 @@ pub(crate) async fn two_outputs(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// A command's terminal has the requested size, changes it when requested, and passes every key to the
-/// process.
+/// A command's terminal has the requested size, changes its size when requested, and receives every key.
 pub(crate) async fn a_terminal(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_terminal").await?;
     for way in
@@ -103,8 +103,7 @@ async fn resized(scene: &Scene, way: Way) -> Outcome {
     session.stdout.until("/dev/").await?;
     session.resize(123, 45).await?;
     session.stdout.until("now 45 123").await?;
-    // A resize message without a size, or with a size that no terminal can have, does not change the
-    // terminal.
+    // A resize message with a width of 0 does not change the terminal.
     session.resize(0, 45).await?;
     session.resize(33, 7).await?;
     session.stdout.until("now 7 33").await?;
@@ -116,8 +115,8 @@ async fn resized(scene: &Scene, way: Way) -> Outcome {
     Ok(())
 }
 
-/// Every key reaches the process as soon as it is typed. With Docker's default detach keys, the engine would
-/// hold back ctrl-p.
+/// Every key except NUL reaches the command's terminal as soon as it is typed. With Docker's default detach keys,
+/// the engine would hold back ctrl-p.
 async fn every_key(scene: &Scene, way: Way) -> Outcome {
     let line = "stty raw echo -echoctl; echo ready; exec sleep 1000";
     let mut session =
@@ -133,7 +132,7 @@ async fn every_key(scene: &Scene, way: Way) -> Outcome {
     session.send([b'x']).await?;
     session.stdout.until("\0x").await?;
     drop(session);
-    // In an interactive shell, ctrl-d ends the shell, and the terminal has echoed the typed text.
+    // In an interactive shell, ctrl-d ends the shell.
     let mut session =
         Session::exec(&scene.stage.cri, way, &scene.container, &["sh"], Wish::Terminal).await?;
     session.send("echo one$((1+1))three\n").await?;
@@ -161,8 +160,8 @@ pub(crate) async fn that_cannot_start(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The session ends with the command, even if a child process keeps the command's pipes open. dockbridge does
-/// not kill the child.
+/// The session ends when the command ends, even if a child process keeps the command's pipes open. dockbridge does
+/// not kill such a child process.
 pub(crate) async fn with_a_child_that_stays(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_child").await?;
     for way in USUAL {

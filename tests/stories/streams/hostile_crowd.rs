@@ -1,5 +1,5 @@
-//! Tests nearly as many hostile streams as dockbridge allows, from several clients. dockbridge's memory is
-//! limited, it serves other clients, and it frees the memory afterwards.
+//! Tests many hostile streams from several clients, in full size nearly as many as dockbridge allows.
+//! dockbridge's memory stays below a limit, dockbridge serves other clients, and frees the memory afterwards.
 
 use std::{
     future::pending,
@@ -36,13 +36,14 @@ enum Manner {
     UnreadStdin,
     /// The client does not read the output of a process.
     UnreadStdout,
-    /// The client sends only half of a frame or message.
+    /// The client opens only one of two SPDY streams, or sends only the beginning of a WebSocket message.
     HalfOpen,
     Idle,
 }
 
-/// Clients of each kind and protocol use nearly all streams that dockbridge allows, for three containers and
-/// a pod. A container gets no more streams than its limit, and a command in another container still runs.
+/// Clients of each kind open many streams over SPDY and WebSocket, for three containers and a pod, and a command
+/// in another container still runs. In full size, the clients use nearly all streams that dockbridge allows, and
+/// a container gets no more streams than its limit.
 pub(crate) async fn fills_the_places(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "hostile_crowd").await?;
     let bridge = scene.bridge()?;
@@ -89,8 +90,7 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
     }
     println!("  {} KiB {:.0?} after they left", bridge.resident()?, since.elapsed());
     answers(&scene).await?;
-    // On a busy machine, the engine may still be ending the commands, so the test repeats the stop, as
-    // kubelet does.
+    // On a busy machine, the engine may still be ending the commands, so the test repeats the stop, as kubelet does.
     let mut looks = Looks::within(Duration::from_secs(300), Duration::from_secs(1));
     for sandbox in scene.stage.cri.sandboxes().await? {
         while let Err(refused) = scene.stage.cri.stop(&sandbox.id).await {
@@ -136,7 +136,7 @@ async fn answers(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// The connection of a hostile client, which is open until the value is dropped.
+/// The connection of a client, which is open until the value is dropped.
 enum Client {
     Hostile { _sending: AbortOnDropHandle<()> },
     Polite(#[expect(dead_code, reason = "it is only held")] Box<Session>),
@@ -227,7 +227,7 @@ const USERS: usize = 3;
 /// The number of rounds with eight clients each, six of which run a command. dockbridge allows 250 streams
 /// for each container and for the pod.
 const ROUNDS: usize = 124;
-/// The number of bytes that each client sends and the process does not read.
+/// The number of bytes that a client sends to a process that does not read.
 const UNREAD: usize = 1 << 20;
 const PIECE: usize = 32 << 10;
 /// The most memory that dockbridge may use, in KiB.

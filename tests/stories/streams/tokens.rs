@@ -117,7 +117,7 @@ pub(crate) async fn negotiated(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// At most a thousand tokens may be unused at the same time. After one of them is used or has expired,
+/// At most a thousand tokens may be unused at the same time. After a token is used or has expired,
 /// dockbridge creates another.
 pub(crate) async fn a_thousand_and_one(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "token_limit").await?;

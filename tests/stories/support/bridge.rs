@@ -1,5 +1,4 @@
-//! Runs dockbridge as a child process with its own directories. A story can kill dockbridge and start it
-//! again.
+//! Runs dockbridge as a child process with its own directories. A story can kill dockbridge and start it again.
 
 use std::{
     fs::{self, OpenOptions},
@@ -24,7 +23,7 @@ use super::{
     world::World,
 };
 
-/// The directories that a dockbridge uses.
+/// The directories of a dockbridge process and of its story.
 #[derive(Clone, Debug)]
 pub(crate) struct Folders {
     /// The directory for `--state-dir`.
@@ -66,7 +65,8 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// Starts dockbridge with the engine socket `docker` and further flags, and waits until it answers.
+    /// Starts dockbridge with the engine socket `docker` and `flags`, which replace the usual flags of the same name.
+    /// Waits like [`Self::spawn`].
     pub(crate) async fn start(
         world: &World,
         folders: &Folders,
@@ -99,8 +99,8 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// Connects a client to this dockbridge. After a restart of dockbridge, the client's connection is
-    /// broken.
+    /// Connects a client to this dockbridge. A restart of dockbridge breaks the client's connection, so the next call
+    /// can fail.
     pub(crate) async fn cri(&self) -> Outcome<Cri> {
         Cri::connect(&self.socket).await
     }
@@ -163,8 +163,9 @@ impl Bridge {
         Ok(())
     }
 
-    /// Starts dockbridge again with the same directories, after [`Self::stop`] or [`Self::kill`]. Waits for
-    /// the first list of a busy engine, but not for an engine that does not answer.
+    /// Starts dockbridge, also again with the same directories after [`Self::stop`] or [`Self::kill`]. Waits until
+    /// dockbridge answers, then up to ten seconds (longer on slow machines) for the first list from the engine.
+    /// A missing first list is not an error.
     pub(crate) async fn spawn(&mut self) -> Outcome {
         self.launch()?;
         self.await_answer().await?;
@@ -174,14 +175,14 @@ impl Bridge {
         Ok(())
     }
 
-    /// Starts dockbridge again without waiting until it answers.
+    /// Starts dockbridge without waiting until it answers.
     pub(crate) fn launch(&mut self) -> Outcome {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(program());
         command.arg("serve").args(&self.command).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // The world's environment variables are removed, because they have the same prefix as dockbridge's
-        // settings.
+        // dockbridge does not get the world's environment variables, because their names have the same prefix as those
+        // of dockbridge's settings.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DOCKBRIDGE_")) {
             command.env_remove(name);
         }
@@ -256,7 +257,7 @@ impl Bridge {
 const FIRST_LIST: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The path of the program `dockbridge` that is tested. Benchmarks may use another build.
+/// The path of the program `dockbridge` that is tested. For benchmarks, the variable `BRIDGE` can name another build.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("BRIDGE").unwrap_or(env!("CARGO_BIN_EXE_dockbridge").into()).into()
 }

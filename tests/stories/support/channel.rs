@@ -12,8 +12,8 @@ use super::{
     websocket::SocketWriter,
 };
 
-/// Receives the data of one stream. While the story does not read this stream, the client does not read its
-/// connection.
+/// Receives the data of one stream. If [`AHEAD`] pieces wait because the story does not read this stream, the
+/// client stops reading the whole connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pieces: mpsc::Receiver<Bytes>,
@@ -36,8 +36,7 @@ impl Reader {
             .map_err(|_late| Failure(format!("nothing to read for {:?}", patience())))
     }
 
-    /// Reads until `text` has arrived, and returns everything up to the end of `text`. Later data can still
-    /// be read.
+    /// Reads until `text` has arrived, and returns everything up to the end of `text`. Later data can still be read.
     pub(crate) async fn until(&mut self, text: &str) -> Outcome<String> {
         let mut seen = Vec::new();
         loop {
@@ -112,7 +111,7 @@ impl Writer {
 /// The number of received pieces of a stream that may wait for the reader.
 pub(crate) const AHEAD: usize = 16;
 
-/// How long any wait may take. The longest test holds two answers of the engine for 20 seconds each.
+/// How long one wait of a streaming client may take.
 pub(crate) fn patience() -> Duration {
     patient(Duration::from_secs(60))
 }

@@ -1,4 +1,4 @@
-//! The CRI client of the stories. The client has a short method for each call, and its errors name the call.
+//! The CRI client of the stories. The client has short methods for most calls, and its errors name the call.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) struct Cri {
     pub(crate) images: ImageServiceClient<Channel>,
 }
 
-/// A refused call.
+/// The error of a failed call.
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {code:?}: {message}")]
 pub(crate) struct Refused {
@@ -41,7 +41,8 @@ impl Refused {
 
 pub(crate) type Answer<T = ()> = Result<T, Refused>;
 
-/// Makes a call, and repeats it once after a known fault of the engine.
+/// Makes a call. Repeats the call once if a known fault of an engine or CNI plugin made the call fail, and such a
+/// call may be repeated.
 macro_rules! call {
     ($self:ident . $service:ident . $method:ident ( $request:expr )) => {{
         let (mut client, call, request) = ($self.$service.clone(), stringify!($method), $request);

@@ -61,13 +61,13 @@ impl CriLog {
         Self { rotations, ..self }
     }
 
-    /// The path of the log from which kubelet reads.
+    /// The path of the log's newest file, which kubelet reads.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Renames the log and calls ReopenContainerLog. If dockbridge refuses the call, renames the file back,
-    /// unless a new file already exists.
+    /// Renames the log file and calls ReopenContainerLog. If the call fails, renames the file back, unless a new file
+    /// already exists.
     pub(crate) async fn rotate(&mut self, cri: &Cri, container: &str) -> Outcome<Answer> {
         self.rotations += 1;
         let aside = self.aside();
@@ -75,7 +75,7 @@ impl CriLog {
         let answer = cri.reopen_log(container).await;
         if answer.is_err() {
             let (from, to) = (&aside, &self.path);
-            // A rename without this flag would replace a new file that dockbridge is writing.
+            // Without `RENAME_NOREPLACE`, the rename would replace a new file that dockbridge is writing.
             let _ = renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE);
         }
         Ok(answer)
@@ -88,12 +88,13 @@ impl CriLog {
         for entry in fs::read_dir(directory)? {
             files.push(entry?.path());
         }
-        // The newest file has no suffix in its name.
+        // The newest file has no rotation number in its name.
         files.sort_by_key(|path| (*path == self.path, path.clone()));
         Ok(files)
     }
 
-    /// The time of the last line in the log, or `None` if there is no line yet.
+    /// The time of the last complete line in the log, or `None` if there is no such line yet. Lines must be
+    /// shorter than 4 KiB.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
         for path in self.files()?.iter().rev() {
             if let Some(time) = Self::latest_in(path)? {
@@ -122,8 +123,7 @@ impl CriLog {
         self.files()?.iter().try_fold(0, |sum, path| Ok(sum + fs::metadata(path)?.size()))
     }
 
-    /// Passes one line after the other to `take`, starting with the oldest file. Incomplete lines are an
-    /// error.
+    /// Passes one line after the other to `take`, starting with the oldest file. Incomplete lines are an error.
     pub(crate) fn each(&self, mut take: impl FnMut(Line<'_>) -> Outcome) -> Outcome {
         for path in self.files()? {
             let mut file = BufReader::with_capacity(1 << 20, File::open(&path)?);

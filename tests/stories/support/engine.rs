@@ -44,8 +44,8 @@ impl Engine {
         self.docker(&["exec", container, "sh", "-c", line]).await
     }
 
-    /// Creates a file in the container for which the container waits. The container may then end before
-    /// `docker exec` has the exit code of its command, so an error is ignored.
+    /// Creates the file for which the container waits. The container may then end before `docker exec` has the
+    /// exit code of its command, so this function ignores the exit code of `docker exec`.
     #[allow(dead_code, reason = "tests ask for it, measurements do not")]
     pub(crate) async fn let_go(&self, container: &str, file: &str) -> Outcome {
         self.try_docker(&["exec", container, "touch", file]).await.map(drop)
@@ -81,7 +81,7 @@ impl Engine {
         Ok(Pid::from_raw(std::fs::read_to_string(file)?.trim().parse()?))
     }
 
-    /// Runs the control script with `start`, `stop`, `kill` or `restart` and flags for dockerd.
+    /// Runs the control script with a command, for example `start` or `kill`, and flags for dockerd.
     pub(crate) async fn control(&self, arguments: &[&str]) -> Outcome {
         // dockerd keeps its inherited output open, so the output must be a file and not a pipe.
         let log = std::fs::File::create(self.world.root.join("log/control.log"))?;

@@ -19,7 +19,7 @@ impl<E: std::error::Error> From<E> for Failure {
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Ends the story with a message and its file and line in the code.
+/// Returns a failure with a message, and with the file and line of this macro's call.
 macro_rules! fail {
     ($($text:tt)+) => {
         return Err($crate::support::failure::Failure(
@@ -28,7 +28,7 @@ macro_rules! fail {
     };
 }
 
-/// Fails the story if the condition is false.
+/// Returns a failure if the condition is false.
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -37,7 +37,7 @@ macro_rules! ensure {
     };
 }
 
-/// Fails the story if the two values are not equal. Further arguments are a text about the values.
+/// Returns a failure if the two values are not equal. Further arguments are a text about the values.
 macro_rules! ensure_eq {
     ($left:expr, $right:expr) => {
         $crate::support::failure::ensure_eq!($left, $right, "")

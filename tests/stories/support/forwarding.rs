@@ -18,7 +18,7 @@ pub(crate) enum Route {
     SpdyWithoutIds,
     /// SPDY inside a WebSocket.
     Tunnel,
-    /// WebSocket channels with this subprotocol.
+    /// WebSocket channels with this subprotocol, or with none if the text is empty.
     WebSocket(&'static str),
 }
 
@@ -88,7 +88,7 @@ impl Forward {
         Ok(forward)
     }
 
-    /// Opens a forwarded connection to a port. With a WebSocket, this is possible only once for each port.
+    /// Opens a forwarded connection to a port. With [`Route::WebSocket`], this is possible only once for each port.
     pub(crate) async fn connect(&mut self, port: u16) -> Outcome<Line> {
         match &self.spdy {
             Some(spdy) => {

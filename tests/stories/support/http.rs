@@ -13,8 +13,8 @@ use super::{
     patience::patient,
 };
 
-/// Repeats the request for up to two minutes until there is an answer, because a server in a container needs
-/// a moment to start.
+/// Repeats the request for up to two minutes (longer on a slow machine) until there is an HTTP answer, because a
+/// server in a container needs a moment to start.
 pub(crate) async fn get(address: &str) -> Outcome<String> {
     let deadline = Instant::now() + patient(Duration::from_secs(120));
     loop {
@@ -31,8 +31,8 @@ pub(crate) async fn get(address: &str) -> Outcome<String> {
     }
 }
 
-/// Whether no server listens at the address: the connection is refused, or closed without an answer. Fails if
-/// the connection stays open without an answer.
+/// Whether no server listens at the address: the connection fails, or is closed without an answer. Fails if the
+/// connection stays open.
 pub(crate) async fn is_silent(address: &str) -> Outcome<bool> {
     let answer = timeout(patient(Duration::from_secs(60)), once(address)).await?;
     Ok(answer.map_or(true, |text| text.is_empty()))

@@ -1,5 +1,5 @@
-//! TCP servers that a story runs inside a pod's network. A socket stays in the network namespace of the
-//! thread that created it.
+//! TCP servers that a story runs in a pod's network or in the story's own. A socket stays in the network namespace
+//! of the thread that created it.
 
 use std::{
     fs::{self, File},
@@ -30,7 +30,7 @@ pub(crate) enum Manner {
     Echo,
     /// Reads to the end, then sends the number of received bytes.
     Count,
-    /// Sends a word and closes its side, then counts received bytes and sends nothing.
+    /// Sends a word and closes its side, then only reads.
     Hello,
     /// Accepts connections and reads nothing.
     Deaf,
@@ -38,7 +38,7 @@ pub(crate) enum Manner {
     Flood,
 }
 
-/// A server, which ends when the value is dropped.
+/// A server. Once the value is dropped, the server accepts no more connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) port: u16,
@@ -56,7 +56,8 @@ pub(crate) struct Seen {
 }
 
 impl Server {
-    /// Starts a server in the network namespace of the container's process, or in the story's own namespace.
+    /// Starts a server in the network namespace of the container's process, or without a container in the
+    /// story's own namespace.
     pub(crate) async fn start(
         engine: &Engine,
         container: Option<&str>,

@@ -1,4 +1,4 @@
-//! Reads a container's values from the kernel, in the files of its process's cgroup.
+//! Reads a container's values from the kernel: from the files of its cgroup, and from its process's `/proc`.
 
 use std::{
     fs,
@@ -66,7 +66,7 @@ impl Kernel {
 pub(crate) struct Figures {
     /// Processor time in nanoseconds.
     pub(crate) cpu: u64,
-    /// The memory usage in bytes, including the whole page cache.
+    /// The cgroup's memory usage in bytes, including its active and inactive page cache.
     pub(crate) usage: u64,
     /// The size of the inactive page cache in bytes.
     pub(crate) inactive_file: u64,

@@ -1,4 +1,5 @@
-//! Searches for leftovers of pods: files, processes, cgroups, namespaces and rules.
+//! Searches for leftovers of pods: containers, mounts, files, network interfaces, leased addresses, cgroups and
+//! NAT rules.
 
 use std::{
     fs,
@@ -16,8 +17,8 @@ use super::{
     world::World,
 };
 
-/// Lists the leftovers of pods that it finds. Repeats the search for a while, because the kernel and the
-/// engine remove veths, shims and cgroups only after the engine has answered.
+/// Lists leftovers of pods. Repeats the search for up to a minute (longer on slow machines) until nothing is
+/// found, because the kernel and the engine can remove veths and cgroups after the engine has answered.
 pub(crate) async fn search(
     world: &World,
     engine: &Engine,
@@ -74,8 +75,8 @@ fn leases(folder: &Path) -> Vec<String> {
     names_in(folder).into_iter().filter(is_address).collect()
 }
 
-/// The files of pods in the state directory. Files that outlive pods are ignored: the pod CIDRs and the list
-/// of pulled images. A file in quarantine counts as a leftover.
+/// The files of pods in the state directory. The search ignores files that outlive pods: the pod CIDRs, the
+/// list of pulled images and the lock. A pod's file in quarantine also counts as a leftover.
 fn state_files(folder: &Path) -> Vec<String> {
     const KEPT: [&str; 3] = ["cidrs.json", "/pulled-images.json", "lock"];
     let keeps = |path: &String| KEPT.iter().any(|end| path.ends_with(end));
@@ -87,8 +88,8 @@ fn run_files(folder: &Path) -> Vec<String> {
     files_below(folder).into_iter().filter(|path| !keeps(path)).collect()
 }
 
-/// The cgroups of containers, whose names are an id, or `docker-<id>.scope` with systemd. The pods' cgroups
-/// above them do not count, because their creator removes them.
+/// The cgroups of containers. The cgroup of a container is named `<id>`, or `docker-<id>.scope` with systemd. The
+/// cgroups of pods do not count, because on a node, kubelet removes the cgroups of pods.
 pub(crate) fn container_cgroups(parent: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in names_in(Path::new("/sys/fs/cgroup")) {
@@ -110,8 +111,8 @@ fn is_container(path: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The rules of the CNI plugin portmap, which creates one iptables chain per pod and a jump to the chain.
-/// The chain and the jump must both be gone.
+/// The rules of the CNI plugin portmap, which creates one iptables chain per pod and jumps to the chain. The chain
+/// and the jumps to it must be gone.
 async fn port_rules() -> Outcome<Vec<String>> {
     let output = Command::new("iptables").args(["-w", "-t", "nat", "-S"]).output().await?;
     ensure!(output.status.success(), "iptables: {}", String::from_utf8_lossy(&output.stderr));

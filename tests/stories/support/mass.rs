@@ -1,4 +1,4 @@
-//! A hundred megabytes of data in which every position can be recognised, so that a receiver can check it.
+//! A large amount of data, in which a receiver can check each byte.
 
 use std::process::Stdio;
 
@@ -45,7 +45,7 @@ impl Mass {
         Ok(())
     }
 
-    /// The data's SHA-256, calculated with the program `sha256sum`, which is faster than a debug build.
+    /// The data's SHA-256, calculated with the program `sha256sum`, which is faster than code of a debug build.
     pub(crate) async fn sum(&self) -> Outcome<String> {
         let mut command = Command::new("sha256sum");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

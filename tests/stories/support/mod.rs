@@ -1,5 +1,5 @@
-//! Code that all stories share: data about the world, dockbridge as a child process, a CRI client, access to
-//! the engine, streaming clients, and the search for leftovers.
+//! Code that stories share, for example data about the world, dockbridge as a child process, a CRI client,
+//! access to the engine, streaming clients, and the search for leftovers.
 
 pub(crate) mod bridge;
 pub(crate) mod channel;

@@ -1,5 +1,5 @@
-//! How long a story waits for an expected event. On an emulated processor everything takes ten times as
-//! long or more, so every wait is multiplied by `DOCKBRIDGE_WORLD_PATIENCE`.
+//! How long a story waits for an expected event. On an emulated processor a story takes ten times as long or
+//! more, so [`patient`] and [`Looks`] multiply times by `DOCKBRIDGE_WORLD_PATIENCE`.
 
 use std::{
     sync::LazyLock,
@@ -20,7 +20,7 @@ pub(crate) fn is_slow() -> bool {
     *FACTOR > 1
 }
 
-/// Repeats a check until it succeeds: `while looks.again().await { … }`.
+/// Repeats a check until it succeeds or the time is over: `while looks.again().await { … }`.
 #[derive(Debug)]
 pub(crate) struct Looks {
     deadline: Instant,

@@ -1,4 +1,4 @@
-//! Reads the resources of a process from `/proc`.
+//! Reads the resources of a process from `/proc`, limits its file descriptors, and freezes it.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     patience::{Looks, patient},
 };
 
-/// A process that is frozen until the value is dropped, also by a test that fails or exceeds its time.
+/// A process that is frozen until the value is dropped, which also happens if the test fails or exceeds its time.
 #[allow(dead_code, reason = "tests ask for it, measurements do not")]
 #[derive(Debug)]
 pub(crate) struct Stopped(Pid);
@@ -108,8 +108,8 @@ impl Process {
         Ok(infos.any(is_of_words))
     }
 
-    /// Whether the process has a handler for the signal. The kernel does not let a signal without a handler
-    /// end the first process of a container.
+    /// Whether the process has a handler for the signal. Without a handler, a signal such as SIGTERM does not
+    /// end the first process of a PID namespace.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn catches(self, signal: Signal) -> Outcome<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
@@ -126,8 +126,8 @@ impl Process {
             .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
     }
 
-    /// The lowest number of the process's file descriptors within two seconds, so that descriptors of ended
-    /// calls do not count.
+    /// Counts the process's open file descriptors for two seconds, and returns the lowest count, so that
+    /// descriptors of calls that are just ending do not count.
     pub(crate) async fn fewest_descriptors(self) -> Outcome<usize> {
         let mut fewest = self.descriptors()?;
         let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(20));

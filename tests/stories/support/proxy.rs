@@ -1,4 +1,5 @@
-//! A proxy in front of the engine's socket that changes requests and counts them.
+//! A proxy in front of the engine's socket that records requests. If a story wants this, the proxy changes requests
+//! before it records them.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +19,7 @@ use tokio::{
 
 use super::{failure::Outcome, patience::Looks};
 
-/// The running proxy, which ends when the value is dropped.
+/// The running proxy. Once the value is dropped, the proxy accepts no more connections.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     socket: PathBuf,
@@ -37,12 +38,12 @@ struct Chunk {
 }
 
 impl Proxy {
-    /// Listens at `socket` for the engine at `engine`.
+    /// Listens at `socket`, and forwards requests to the engine at `engine`.
     pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
         Self::changing(socket, engine, |_| {})
     }
 
-    /// Listens at `socket` for the engine at `engine`, and changes requests.
+    /// Listens at `socket`, changes requests, and forwards them to the engine at `engine`.
     pub(crate) fn changing(socket: &Path, engine: &Path, change: Change) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -55,15 +56,15 @@ impl Proxy {
         &self.socket
     }
 
-    /// The request lines that the proxy has received since the last call of this method. Bytes without a
-    /// request line also belong to a request, so the result has their length.
+    /// Returns and forgets the recorded request lines. For recorded bytes without a request line, such as a body, the
+    /// result has their length.
     pub(crate) fn take(&self) -> Vec<String> {
         self.drain().iter().map(|chunk| describe(&chunk.bytes)).collect()
     }
 
-    /// The requests since the last call of this method, without requests that dockbridge makes in the
-    /// background: pings, disk usage of images and layers, and some time after its start a search for
-    /// inspection containers of an ended dockbridge.
+    /// Forgets the recorded requests, and returns them without requests that dockbridge makes in the background:
+    /// pings, disk usage of images and layers, and some time after its start a search for inspection containers of
+    /// an ended dockbridge.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) fn asked(&self) -> Vec<String> {
         let own = ["GET /_ping ", "/system/df", "io.dockbridge.image-inspection"];
@@ -72,7 +73,8 @@ impl Proxy {
         seen
     }
 
-    /// Waits until there was no request for two seconds, and returns the requests before that.
+    /// Waits until four checks in a row, half a second apart, have found no request, and returns the requests before
+    /// that. Stops waiting after two minutes (longer on slow machines).
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) async fn until_quiet(&self) -> Vec<String> {
         let (mut seen, mut quiet) = (Vec::new(), 0);
@@ -85,7 +87,7 @@ impl Proxy {
         seen
     }
 
-    /// All bytes that clients sent since the last call of this method, joined for each connection.
+    /// Returns and forgets all recorded bytes of clients, joined for each connection.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn take_bytes(&self) -> Vec<Vec<u8>> {
         let mut connections = BTreeMap::<usize, Vec<u8>>::new();

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::failure::Outcome;
 
-/// The running registry, which ends when the value is dropped.
+/// The running registry. Once the value is dropped, the registry accepts no more connections.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// The registry's address, `127.0.0.1:port`.
@@ -85,8 +85,8 @@ impl Registry {
         Ok(Self { address, shared, task })
     }
 
-    /// Offers an image with these tags. The image has one layer of `size` bytes that no other image has, and
-    /// `config` as the configuration of its containers. Returns the manifest's digest.
+    /// Offers an image with these tags. The image has one layer, with one file of `size` bytes that starts with
+    /// the image's name, and `config` as the configuration of its containers. Returns the manifest's digest.
     pub(crate) fn offer(&self, name: &str, tags: &[&str], size: usize, config: &Value) -> String {
         let layer = layer(name, size);
         let image = json!({
@@ -136,7 +136,8 @@ impl Registry {
         shared.requests.iter().filter(layer).count()
     }
 
-    /// The number of layers that clients did not receive completely because they disconnected.
+    /// The number of answers with a layer, sent with [`Manner::Slow`] or [`Manner::Stuck`], whose clients
+    /// disconnected before the end.
     pub(crate) fn abandoned(&self) -> usize {
         lock(&self.shared).abandoned
     }
@@ -179,7 +180,8 @@ async fn converse(stream: TcpStream, shared: Arc<Mutex<Shared>>, address: String
     }
 }
 
-/// Checks whether the request is allowed. The error is the answer to a request that is not allowed.
+/// Checks whether the request is allowed. The error is the answer to a request for a token, or to a request that
+/// is not allowed.
 fn admitted(
     guard: &Guard,
     request: &Request,
@@ -301,7 +303,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(Request { method, path, authorization, from, body: String::from_utf8(body).ok()? })
 }
 
-/// A layer as a tar archive of one file, whose start is different for each image.
+/// A layer as a tar archive of one file. The file's content starts with the image's name.
 fn layer(name: &str, size: usize) -> Vec<u8> {
     let mut content = name.as_bytes().to_vec();
     content.resize(size.max(name.len()), b'.');

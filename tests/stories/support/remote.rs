@@ -34,11 +34,11 @@ impl Way {
     }
 }
 
-/// The protocols that kubelet and crictl use.
+/// The protocols of exec and attach that kubelet and crictl use.
 pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
 /// SPDY with the protocol version that kubelet uses.
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
-/// The protocol of crictl and of future kubelets.
+/// WebSocket with the protocol version of crictl and of future kubelets.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
 /// All protocols of exec and attach.
 pub(crate) const ALL: [Way; 10] = [
@@ -80,7 +80,7 @@ impl Wish {
 pub(crate) struct Session {
     stdin: Option<Writer>,
     pub(crate) stdout: Reader,
-    /// Standard error, which ends at once if the session did not request it.
+    /// Standard error. Over SPDY, this reader ends at once if the session did not request standard error.
     pub(crate) stderr: Reader,
     /// Receives the result of the session from the error stream.
     pub(crate) error: Reader,
@@ -185,7 +185,7 @@ impl Session {
     /// Sends the size of the terminal.
     pub(crate) async fn resize(&self, width: u16, height: u16) -> Outcome {
         let Some(resize) = &self.resize else { return Ok(()) };
-        // kubelet writes each size with Go's encoder, which appends a newline.
+        // kubectl and crictl write each size with Go's encoder, which appends a newline.
         let text = format!("{{\"Width\":{width},\"Height\":{height}}}\n");
         resize.send(text.as_bytes()).await
     }
@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Reads all three streams to their ends.
+    /// Reads stdout, stderr and the error stream to their ends.
     pub(crate) async fn collect(&mut self) -> Outcome<Ended> {
         let (stdout, stderr, error) =
             tokio::join!(self.stdout.text(), self.stderr.text(), self.error.text());
@@ -224,7 +224,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The exit code in a `v4` or `v5` error stream, which must have exactly the form that kubelet reads.
+    /// The exit code in a `v4` or `v5` error stream. Fails if the content does not have the form that kubectl reads.
     pub(crate) fn code(&self) -> Outcome<i32> {
         let status: Value = serde_json::from_str(&self.error)
             .map_err(|error| super::failure::Failure(format!("{error} in {:?}", self.error)))?;

@@ -21,8 +21,8 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The value of a metric of the first container. `labels` are the values of the labels that only this
-    /// metric has.
+    /// The value of a metric of the first container. `labels` are the values of its labels except those that
+    /// identify the container.
     pub(crate) fn own(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
         figure(&self.pod.container_metrics[0].metrics, name, labels)
     }
@@ -32,8 +32,7 @@ impl Told {
         figure(&self.pod.metrics, name, labels)
     }
 
-    /// The value of a metric of the file system with the first container's layer, whatever the name of the
-    /// device is.
+    /// The value of a metric of the file system with the first container's layer, whatever the name of the device is.
     pub(crate) fn of_device(&self, name: &str) -> Outcome<u64> {
         let name = format!("container_{name}");
         let all = &self.pod.container_metrics[0].metrics;
@@ -48,7 +47,7 @@ impl Told {
     }
 }
 
-/// The value of a metric. `labels` are the values of the labels that only this metric has.
+/// The value of a metric. `labels` are the values of its labels except those that identify the container or pod.
 pub(crate) fn figure(metrics: &[cri::Metric], name: &str, labels: &[&str]) -> Outcome<u64> {
     let name = format!("container_{name}");
     let mut found = metrics
@@ -63,5 +62,5 @@ fn owned(labels: &[&str]) -> Vec<String> {
     labels.iter().map(|label| (*label).to_owned()).collect()
 }
 
-/// The number of labels that identify the container or pod, which come first.
+/// How many labels identify the container or pod. They are the first labels of a sample.
 const BASE: usize = 6;

@@ -4,8 +4,8 @@
 //! Each client connection has its own connection to the engine, so a held answer does not delay other
 //! clients. The proxy holds the engine's answer and not the request, so the answer contains the state at the
 //! time of the request. The proxy parses only the heads of requests, and skips bodies by their length. After
-//! a protocol upgrade or a body without a length, it passes a connection on unchanged. The proxy expects that
-//! clients send a request only after the answer to the request before.
+//! a protocol upgrade or a body without a length, the proxy passes a connection on unchanged. The proxy expects
+//! that clients send a request only after the answer to the request before.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,8 +33,8 @@ use super::{
     patience::patient,
 };
 
-/// The running proxy, which ends when the value is dropped. Before [`Self::slow`], the proxy delays no
-/// answer.
+/// The running proxy. Before [`Self::slow`], the proxy delays no answer. Once the value is dropped, the proxy
+/// accepts no more connections.
 #[derive(Debug)]
 pub(crate) struct SlowProxy {
     socket: PathBuf,
@@ -45,14 +45,14 @@ pub(crate) struct SlowProxy {
 /// How the proxy answers inspects of containers and changing requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlowAnswers {
-    /// The delay of inspects, by container. Inspects of other containers are answered at once.
+    /// The delay of inspects, by container. Inspects of other containers have no delay.
     pub(crate) delays: BTreeMap<String, Duration>,
-    /// Containers whose inspects are never answered.
+    /// Containers whose inspects are answered only after the next [`SlowProxy::slow`] or [`SlowProxy::quick`].
     pub(crate) hanging: BTreeSet<String>,
     /// Containers whose inspects fail, after the delay in `delays`.
     pub(crate) failing: BTreeSet<String>,
-    /// What the proxy does with answers to changing requests. The proxy does this only with the first answer
-    /// for each method and target, so that a repeated request is answered.
+    /// What the proxy does with answers to changing requests. The proxy holds or loses only the first answer for each
+    /// method and target, so that a repeated request is answered.
     pub(crate) changes: Option<ChangeAnswer>,
 }
 
@@ -65,25 +65,25 @@ pub(crate) enum ChangeAnswer {
     Lost,
 }
 
-/// The results of one container's inspects since the last [`SlowProxy::slow`].
+/// The results of one container's inspects, or of one changing request, since the last [`SlowProxy::slow`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inspects {
-    /// The number of inspects.
+    /// The number of requests.
     pub(crate) asked: u32,
-    /// The number of inspects whose answer was passed on.
+    /// The number of requests whose answer was passed on, except repeated changing requests.
     pub(crate) answered: u32,
-    /// The number of inspects that the proxy answered with a failure.
+    /// The number of requests that the proxy answered with a failure.
     pub(crate) failed: u32,
-    /// The number of inspects whose client disconnected before the answer.
+    /// The number of requests whose client disconnected before the answer.
     pub(crate) given_up: u32,
 }
 
-/// The results of inspects, by container.
+/// The results of inspects by container, and of changing requests by method and target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(BTreeMap<String, Inspects>);
 
 impl Seen {
-    /// The results of inspects of the container `id`.
+    /// The results for `id`: a container, or the method and target of a changing request.
     pub(crate) fn of(&self, id: &str) -> Inspects {
         self.0.get(id).copied().unwrap_or_default()
     }
@@ -153,7 +153,8 @@ impl Drop for SlowProxy {
 }
 
 impl Shared {
-    /// Counts a request, and returns what the proxy does with its answer.
+    /// Returns what the proxy does with a request. Between [`SlowProxy::slow`] and [`SlowProxy::quick`], also counts
+    /// inspects and, if `changes` is set, changing requests.
     fn fate(&self, head: &Head) -> Fate {
         // This receiver only notices changes from now on.
         let slow = self.slow.subscribe();
@@ -194,20 +195,20 @@ impl Shared {
     }
 }
 
-/// What the proxy does with an answer.
+/// What the proxy does with a request.
 enum Fate {
-    /// The proxy passes the answer on at once.
+    /// The proxy passes the request and the answer on at once.
     Pass,
-    /// The proxy passes the answer on later.
+    /// The proxy passes the request on at once, and the answer later or not at all.
     Hold(Hold),
-    /// The proxy sends a failure later.
+    /// The proxy sends a failure in place of an answer of the engine.
     Fail(Hold),
 }
 
 /// An answer that the proxy holds.
 struct Hold {
     id: String,
-    /// The time at which the answer is sent. The answer to a hanging inspect has no such time.
+    /// The time at which the answer is sent if `slow` does not change, or `None` for a hanging inspect.
     until: Option<Instant>,
     /// Whether the proxy closes the connection instead of sending the answer.
     is_lost: bool,
@@ -216,8 +217,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// Waits for the time `until`, or for a change of `slow`, and returns whether the client is still
-    /// connected.
+    /// Waits for the time `until`, or for a change of `slow`, and returns whether the client is still connected.
     async fn over(&mut self, left: &CancellationToken) -> bool {
         let time = async {
             match self.until {
@@ -236,10 +236,10 @@ impl Hold {
 /// The state that both directions of a connection share.
 struct Line {
     shared: Arc<Shared>,
-    /// How to hold the next bytes from the engine. `None` passes them on at once.
+    /// How to hold the next bytes from the engine, or `None` to pass the bytes on at once.
     held: Mutex<Option<Hold>>,
     to_client: AsyncMutex<OwnedWriteHalf>,
-    /// This token is cancelled when the client has closed its side.
+    /// This token is cancelled when the client has closed its side, or `upwards` has failed.
     left: CancellationToken,
 }
 
@@ -310,7 +310,7 @@ async fn upwards(
     io::copy(&mut client, server).await.map(drop)
 }
 
-/// Passes each answer of the engine on to the client at its time.
+/// Passes each answer of the engine on to the client at its time, or loses the answer.
 async fn downwards(mut server: OwnedReadHalf, line: &Line) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -340,7 +340,7 @@ struct Head {
     bytes: BytesMut,
     /// The container whose inspect is requested, if this is an inspect.
     inspected: Option<String>,
-    /// The method and target of a request that changes state in the engine.
+    /// The method and target of a request whose method is neither `GET` nor `HEAD`.
     changes: Option<String>,
     /// The length of the request's body. If the length is unknown, the proxy parses no further requests of
     /// the connection.

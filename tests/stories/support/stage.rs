@@ -46,13 +46,13 @@ impl Stage {
         Self::set(world, story, ("docker", &world.docker), flags).await
     }
 
-    /// Starts a dockbridge with CNI that serves NRI plugins, and also returns the plugins' socket.
+    /// Starts a dockbridge that uses CNI and serves NRI plugins, and also returns the plugins' socket.
     pub(crate) async fn with_plugins(world: &World, story: &str) -> Outcome<(Self, PathBuf)> {
         Self::with_plugins_behind(world, story, &world.docker, "60s").await
     }
 
-    /// Starts a dockbridge that serves NRI plugins and reaches the engine through another socket, with a time
-    /// limit for the plugins' answers. dockbridge starts the plugins in the directory `plugins`.
+    /// Starts a dockbridge that serves NRI plugins and reaches the engine through the socket `docker`, with a time
+    /// limit for the plugins' answers. dockbridge starts the plugins in the story's directory `plugins`.
     pub(crate) async fn with_plugins_behind(
         world: &World,
         story: &str,
@@ -116,7 +116,7 @@ impl Stage {
         Ok(ids)
     }
 
-    /// Ends the story: stops dockbridge, and checks that nothing of any pod is left.
+    /// Ends the story: stops dockbridge, and checks that [`leftovers::search`] finds nothing.
     pub(crate) async fn leaves_nothing(self) -> Outcome {
         self.leaves_nothing_but(|_| false).await
     }
@@ -153,5 +153,5 @@ pub(crate) async fn sweep(world: &World) {
     drop(tokio::process::Command::new("sh").args(["-c", &line]).output().await);
 }
 
-/// How long a story without its own limit may take. On an idle machine, most take less than two minutes.
+/// How long a story without its own limit may take. On an idle machine, most stories take less than two minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1200);

@@ -21,7 +21,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Splits an absolute `http://` URL. kubelet cannot use other kinds of URLs.
+    /// Splits an absolute `http://` URL. kubelet cannot use a relative URL.
     pub(crate) fn of(url: &str) -> Outcome<Self> {
         let Some(rest) = url.strip_prefix("http://") else { fail!("not absolute: {url:?}") };
         let Some((authority, path)) = rest.split_once('/') else { fail!("no path: {url:?}") };

@@ -1,4 +1,4 @@
-//! Tests where a log resumes without a saved position, or after the engine has removed files.
+//! Tests from which place a log resumes, for example without a saved position, or after the engine has removed files.
 
 use std::{fmt::Write as _, fs, os::unix::fs::symlink, path::Path};
 
@@ -26,7 +26,7 @@ pub(super) fn drain(tailer: &mut JsonFileTailer) {
     while tailer.step(&mut Buffers::default()).unwrap().has_more {}
 }
 
-/// The numbers in the lines of a CRI file.
+/// The numbers at the ends of the lines of a CRI file.
 pub(super) fn numbers(path: &Path) -> Vec<usize> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
@@ -62,7 +62,7 @@ fn a_lost_position_repeats_no_line_and_mends_a_torn_one() {
     assert_eq!(numbers(&log), (70..80).collect::<Vec<_>>());
 }
 
-/// Two containers may have been given the same log path. Missing lines of the earlier container do not count
+/// If two containers have the same log path, lines of the earlier container that the engine's files lack do not count
 /// as lost.
 #[test]
 fn lines_of_an_earlier_container_are_no_loss() {
@@ -150,8 +150,7 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }
 
-/// dockbridge is killed in the middle of a line, and kubelet rotates the log before dockbridge opens it
-/// again.
+/// dockbridge is killed in the middle of a line, and kubelet rotates the log before dockbridge opens it again.
 #[test]
 fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
     let dir = tempfile::tempdir().unwrap();

@@ -63,7 +63,7 @@ fn a_rotation_is_followed_to_a_file_with_an_earlier_birth() {
     }
 }
 
-/// kubelet has renamed the CRI file. The new file has an earlier birth time than the renamed file.
+/// kubelet has renamed the CRI file. The new CRI file has an earlier birth time than the renamed CRI file.
 #[test]
 fn an_old_position_counts_all_younger_cri_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -85,7 +85,8 @@ fn an_old_position_counts_all_younger_cri_files() {
         assert_eq!(numbers(&old), (0..10).collect::<Vec<_>>());
         assert_eq!(numbers(&log), (10..20).collect::<Vec<_>>());
     }
-    // kubelet renames the file again, and no new file exists, so dockbridge continues the newest file.
+    // kubelet renames the CRI file again, and no new CRI file exists, so dockbridge continues the CRI file that was
+    // renamed last.
     let young = log.with_file_name("0.log.20251231-000000");
     fs::rename(&log, &young).unwrap();
     fs::write(dir.path().join("json.log"), json(0..25)).unwrap();
@@ -94,7 +95,7 @@ fn an_old_position_counts_all_younger_cri_files() {
     assert!(!log.exists());
 }
 
-/// Makes entries of which the first ten (0 to 9) have later times than all others.
+/// Makes the entries `ids`. Entries 0 to 9 have later times than all others.
 fn set_back(ids: std::ops::Range<usize>) -> String {
     let [late, early] = [ids.start.min(10)..ids.end.min(10), ids.start.max(10)..ids.end.max(10)];
     json(late).replace("2026-01-01", "2026-01-02") + &json(early)
@@ -138,7 +139,8 @@ fn a_full_disk_and_a_truncated_file_lose_no_later_line() {
     fs::write(&source, set_back(10..40)).unwrap();
     tailer.writer.room = None;
     drain(&mut tailer);
-    // The full disk cut entry 6 short. The truncation then removed the entries 6 to 9 from the engine's file.
+    // The full disk cut entry 6 short. The truncation then removed the entries 6 to 9, which were not completely
+    // copied, from the engine's file.
     assert_eq!(numbers(&log), (0..6).chain(10..40).collect::<Vec<_>>());
     assert_eq!(tailer.take_losses().gaps, 1);
 }

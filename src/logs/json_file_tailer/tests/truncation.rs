@@ -1,4 +1,5 @@
-//! Another program truncates the engine's file while dockbridge does not read it.
+//! While dockbridge does not read the engine's log file, another program truncates the file, or a power failure cuts
+//! off its end.
 
 use std::{fs, io::Write, path::Path};
 
@@ -14,7 +15,7 @@ fn truncate(source: &Path, next: &str) {
     file.write_all(next.as_bytes()).unwrap();
 }
 
-/// Writes ten lines to the CRI file, then lets `paused` change the engine's file. If `restart` is true,
+/// Copies ten lines to the CRI file, then lets `paused` change the engine's file. If `restart` is true,
 /// dockbridge restarts after the change. Returns the lines of the CRI file, and the number of gaps.
 fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
     let dir = tempfile::tempdir().unwrap();
@@ -35,8 +36,7 @@ fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
 #[test]
 fn lines_after_a_truncation_are_all_read_however_many() {
     for restart in [false, true] {
-        // After the truncation the file is shorter than before, exactly as long, a little longer, or much
-        // longer.
+        // After the truncation and the new output, the file is shorter than before, a little longer, or much longer.
         for more in [1, 9, 10, 11, 500] {
             let expected: Vec<usize> = (0..10).chain(15..15 + more).collect();
             let found = after(restart, |source| truncate(source, &json(15..15 + more)));

@@ -118,7 +118,8 @@ fn files_of_others_are_ignored() {
 }
 
 /// A pod may be connected although dockbridge cannot read its cache entry, for example because no file
-/// descriptors are left. Only a damaged entry, such as one cut by a power loss, counts as missing.
+/// descriptors are left. An existing file counts as missing only if it is damaged, for example cut by a power loss, or
+/// is not a cache entry.
 #[test]
 fn a_file_that_cannot_be_read_is_not_missing() {
     let (dir, cache) = cache();
@@ -143,8 +144,7 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     cache.read(&key()).unwrap_err();
-    // The read error is reported although dockbridge reads a damaged file before or after the unreadable
-    // file.
+    // The read error is reported whether dockbridge reads a damaged file before or after the unreadable file.
     for network in ["a", "z"] {
         fs::write(dir.path().join(format!("cache/results/{network}-{ID}-eth0")), "{").unwrap();
     }
@@ -160,8 +160,8 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     cache.all().1.unwrap_err();
 }
 
-/// DEL needs only the network configuration from a cache entry. Without the port mappings of a damaged field
-/// it still releases the pod's address.
+/// DEL needs only the network configuration from a cache entry. Without the port mappings of a damaged field, DEL
+/// still releases the pod's address.
 #[test]
 fn a_field_of_another_type_is_ignored() {
     let whole = json!({

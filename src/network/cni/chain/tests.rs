@@ -1,5 +1,4 @@
-//! Tests of a chain of plugins: their order, the result that each passes to the next, and calls after a
-//! failure.
+//! Tests of a chain of CNI plugins: their order, the result that each passes to the next, and calls after a failure.
 
 use std::time::Duration;
 

@@ -88,7 +88,7 @@ fn no_version_means_the_oldest_and_the_highest_known_one_is_used() {
     assert_eq!(listed(&one.versions), "1.0.0");
 }
 
-/// Programs in Go write null for an empty field, and read it as if the field were absent.
+/// Programs in Go write null for a nil slice or map, and read null as if the field were absent.
 #[test]
 fn null_is_as_good_as_absent() {
     let text = json!({

@@ -63,7 +63,7 @@ async fn a_missing_and_a_non_executable_plugin_are_named() {
     assert!(error.to_string().contains("the plugin is not in /"), "{error}");
     fs::write(node.path("bin/p"), "x").unwrap();
     let error = run_as(&node, TIMEOUT).await.unwrap_err();
-    assert!(error.to_string().ends_with("bin/p is not executable"), "{error}");
+    assert!(error.to_string().ends_with("bin/p is not an executable file"), "{error}");
     fs::create_dir(node.path("nothing")).unwrap();
     fs::create_dir(node.path("nothing/p")).unwrap();
     node.script("p", "exit 0");
@@ -145,8 +145,8 @@ async fn versions_are_queried_once_per_binary() {
     assert!(plugins.versions("p", TIMEOUT).await.is_err());
 }
 
-/// The disk with the plugins hangs, like the disk of a dead NFS server. Every thread that reads the disk
-/// blocks forever.
+/// The only thread that may read the disk is blocked until the test releases it, as if the disk with the plugins
+/// were that of a dead NFS server.
 #[test]
 fn a_hanging_disk_delays_no_caller_for_ever() {
     let node = TestNode::new();

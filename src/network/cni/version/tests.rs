@@ -1,4 +1,5 @@
-//! Tests that versions are ordered, and that other texts are refused.
+//! Tests the order of CNI versions, the refusal of texts that are not supported versions, and the choice of the
+//! versions that a plugin and dockbridge support.
 
 use super::*;
 

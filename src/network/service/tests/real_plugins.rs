@@ -1,5 +1,5 @@
 //! Tests with the reference CNI plugins, if they are installed. The plugins add and remove an address, a
-//! route and a host port. The test runs in a new network namespace, which stands for the node's.
+//! route and a host port. Each test runs in a new network namespace, which stands for the node's.
 
 use std::{
     fs,
@@ -37,8 +37,7 @@ fn installed() -> Option<PathBuf> {
     found
 }
 
-/// Runs a test on a Tokio runtime whose threads are in a new network namespace. The plugins inherit this
-/// namespace.
+/// Runs a test on a Tokio runtime whose threads are in a new network namespace. The plugins inherit this namespace.
 fn in_a_new_namespace(story: impl AsyncFnOnce() + Send + 'static) {
     let node = thread::spawn(move || {
         if !enter_new_namespace() {
@@ -186,7 +185,7 @@ fn a_lost_pod_is_found_by_garbage_collection() {
     });
 }
 
-/// Many failed ADDs, then a successful ADD, then a DEL: no address and no rule of the network may remain.
+/// Many failed ADDs, then a successful ADD, then a DEL: no address may stay reserved.
 #[test]
 fn many_failures_in_a_row_leak_nothing() {
     let Some(plugins) = installed() else { return };

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A pod whose cache file cannot be read does not count as disconnected. But a cache file that a power loss
-/// has cut must not prevent the removal of its pod.
+/// has cut must not prevent the removal of a pod whose attachment dockbridge knows.
 #[tokio::test]
 async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     let node = usual();

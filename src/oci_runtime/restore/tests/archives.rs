@@ -1,4 +1,4 @@
-//! Tests with archives that are complete, damaged or hostile.
+//! Tests with checkpoint archives that are complete, damaged or hostile.
 
 use std::{
     fs,
@@ -18,8 +18,7 @@ fn add(archive: &mut Builder<Vec<u8>>, name: &str, kind: EntryType, content: &[u
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
     header.set_size(content.len() as u64);
-    // The test writes the path into the header itself, because the crate `tar` refuses to write hostile
-    // paths.
+    // The test writes the path into the header itself, because the crate `tar` refuses to write hostile paths.
     let field = &mut header.as_old_mut().name;
     field[..name.len()].copy_from_slice(name.as_bytes());
     header.set_cksum();
@@ -48,7 +47,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     ]);
     let contents = Contents::find(&mut bytes).unwrap();
     assert_eq!(contents.size(), 10);
-    // The archive has `config.dump`, but not the other document.
+    // The archive has `config.dump`, but not `spec.dump`.
     assert!(contents.documents(&mut bytes).unwrap_err().to_string().contains("spec.dump"));
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("checkpoint")).unwrap();
@@ -64,7 +63,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     contents.unpack(&mut cut, (place.path(), 10), &|| false).unwrap_err();
 }
 
-/// containerd compresses the changed files. A few compressed bytes must not fill the disk.
+/// containerd compresses the changed files in its container checkpoints. A few compressed bytes must not fill the disk.
 #[test]
 fn changed_files_are_decompressed_and_bounded() {
     let size = 20 << 20;
@@ -91,12 +90,12 @@ fn hostile_archives_are_refused() {
     for (entries, reason) in [
         (&[("checkpoint/../../etc/cron.d/x", FILE, &b"x"[..])][..], "leaves the archive"),
         (&[("../config.dump", FILE, b"x")], "leaves the archive"),
-        (&[("checkpoint/core-1.img", EntryType::Symlink, b"")], "is not a file"),
-        (&[("checkpoint", EntryType::Symlink, b"")], "is not a file"),
-        (&[("rootfs-diff.tar", EntryType::Link, b"")], "is not a file"),
-        (&[("checkpoint/pages-1.img", EntryType::Block, b"")], "is not a file"),
-        (&[("checkpoint/pages-1.img", EntryType::Fifo, b"")], "is not a file"),
-        (&[("checkpoint/pages-1.img", EntryType::GNUSparse, b"")], "is not a file"),
+        (&[("checkpoint/core-1.img", EntryType::Symlink, b"")], "is not a plain file"),
+        (&[("checkpoint", EntryType::Symlink, b"")], "is not a plain file"),
+        (&[("rootfs-diff.tar", EntryType::Link, b"")], "is not a plain file"),
+        (&[("checkpoint/pages-1.img", EntryType::Block, b"")], "is not a plain file"),
+        (&[("checkpoint/pages-1.img", EntryType::Fifo, b"")], "is not a plain file"),
+        (&[("checkpoint/pages-1.img", EntryType::GNUSparse, b"")], "is not a plain file"),
         (&[("checkpoint/below/x", FILE, b"x")], "in an unexpected directory"),
         (&[("config.dump", FILE, b"{}"), ("./config.dump", FILE, b"[]")], "twice"),
     ] {

@@ -36,7 +36,7 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
         namespaces.retain(|namespace| namespace["type"] != kind);
         let refused = fit(&mut fixture().0, &config).unwrap_err();
-        assert!(refused.contains(&format!("has its own {kind} namespace")), "{refused}");
+        assert!(refused.contains(&format!("does not have the {kind} namespace")), "{refused}");
     }
     // CRIU reads a missing number as 0.
     let none = Namespaces { network: Some(0), ..Namespaces::default() };
@@ -86,7 +86,8 @@ fn signals_of_files_stay_in_the_container() {
     let with = |owner| in_namespace(owner, json!({ "type": "pid" }));
     let own = Owner { uid: 0, effective_uid: 0, pid: 7 };
     with(own).unwrap();
-    // The pid may belong to a process of another container, so the file is refused even for uid 0.
+    // In a shared PID namespace, the pid may belong to a process of another container, so the file is refused even
+    // for uid 0.
     let shared = json!({ "type": "pid", "path": "/proc/1/ns/pid" });
     assert!(in_namespace(own, shared.clone()).unwrap_err().contains("sends signals"));
     in_namespace(Owner { pid: 0, ..own }, shared).unwrap();

@@ -23,11 +23,11 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
     };
     let cases: [(&str, Change); 31] = [
         (
-            "leads out of the container",
+            "has .. in its path or root",
             at("/data", Box::new(|it| it.path = "/data/../../x".to_owned())),
         ),
         (
-            "leads out of the container",
+            "has .. in its path or root",
             at("/proc/sys", Box::new(|it| it.root = "/sys/../../..".to_owned())),
         ),
         ("/proc/sys is only a part", at("/proc/sys", Box::new(|it| it.root = "/fs".to_owned()))),
@@ -43,8 +43,8 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ),
         ("two mounts at /data", at("/etc/hosts", Box::new(|it| it.path = "/data/".to_owned()))),
         ("has the wrong parent", at("/proc/keys", Box::new(|it| it.parent = 175))),
-        ("unknown kind", at("/data", Box::new(|it| it.is_outside = Some(true)))),
-        ("unknown kind", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
+        ("unsupported mount", at("/data", Box::new(|it| it.is_outside = Some(true)))),
+        ("unsupported mount", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
         ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
         ("mount at /data is only a part", at("/data", Box::new(|it| it.outside = None))),
         (
@@ -60,9 +60,9 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/dev and /dev/shm of the checkpoint share", at("/dev", Box::new(|it| it.device = 63))),
         ("/dev and / of the checkpoint share", at("/dev", Box::new(|it| it.device = 193))),
         ("/proc/sys and /dev of the checkpoint share", at("/dev", Box::new(|it| it.device = 197))),
-        ("propagates", at("/data", Box::new(|it| it.shared = Some(3)))),
-        ("propagates", at("/data", Box::new(|it| it.master = Some(3)))),
-        ("propagates", at("/", Box::new(|it| it.shared = Some(3)))),
+        ("has a propagation", at("/data", Box::new(|it| it.shared = Some(3)))),
+        ("has a propagation", at("/data", Box::new(|it| it.master = Some(3)))),
+        ("has a propagation", at("/", Box::new(|it| it.shared = Some(3)))),
         ("deleted root", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
         ("/dev is only a part", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
         ("mounts /sys/fs/cgroup and", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
@@ -82,8 +82,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         change(&mut images, "mountpoints-13.img", &|entry| {
             let mut mount: Mount = decoded(entry).unwrap();
             mutate(&mut mount);
-            // `merged` cannot remove a field, so an entry in which a field is now `None` is encoded as a
-            // whole.
+            // `merged` cannot remove a field, so an entry in which a field is now `None` is encoded as a whole.
             let mut without = merged(entry, &mount).unwrap();
             if mount.outside.is_none() || mount.file_system_flags.is_none() {
                 without = mount.encode_to_vec();
@@ -170,12 +169,12 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     fit(&mut images, &config).unwrap();
     config["linux"]["readonlyPaths"].as_array_mut().unwrap().push(json!("/proc/keys"));
     fit(&mut images, &config).unwrap();
-    // The checks also apply at a path for which the container has another mount.
+    // The checks of masked and read-only paths also apply at a path for which the container has another mount.
     for (key, path, reason) in [
         ("readonlyPaths", "/", "mount at / lacks"),
         ("readonlyPaths", "/data", "mount at /data lacks"),
-        ("maskedPaths", "/data", "only the checkpoint has a mount at /data"),
-        ("maskedPaths", "/", "only the checkpoint has a mount at /"),
+        ("maskedPaths", "/data", "only the checkpoint has such a mount at /data"),
+        ("maskedPaths", "/", "only the checkpoint has such a mount at /"),
     ] {
         let (mut images, mut config) = fixture();
         config["linux"][key].as_array_mut().unwrap().push(json!(path));

@@ -1,4 +1,4 @@
-//! Tests of paths that would lead CRIU out of the container.
+//! Tests of the checks of paths, open files and memory areas in CRIU's images.
 
 use prost::Message;
 use serde_json::json;
@@ -29,7 +29,7 @@ fn regular(id: u32, path: &str, mount: i32) -> RegularFile {
     RegularFile { id, flags: 0, path: path.to_owned(), mount: Some(mount) }
 }
 
-/// Replaces an open file of the fixture, and fits the fixture.
+/// Replaces an open file in the fixture's images, and fits the images to the fixture's container.
 fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, String> {
     let (mut images, config) = fixture();
     change_file(&mut images, id, file);
@@ -90,7 +90,7 @@ fn paths_that_lead_elsewhere_are_refused() {
         ("/data/count\0", DATA, "not a normalized absolute path"),
         ("/data/count", ROOT, "another mount hides"),
         ("/proc/self/exe", ROOT, "another mount hides"),
-        // These paths are links that the OCI runtime makes in `/dev`.
+        // The OCI runtime makes `/dev/fd` and `/dev/stdin` as links.
         ("/dev/fd/5", DEV, "a link in its path"),
         ("/dev/stdin", DEV, "a link in its path"),
     ] {
@@ -209,7 +209,7 @@ fn flags_and_permissions_are_not_those_of_an_open() {
     };
     for (id, file) in [(COUNT, None), (99, Some(COUNT)), (DEVICE, Some(PROGRAM))] {
         let refused = terminal(id, file, 0).unwrap_err();
-        assert!(refused.contains("is not a terminal"), "{refused}");
+        assert!(refused.contains("is open as a terminal"), "{refused}");
     }
     let regular = Some(regular(COUNT, "/dev/null", DEV));
     let both = Some(Terminal { id: COUNT, flags: 0o1002, file: None });
@@ -235,16 +235,15 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         [("/data/below/gone", DATA), ("/dev/below/gone", DEV), ("/data", DATA), ("/etc/hosts", 865)]
     {
         let refused = ghost(path, mount).expect_err(path);
-        assert!(refused.contains("deleted in a subdirectory"), "{path}: {refused}");
+        assert!(refused.contains("not directly in its mount"), "{path}: {refused}");
     }
     for (kind, from, is_refused) in [
-        // With these values of `Remade`, CRIU would remove a file.
+        // CRIU removes the file `from` of a linked file (kind 0 or none).
         (None, 1, true),
         (Some(0), 1, true),
         (None, 99, false),
         (Some(2), 1, true),
         (Some(9), 1, true),
-        // The check refuses both names of a linked file.
         (Some(0), COUNT, true),
     ] {
         let regular = Some(regular(COUNT, "/data/below/x", DATA));
@@ -263,7 +262,7 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         let remade = Remade { file: 6, from: COUNT, kind: Some(0) };
         assert_eq!(with(COUNT, &file, &[remade]).is_err(), is_refused, "{path}");
     }
-    // CRIU would change the permissions of a read-only mount, so that it would be writable.
+    // CRIU would make a read-only mount writable, to create the deleted file in it.
     let (mut images, mut config) = fixture();
     config["mounts"][6]["options"] = json!(["rbind", "ro"]);
     change(&mut images, "mountpoints-13.img", &|entry| {

@@ -33,7 +33,7 @@ fn threads_get_the_filter_with_and_without_filters_of_their_own() {
             chains.filters().filters.iter().skip(2).map(|it| it.previous).collect::<Vec<_>>();
         Ok::<_, String>((filters, previous))
     };
-    // CRIU gives the seccomp filters of the first thread to the other threads.
+    // CRIU gives the seccomp filters of the first thread to the other threads if these have no filters.
     assert_eq!(put(chains(&[]), &[None, None]).unwrap(), (vec![Some(1), None], vec![]));
     let one: &[(Option<u32>, &[u8])] = &[(None, b"a"), (Some(0), b"b")];
     assert_eq!(
@@ -178,7 +178,7 @@ fn another_user_without_capabilities_is_refused() {
     assert!(fit(&mut images, &config).unwrap_err().contains("not 1000"));
 }
 
-/// CRIU 4.2 writes uninitialised memory as the numbers of these threads.
+/// CRIU 4.2 writes uninitialised memory as the numbers of the threads of a process that has ended.
 #[test]
 fn threads_of_a_process_that_has_ended_are_not_read() {
     for (state, is_read) in [(1, true), (2, false), (3, true)] {

@@ -28,8 +28,7 @@ struct Place {
 }
 
 impl Place {
-    /// Creates a container with a bundle and a dump. The script stands for the lower runtime and records its
-    /// arguments.
+    /// Creates a container with a bundle and a dump. The script stands for the lower runtime and records its arguments.
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -37,7 +36,7 @@ impl Place {
         fs::create_dir_all(at("bundle/rootfs")).unwrap();
         let mut config = fixture().1;
         config["linux"].as_object_mut().unwrap().remove("seccomp");
-        // The masked and read-only paths might not exist on the machine that runs the tests.
+        // Other paths of the fixture have no mount in the dump, but might exist on the machine that runs the tests.
         config["linux"]["maskedPaths"] =
             serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
         config["linux"]["readonlyPaths"] =
@@ -104,13 +103,13 @@ fn a_create_becomes_a_restore_once() {
     );
     assert_eq!(place.seen(), wanted);
     assert!(!dump.exists() && !taken.exists() && !bundle.join("rootfs/gone").exists());
-    // dockbridge-runtime does not ask the lower runtime to start a container that already runs.
+    // dockbridge-runtime does not ask the lower runtime to start a restored container, which already runs.
     let started = place.run(&format!("start {ID}")).unwrap();
     assert_eq!(format!("{started:?}"), format!("{:?}", ExitCode::SUCCESS));
     assert_eq!(place.seen(), wanted);
     assert_eq!(place.directory.restore(ID).unwrap(), None, "the next start is a fresh one");
-    // A container that was started is not restored again, even if the server has written the checkpoint
-    // again.
+    // A container that was started is not restored again, even if the server has unpacked the container
+    // checkpoint again.
     fs::create_dir(&dump).unwrap();
     assert_eq!(place.directory.restore(ID).unwrap(), None);
     place.directory.mark_restored(ID).unwrap();
@@ -140,7 +139,7 @@ fn a_runc_that_would_restore_without_limits_is_refused() {
     for right in ["1.2.0", "1.3.6+ds1", "1.10.0", "2.0.0-rc.1", ""] {
         checked(right).unwrap();
     }
-    // crun's features do not have this annotation. runc 1.0 does not have the command `features`.
+    // crun's features do not have the annotation with runc's version. runc 1.0 does not have the command `features`.
     check_runtime(b"{}").unwrap();
     check_runtime(b"").unwrap_err();
 }
@@ -168,16 +167,16 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
         );
         assert!(!place.directory.take_restored(ID).unwrap());
     }
-    // If the server has not written the checkpoint again, the start fails, and does not run the program from
-    // its beginning.
+    // If the server has not unpacked the container checkpoint again after a failed restore, the next start fails, and
+    // does not run the program from its beginning.
     let seen = place.seen();
     let failed = place.run(&create).unwrap_err();
-    assert!(failed.contains("cannot start from the checkpoint in"), "{failed}");
+    assert!(failed.contains("cannot start from the container checkpoint in"), "{failed}");
     assert_eq!(place.seen(), seen);
 }
 
-/// The script hangs like CRIU if it opens a named pipe. The checkpoint has a regular file at the path, and
-/// another container has put a pipe there.
+/// The script hangs, as CRIU does when it opens a file of a volume that another container has replaced with a named
+/// pipe.
 #[test]
 fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
     let place = Place::new(
@@ -200,8 +199,8 @@ fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
     }
 }
 
-/// The time limit includes the preparation. In this test the lower runtime hangs, instead of the disk of a
-/// volume.
+/// The time limit of a restore includes its preparation. In this test the lower runtime hangs, instead of the disk
+/// of a volume.
 #[test]
 fn a_preparation_that_hangs_is_given_up() {
     let place = Place::new("exec sleep 20");
@@ -230,7 +229,7 @@ fn the_container_for_the_filter_is_removed_with_the_other_one() {
         format!("--root /r delete --force {ID}-filter\n--root /r delete --force {ID}\n")
     );
     assert!(!filter.exists());
-    // The files are also removed if the engine's runtime is gone.
+    // The server also removes the files of the auxiliary container if dockbridge-runtime has not removed them.
     fs::create_dir(&filter).unwrap();
     fs::write(filter.join("pid"), "").unwrap();
     place.directory.remove(ID).unwrap();
@@ -248,7 +247,7 @@ fn nothing_runs_if_the_checkpoint_is_refused() {
         refused
     };
     let unknown = refused(&|dump| fs::write(dump.join("checkpoint/iptables-10.img"), "").unwrap());
-    assert!(unknown.contains("iptables-10.img, which is not restored"), "{unknown}");
+    assert!(unknown.contains("iptables-10.img, which dockbridge cannot restore"), "{unknown}");
     let more =
         refused(&|dump| fs::remove_file(dump.join("checkpoint/mountpoints-13.img")).unwrap());
     assert!(more.contains("does not fit the new container"), "{more}");
@@ -287,7 +286,7 @@ fn a_link_in_the_way_of_criu_is_refused() {
         assert_eq!(place.seen(), "", "{refused}");
         refused
     };
-    // The changed files contain a link: in the path of the program /bin/sh, or in the path of a mount point.
+    // The container checkpoint's changed files contain a link in the path of the program /bin/sh or a mount point.
     for (link, file) in [("bin", "bin/sh"), ("etc", "etc/hosts"), ("dev", "dev")] {
         let text = refused(&|place| {
             let mut archive = tar::Builder::new(Vec::new());

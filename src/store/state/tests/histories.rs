@@ -1,5 +1,5 @@
-//! After any loss, repetition or delay of events, inspects and lists, the next full list makes the state
-//! equal to Docker. Before that, the state of a container never becomes older.
+//! After any loss, repetition or delay of events, inspects and lists, the next full list and its inspects make the
+//! state equal to Docker. Before that, the state of a container never becomes older.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +116,7 @@ impl World {
         self.answers.push((number, self.version, call));
     }
 
-    /// A client starts a container that had ended, and gets the engine's answer before or after the event.
+    /// A client starts a container, and gets the engine's answer before or after the event.
     fn start_and_ask(&mut self, pick: u8) {
         self.change(pick);
         let Some(number) = nth(&self.containers, pick) else { return };
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// The simulated engine answers a running inspect with the current state.
+    /// The simulated engine answers a running inspect with the current state, or with an error if `fails`.
     fn read(&mut self, pick: u8, fails: bool) {
         let index = usize::from(pick) % self.inspects.len().max(1);
         let Some(Inspect { target, answer: None, .. }) = self.inspects.get(index) else { return };
@@ -322,7 +322,8 @@ impl World {
         container.or_else(|| self.shown.sandbox(&id)?.process.clone())
     }
 
-    /// The version of a container that the snapshot shows. `None` if the store has it only from a list.
+    /// The version of a container that the snapshot shows. `None` if the snapshot does not have the container, or has
+    /// it only from a list.
     fn version_shown(&self, number: u64) -> Option<u64> {
         match self.process_shown(number)? {
             Process::Running { pid, .. } => Some(u64::from(pid)),
@@ -331,7 +332,7 @@ impl World {
         }
     }
 
-    /// Checks that the snapshot has every listed container at once, with the listed state or the state seen
+    /// Checks that the snapshot has every listed container of a pod at once, with the listed state or the state seen
     /// before. Only the first list waits, for the inspects of containers that may be ours.
     fn assert_listed(&self) {
         if !self.shown.is_synced() {
@@ -484,7 +485,7 @@ fn is_pause(number: u64) -> bool {
     number.is_multiple_of(2)
 }
 
-/// The image that a foreign container uses.
+/// The image of a container.
 fn image_of(number: u64) -> Option<ImageId> {
     ImageId::try_from(image_id(number % IMAGES)).ok()
 }

@@ -170,8 +170,8 @@ fn a_renamed_container_is_missing_only_if_its_inspect_fails_while_the_engine_wor
     assert!(fails(&mut state, fourth));
 }
 
-/// The hook may wait ten seconds for a container's log, but the inspect has already shown whose container it
-/// is.
+/// The store's hook may wait ten seconds for a container's log, but the inspect has already shown whether the container
+/// belongs to a pod.
 #[test]
 fn the_first_list_does_not_wait_for_the_log_of_a_renamed_container() {
     let mut state = state(Vec::new());

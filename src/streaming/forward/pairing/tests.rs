@@ -1,4 +1,4 @@
-//! Tests of the headers of streams, and of the order in which a client opens them, with one case per row.
+//! Tests of the headers of port-forward streams, and of the order in which a client opens the streams.
 
 use super::{PairStream, Pairing};
 

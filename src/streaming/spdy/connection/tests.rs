@@ -1,4 +1,4 @@
-//! Tests of whole SPDY sessions. The test is the peer and encodes its own frames.
+//! Tests of whole SPDY sessions. The test is the peer.
 
 mod limits;
 
@@ -261,7 +261,8 @@ async fn a_protocol_error_gets_an_answer_and_a_close() {
         let mut other = accepted(&mut connection, &mut peer, 1).await;
         peer.io.write_all(bytes).await.unwrap();
         if name == "noise" {
-            // The bytes 0xff look like a long data frame of an unknown stream.
+            // `GET / HT` looks like the head of a long data frame of an unknown stream. The bytes 0xff are
+            // its data, and then an invalid frame.
             peer.io.write_all(&vec![0xff; 0x0100_0000]).await.unwrap_or_default();
         }
         assert_eq!(peer.next().await, Some(Seen::GoAway(1)), "{name}");

@@ -1,4 +1,4 @@
-//! Tests of valid and invalid frames, byte by byte and split into any pieces.
+//! Tests of valid and invalid frames, byte by byte and split into larger pieces.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
@@ -180,7 +180,7 @@ fn control(code: u8, fields: &[u8], block: &[u8], out: &mut BytesMut) {
     out.put_slice(block);
 }
 
-/// Decodes bytes that arrive in pieces of `cut`, and describes the frames.
+/// Decodes bytes that arrive in pieces of `cut` bytes, and describes the frames.
 fn words(bytes: &[u8], cut: usize) -> Result<Vec<String>, Malformed> {
     let mut decoder = Decoder::default();
     let mut input = BytesMut::new();

@@ -1,4 +1,4 @@
-//! Tests of valid and invalid frames, byte by byte and split into any pieces.
+//! Tests of valid and invalid WebSocket frames, byte by byte and split into any pieces.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
@@ -25,8 +25,7 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decodes all frames of `bytes`, which arrive in pieces of `portion` bytes. Joins the pieces of each
-/// message.
+/// Decodes all frames of `bytes`, which arrive in pieces of `portion` bytes. Joins consecutive pieces of a message.
 fn read(bytes: &[u8], portion: usize) -> Result<Vec<Frame>, Malformed> {
     let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     for portion in bytes.chunks(portion) {

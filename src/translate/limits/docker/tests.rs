@@ -1,5 +1,5 @@
-//! Tests with fixtures: each has old limits and requested limits, and the expected request to the engine and
-//! cgroup files.
+//! Tests with fixtures: each has old limits, requested limits, and either the expected request to the engine and
+//! writes to cgroup files, or the expected refusal.
 
 #![allow(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use crate::{
     translate::{observe, plan::tests::refusal, tests::fixtures},
 };
 
-/// The content of a fixture.
+/// The input in a fixture.
 #[derive(Deserialize)]
 struct Case {
     cgroup_version: u8,

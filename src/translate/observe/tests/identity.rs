@@ -32,8 +32,8 @@ fn a_container_run_by_hand_is_foreign_whatever_its_name() {
     }
 }
 
-/// If a container has a document, the decision depends only on settings that every version of dockbridge
-/// requests from the engine, and never on the name.
+/// Whether an inspected container with a document was created by dockbridge depends on settings that every version
+/// of dockbridge requests from the engine, and not on the container's name.
 #[test]
 fn our_labels_count_with_what_the_engine_was_asked_for() {
     let pod = format!("container:{}", id('a'));
@@ -65,8 +65,8 @@ fn our_labels_count_with_what_the_engine_was_asked_for() {
     }
 }
 
-/// cri-dockerd writes no document. dockbridge recognises cri-dockerd's containers by their names, and after
-/// `docker rename` by the settings of their create request.
+/// cri-dockerd sets no label with a document. dockbridge recognises cri-dockerd's containers by their names, and
+/// after `docker rename` by the settings of their create request.
 #[test]
 fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     let pod = format!("container:{}", id('a'));
@@ -108,7 +108,7 @@ fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     }
 }
 
-/// Unknown values must not look like unset values. A pod with dockbridge-runtime has the default handler.
+/// Unknown values must not look like unset values. An adopted pod with dockbridge-runtime has the default handler.
 #[test]
 fn a_pod_without_a_readable_document_is_adopted() {
     let mut inspect = sandbox_inspect();

@@ -27,7 +27,7 @@ fn number() -> impl Strategy<Value = i64> {
     prop_oneof![select(&[i64::MIN, -2, -1, 0, 1, 3, 999, 1001, 65_536, i64::MAX][..]), any::<i64>()]
 }
 
-/// A function that changes a field of a request. Applying several of these functions makes a random request.
+/// A function that changes fields of a request. One to three of these functions turn a valid request into a random one.
 type SandboxChange = fn(&mut cri::PodSandboxConfig, &str, i64);
 type ContainerChange = fn(&mut cri::ContainerConfig, &str, i64);
 
@@ -40,7 +40,7 @@ proptest! {
         }
         match sandbox_spec(Some(&config), &handler) {
             Ok(mut spec) => {
-                // Annotations may contain any character (see `odd`), so the check for NULs leaves them out.
+                // Values of annotations may contain any character, so the check for NULs leaves annotations out.
                 spec.annotations.clear();
                 prop_assert!(!serde_json::to_string(&spec).unwrap().contains("\\u0000"));
                 let directory = spec.log_directory.unwrap_or_default();

@@ -15,8 +15,8 @@ fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError>
     container_spec(Some(config), Some(&sample::sandbox()))
 }
 
-/// Kubernetes only requires that `mountPath` is not empty. kubelet looks for the termination message at
-/// exactly the requested path.
+/// Kubernetes only requires that `mountPath` is unique and not empty. kubelet looks for the termination message
+/// at exactly the requested path.
 #[test]
 fn a_container_path_may_contain_parents() {
     for path in ["/data/../srv", "/../srv", "/srv/..x/", "/a/b/../../srv/."] {
@@ -53,7 +53,7 @@ fn a_relative_device_path_starts_at_the_root() {
     }
 }
 
-/// Names of AppArmor profiles may contain spaces, and parentheses if they are child profiles.
+/// Names of AppArmor profiles may contain spaces and parentheses.
 #[test]
 fn an_apparmor_profile_has_the_kernels_name() {
     let with = |newer: bool, name: &str| {
@@ -89,7 +89,7 @@ fn an_annotation_holds_anything() {
 }
 
 /// Kubernetes does not validate `hostIP`, and kubelet also sends the ports of a pod in the host's network. A
-/// port that is not published needs no valid address.
+/// port that is not published needs no valid `hostIP`.
 #[test]
 fn the_host_ip_of_an_unpublished_port_is_ignored() {
     let with = |host_port: i32, network: cri::NamespaceMode, host_ip: &str| {

@@ -191,7 +191,7 @@ fn namespaces_of_a_sandbox_are_refused_with_the_field_named() {
     ]);
 }
 
-/// `parse` accepts only a single range of ids that starts at 0, as kubelet sends it.
+/// `parse` accepts only a single range of ids that starts at 0 in the container, as kubelet sends it.
 #[test]
 fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     let range = |host_id, container_id, length| cri::IdMapping { host_id, container_id, length };
@@ -332,7 +332,7 @@ fn confinement_of_a_container_is_refused_with_the_field_named() {
         ("seccomp.localhost_ref", |c| context(c).seccomp = profile(2, "")),
         ("apparmor.localhost_ref", |c| context(c).apparmor = profile(2, "localhost/")),
         ("apparmor.profile_type", |c| context(c).apparmor = profile(-1, "")),
-        // The pod of these tests declares no privileged container.
+        // The pod configuration of these tests is not privileged.
         ("privileged", |c| context(c).privileged = true),
         ("namespace_options.target_id", |c| namespaces(c).target_id.clear()),
         ("namespace_options.network", |c| namespaces(c).network = 3),

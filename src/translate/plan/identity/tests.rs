@@ -31,8 +31,8 @@ fn identity(
     Identity { user, group, supplemental_groups, groups_policy }
 }
 
-/// A test case: requested user, image user, group, the resulting user and group, and the resulting groups
-/// with Merge and with Strict.
+/// A test case: requested user, image user, requested group, the resulting user and group, and, if the request has no
+/// supplemental groups, the resulting groups with Merge and with Strict.
 type Row<'a> = (RunAs, &'a str, Option<i64>, (u32, u32), &'a [u32], &'a [u32]);
 
 #[test]
@@ -101,7 +101,8 @@ fn engine(planned: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> P
     ProcessUser { uid, gid, groups: groups.into_iter().collect() }
 }
 
-/// If the engine can resolve the request itself, the create request has the requested names and not numbers.
+/// With Merge, without a group and with accounts that are not ambiguous, the create request has the user as requested.
+/// Otherwise the create request has numbers.
 #[test]
 fn the_request_has_only_what_the_engine_needs() {
     let plan = |requested: Identity, image: &str, accounts: &Accounts| {
@@ -117,7 +118,7 @@ fn the_request_has_only_what_the_engine_needs() {
     assert_eq!(plan(identity(&app, None, &[9], strict), "", &clear), planned("1000:1001", "9"));
     let requested = identity(&app, Some(7), &[], merge);
     assert_eq!(plan(requested, "", &clear), planned("1000:7", "2000,2001"));
-    // If the image's `User` has a group, the engine adds no groups, but CRI's Merge does, so the request
+    // If the image's `User` has a group, the engine adds no groups of the user, but CRI's Merge does, so the request
     // lists them.
     assert_eq!(plan(Identity::default(), "app:app", &clear), planned("1000:1001", "2000,2001"));
 
@@ -142,7 +143,7 @@ fn unknown_users_and_groups_are_refused() {
     }
 }
 
-/// runc before 1.2 reads the number of a group as the name of another group.
+/// If a group's name is a number that is not its gid, runc before 1.2 takes that number in a request for the name.
 #[test]
 fn a_group_named_by_the_number_of_another_is_refused() {
     let trap = Accounts::parse(PASSWD.as_bytes(), b"2500:x:0:\n2600:x:2600:\n");
@@ -186,7 +187,7 @@ fn without_accounts_only_what_needs_none_is_planned() {
 }
 
 proptest! {
-    /// For every request, the engine resolves the same user and groups that the container's status reports.
+    /// For every accepted request, the model of the engine has the user and groups that the container's status reports.
     #[test]
     fn status_and_engine_agree(
         user in prop_oneof![

@@ -1,6 +1,6 @@
 //! Renders the kernel's figures as CRI metrics, with cAdvisor's names.
 //!
-//! A table defines the descriptor of each metric, and how its samples are made from a reading. An unknown
+//! A table defines the descriptor of each CRI metric, and how its samples are made from a reading. An unknown
 //! value has no sample; it is not 0.
 //!
 //! ```text

@@ -17,7 +17,7 @@ pub fn descriptors() -> Vec<cri::MetricDescriptor> {
     ROWS.iter().map(descriptor).collect()
 }
 
-/// All samples of a pod. `pause` is the name of the image of pause containers.
+/// All samples of a pod and its containers. `pause` is the name of the image of pause containers.
 pub fn pod(reading: &PodReading, disks: &Disks, pause: &str) -> cri::PodSandboxMetrics {
     let record = &reading.record;
     let whole = base(record);

@@ -31,13 +31,13 @@ rows! {
     Gauge "container_spec_cpu_quota"
         "CPU quota: time allowed in each period, in microseconds. Absent if there is no quota."
         |of| of.cpu()?.quota?.value();
-    Gauge "container_spec_cpu_shares" "CPU shares, usually 1024; weights of cgroup v2 are converted to shares."
+    Gauge "container_spec_cpu_shares" "CPU shares, by default 1024; weights of cgroup v2 are converted to shares."
         |of| of.cpu()?.shares;
     Counter "container_pressure_cpu_waiting_seconds_total"
         "Time during which at least one task waited for a processor, in seconds."
         |of| of.cpu()?.pressure.map(waiting);
     Counter "container_pressure_cpu_stalled_seconds_total"
-        "Time during which all tasks waited for a processor, in seconds."
+        "Time during which all non-idle tasks waited for a processor, in seconds."
         |of| of.cpu()?.pressure.map(stalled);
 
     Gauge "container_memory_usage_bytes" "Memory in use, in bytes, page cache included."
@@ -81,7 +81,7 @@ rows! {
         "Time during which at least one task waited for memory, in seconds."
         |of| of.memory()?.pressure.map(waiting);
     Counter "container_pressure_memory_stalled_seconds_total"
-        "Time during which all tasks waited for memory, in seconds."
+        "Time during which all non-idle tasks waited for memory, in seconds."
         |of| of.memory()?.pressure.map(stalled);
 
     Gauge "container_fs_usage_bytes" ["device"]
@@ -128,7 +128,7 @@ rows! {
         "Time during which at least one task waited for disk I/O, in seconds."
         |of| of.io()?.pressure.map(waiting);
     Counter "container_pressure_io_stalled_seconds_total"
-        "Time during which all tasks waited for disk I/O, in seconds."
+        "Time during which all non-idle tasks waited for disk I/O, in seconds."
         |of| of.io()?.pressure.map(stalled);
 
     Counter "container_network_receive_bytes_total" ["interface"] "Bytes received."
@@ -169,9 +169,11 @@ rows! {
         "Highest use of huge pages so far, in bytes."
         |of, out| each_size(of, out, |pages| pages.peak);
 
-    Gauge "container_last_seen" "Time of the last reading, in seconds since 1970."
+    Gauge "container_last_seen"
+        "Time of the last reading of processor or memory use, in seconds since 1970."
         |of| since_1970(of.cpu().map(|cpu| cpu.at).max(of.memory().map(|memory| memory.at))?);
-    Gauge "container_start_time_seconds" "Start time of the container, in seconds since 1970."
+    Gauge "container_start_time_seconds"
+        "Start time of the container, or of a pod's pause container, in seconds since 1970."
         |of| since_1970(of.started?);
 }
 

@@ -38,7 +38,7 @@ impl Row {
     }
 }
 
-/// Defines the rows. Each has type, name, further labels, help text, and the samples.
+/// Defines the rows, each with type, name, further labels, help text, and the samples.
 macro_rules! rows {
     ($($kind:ident $name:literal $([$($label:literal),+])? $help:literal
         |$of:ident $(, $out:ident)?| $samples:expr;)*) => {
@@ -61,14 +61,14 @@ macro_rules! rows {
 }
 pub(super) use rows;
 
-/// The subject of samples: a container, a pod or a pod's network. Missing parts have no samples.
+/// The subject of samples: a container, a pod or a pod's network. Missing parts of a subject have no samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subject<'a> {
     pub(super) group: Option<&'a GroupReading>,
     pub(super) started: Option<Nanos>,
-    /// Set only for containers.
+    /// Data of a container; None for a pod and for a pod's network.
     pub(super) container: Option<&'a ContainerReading>,
-    /// Data of a pod's network; set only for such a subject.
+    /// Data of a pod's network; None for a container and for a whole pod.
     pub(super) network: Option<&'a NetworkReading>,
     pub(super) disks: &'a Disks,
 }
@@ -186,7 +186,7 @@ pub(super) const fn waiting(pressure: Pressure) -> u64 {
     pressure.some.total / MICROS
 }
 
-/// How many seconds all tasks waited.
+/// How many seconds all tasks waited at the same time.
 pub(super) const fn stalled(pressure: Pressure) -> u64 {
     pressure.full.total / MICROS
 }

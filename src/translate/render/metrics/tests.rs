@@ -1,5 +1,4 @@
-//! Tests of the table of metrics: every descriptor has samples with its labels. An unknown value has no
-//! sample.
+//! Tests of the table of metrics: every descriptor has samples with its labels. An unknown value has no sample.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +31,7 @@ use crate::{
 const POD: &str = "0000000000000000000000000000000000000000000000000000000000000001";
 const ID: &str = "51bfc4e3fd8af5ee56f6155a664b572fae44046f8d368e7755713d13c79971e0";
 const PAUSE: &str = "pause:1";
-/// Nanoseconds of a second, with which this file makes different values for all fields.
+/// The number of nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
 fn started(seconds: i64) -> Process {
@@ -337,7 +336,7 @@ fn unknown_figures_are_absent_and_not_zero() {
     }
 }
 
-/// Containers that never had a CPU quota have no samples of quota periods.
+/// Containers that never had a CPU quota have no sample of `container_cpu_cfs_periods_total`.
 #[test]
 fn cfs_periods_are_reported_with_a_quota() {
     for (quota, periods, expected) in [

@@ -69,7 +69,7 @@ fn the_files_have_the_names_and_fields_of_other_runtimes() {
     assert_eq!(mounts.1, wanted);
 }
 
-/// Neither an invalid `config.json` nor a container without its pod must make the checkpoint fail.
+/// Neither an invalid `config.json` nor a container without its pod must make the container checkpoint fail.
 #[test]
 fn an_odd_configuration_is_kept() {
     for odd in [json!(null), json!([]), json!({ "annotations": "none" })] {

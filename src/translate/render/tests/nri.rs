@@ -1,4 +1,4 @@
-//! What NRI plugins get of a container.
+//! Tests of the data about a container that NRI plugins get.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn shown(record: &ContainerRecord) -> nri::Container {
     container(&ContainerView { record, resources: Default::default(), pod: None, engine: None })
 }
 
-/// A plugin may put its own program before the command line, and sends the whole command line back.
+/// An NRI plugin may put its own program before the command line, and then sends the whole command line back.
 #[test]
 fn plugins_get_the_command_line_of_the_image() {
     let command_line = vec!["/entry".to_owned(), "serve".to_owned()];

@@ -56,8 +56,8 @@ fn recursive_read_only_needs_engine_kernel_and_runtime() {
     assert!(!engine().recursive_read_only("nobody"));
 }
 
-/// Tests the requirements of each pod feature. The first cases meet all requirements. In each other case, one is
-/// missing.
+/// Tests the requirements of user namespaces and mount options. The first cases meet all requirements. In each other
+/// case, one requirement is missing.
 #[test]
 fn our_runtime_is_announced_where_it_can_be_used() {
     let with = |change: fn(&mut EngineInfo)| {
@@ -93,7 +93,7 @@ fn our_runtime_is_announced_where_it_can_be_used() {
 }
 
 /// dockbridge-runtime runs NVIDIA's runtime, which itself runs runc. dockbridge-runtime does not run gVisor,
-/// crun, Sysbox and shims of containerd, whatever features they report.
+/// crun, Sysbox or shims of containerd.
 #[test]
 fn runtimes_that_end_in_runc_are_chained() {
     let cases: [(&str, &[&str], bool); 6] = [
@@ -126,7 +126,7 @@ fn runtimes_that_end_in_runc_are_chained() {
     assert!(engine().below("none").is_err());
 }
 
-/// Sets the features that the lower runtime of dockbridge-runtime reports.
+/// Sets the reported features of the runtime that dockbridge-runtime calls.
 fn below(engine: &mut EngineInfo, annotations: &[&str]) {
     engine.runtimes.entry(RUNTIME.to_owned()).or_default().features = Some(features(annotations));
 }

@@ -1,4 +1,4 @@
-//! Tests of stop signals in every spelling.
+//! Tests of stop signals in different spellings.
 
 use crate::{translate::render::container, wire::cri};
 

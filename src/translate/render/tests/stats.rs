@@ -83,7 +83,7 @@ fn statistics_have_every_reading() {
     );
 }
 
-/// kubelet uses these fields without a check, so they must always be set.
+/// kubelet uses some fields of statistics without a check, so dockbridge must always set these fields.
 #[test]
 fn statistics_always_have_the_fields_kubelet_needs() {
     let nothing = container_reading(GroupReading::default(), None);

@@ -37,7 +37,7 @@ pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
     /// The exit code after the last step, if no step is [`Step::End`]; `None` if the exec has no exit code.
     pub(crate) exit_code: Option<i64>,
-    /// How long after the process's last output an inspect shows its end.
+    /// How long after the last step an inspect shows the process's end, if no step is [`Step::End`].
     pub(crate) lag: Duration,
     /// The process's pid in an inspect. dockbridge finds no process if the pid does not exist.
     pub(crate) pid: i64,
@@ -50,7 +50,7 @@ impl Script {
         Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX) }
     }
 
-    /// A process that does these steps and never ends.
+    /// A process that does these steps, then waits for an hour, and has no exit code.
     pub(crate) fn endless(steps: impl Into<Vec<Step>>) -> Self {
         let mut script = Self::of(steps);
         script.steps.push(Step::Pause(Duration::from_secs(3600)));
@@ -75,7 +75,7 @@ pub(crate) struct Exec {
 
 /// A process whose streams use a hijacked connection.
 pub(super) struct Takeover {
-    /// The id of the exec that ends with the last step, or `None` for a container's main process.
+    /// The id of the process's exec, or `None` for a container's main process.
     exec: Option<String>,
     script: Script,
     tty: bool,
@@ -148,7 +148,8 @@ pub(super) fn attach(world: &mut World, container: &str) -> Answer {
     Answer::Hijack(Takeover { exec: None, script: world.attached.clone(), tty })
 }
 
-/// Runs the script of a process on a connection. The process continues after the client has disconnected.
+/// Runs the script of a process on a connection. The process continues after the client has disconnected,
+/// unless an echo fails.
 pub(super) async fn play(
     world: &Mutex<World>,
     stream: &mut UnixStream,

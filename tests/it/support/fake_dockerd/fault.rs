@@ -36,7 +36,7 @@ pub(crate) enum Fault {
     LateAnswer(Duration),
     /// Executes the request at once, and answers after the test has cancelled the token.
     HeldAnswer(CancellationToken),
-    /// Executes the request after this time, even if the client has disconnected.
+    /// Executes the request after this time, even if the client has disconnected, and does not answer.
     LateUnasked(Duration),
     /// Answers, then closes the connection, which the answer's headers do not announce.
     CloseAfter,
@@ -58,7 +58,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// A rule that applies the fault to every call that matches the pattern, from now on.
+    /// A rule that applies the fault to every call that matches the pattern.
     pub(crate) fn new(pattern: &str, fault: Fault) -> Self {
         Self { pattern: pattern.to_owned(), fault, skip: 0, left: usize::MAX }
     }

@@ -336,8 +336,8 @@ fn inspect(world: &World, container: &Container) -> Value {
     })
 }
 
-/// Adds the image's command if the request has none, and the image's environment variables after those of the
-/// request.
+/// If the request has no entrypoint, adds the image's entrypoint, and also the image's command if the request
+/// has none. Appends the image's environment variables, except those that the request sets.
 fn add_of_image(config: &mut Value, image: Option<&Image>) {
     let Some(image) = image.map(|image| &image.config) else { return };
     if config["Entrypoint"].is_null() {

@@ -36,7 +36,6 @@ pub(crate) struct FakeDockerd {
     shared: Arc<Shared>,
     listening: Mutex<CancellationToken>,
     socket: PathBuf,
-    // The temporary directory is declared after the connections, so it is removed after them.
     directory: TempDir,
 }
 
@@ -49,7 +48,7 @@ struct Shared {
     open: AtomicUsize,
     abandoned: AtomicUsize,
     silent: AtomicUsize,
-    /// This token is cancelled to close every connection, and then replaced.
+    /// Cancelling this token closes every connection. [`FakeDockerd::hang_up`] puts a new token here.
     connections: Mutex<CancellationToken>,
 }
 
@@ -99,7 +98,7 @@ impl FakeDockerd {
         self.directory.path()
     }
 
-    /// From now on, calls fail as the rule says. If several rules apply, the first one counts.
+    /// From now on, the fake treats calls as the rule says. If several rules apply to a call, the first one counts.
     pub(crate) fn inject(&self, rule: Rule) {
         lock(&self.shared.rules).push(rule);
     }
@@ -122,7 +121,8 @@ impl FakeDockerd {
         lock(&self.shared.rules).clear();
     }
 
-    /// Reads or changes the state of the fake engine. The methods of [`World`] send the engine's events.
+    /// Reads or changes the state of the fake engine. Some methods of [`World`] also send the engine's event of the
+    /// change.
     pub(crate) fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
         work(&mut lock(&self.shared.world))
     }
@@ -155,12 +155,14 @@ impl FakeDockerd {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// The number of calls whose client disconnected before the answer was complete.
+    /// The number of calls whose client disconnected while the fake prepared the answer, or while one of the faults
+    /// `StalledHeaders`, `StalledBody` and `StreamThenStall` prevented the answer.
     pub(crate) fn abandoned(&self) -> usize {
         self.shared.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Whether a client waits for an answer that a fault delays or prevents.
+    /// Whether a client waits for an answer that one of the faults `Late`, `StalledHeaders`, `StalledBody`
+    /// and `StreamThenStall` delays or prevents.
     pub(crate) fn is_silent(&self) -> bool {
         self.shared.silent.load(Ordering::SeqCst) > 0
     }
@@ -175,7 +177,8 @@ impl FakeDockerd {
         std::mem::take(&mut *lock(&self.shared.connections)).cancel();
     }
 
-    /// Stops the fake: closes all connections and removes the socket. Containers and images stay.
+    /// Stops the fake: closes all connections and removes the socket. The containers and images of the fake engine
+    /// stay.
     pub(crate) async fn stop(&self) {
         lock(&self.listening).cancel();
         let _ = std::fs::remove_file(&self.socket);
@@ -258,8 +261,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The answer of [`World`] to a request. While the answer takes time, a client that disconnects is
-    /// noticed.
+    /// The answer of [`World`] to a request, or an error if the client disconnects before the answer is ready.
     async fn decide(&mut self, request: &Recorded) -> io::Result<Answer> {
         let speaks = *lock(&self.shared.speaks);
         let work = routes::answer(&self.shared.world, speaks, request);
@@ -404,7 +406,7 @@ impl Connection {
         wire::begin_chunks(&mut self.stream).await?;
         for chunk in chunks {
             wire::write_chunk(&mut self.stream, &chunk).await?;
-            // After a pause, the other side reads each chunk separately.
+            // Pauses, so that the client reads each chunk separately.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(())

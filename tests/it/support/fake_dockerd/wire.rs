@@ -74,7 +74,7 @@ pub(super) async fn write_json(
 }
 
 pub(super) async fn write_text(stream: &mut UnixStream, status: u16, body: &str) -> io::Result<()> {
-    // Answers with these statuses never have a body, so they must not have a length.
+    // Answers with status 204 or 304 have neither a body nor a length.
     let head = match status {
         204 | 304 => format!("HTTP/1.1 {status} x\r\n\r\n"),
         _ => head_of(status, body.len()),

@@ -21,7 +21,7 @@ pub(crate) struct World {
     pub(crate) registry: Vec<Image>,
     /// Exec processes in containers.
     pub(crate) execs: Vec<Exec>,
-    /// The scripts of exec processes, by program. Other programs end at once with success.
+    /// The scripts of exec processes, by program. Without a script, a program ends at once with success.
     pub(crate) scripts: BTreeMap<String, Script>,
     /// The script of a container's main process, which attached clients see.
     pub(crate) attached: Script,
@@ -36,8 +36,8 @@ pub(crate) struct World {
     pub(crate) pid: u32,
     /// The engine's data root, which has the logs `containers/<id>/<id>-json.log`.
     pub(crate) root: PathBuf,
-    /// If set, each event is sent once for each of these times, in Unix nanoseconds. An empty list loses all
-    /// events.
+    /// If set, each event is sent once for each of these times, in Unix nanoseconds. If this list of times is empty,
+    /// no event is sent.
     pub(crate) event_times: Option<Vec<i64>>,
     serial: u64,
     feed: broadcast::Sender<(Value, Vec<u8>)>,
@@ -63,8 +63,8 @@ pub(crate) struct Container {
     pub(crate) error: String,
     pub(crate) started: String,
     pub(crate) finished: String,
-    /// How long the container's process takes to end after SIGTERM. The process is killed if the grace period
-    /// is shorter.
+    /// How long the container's process takes to end when a client stops the container. The process is killed if
+    /// the grace period is shorter.
     pub(crate) takes_to_stop: Duration,
     /// How long the removal of the container takes.
     pub(crate) takes_to_remove: Duration,
@@ -83,7 +83,8 @@ pub(crate) struct Image {
     pub(crate) parent: String,
     /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
-    /// The files in the image by path. A text that starts with `-> ` is a symbolic link to an absolute path.
+    /// The files in the image by path. A text that starts with `-> ` is a symbolic link to an absolute path,
+    /// and the text `a pipe` is a named pipe.
     pub(crate) files: BTreeMap<String, String>,
 }
 
@@ -184,7 +185,7 @@ impl World {
         self.container_event("start", id);
     }
 
-    /// Ends the container's main process with this code, as if it had exited or was killed.
+    /// Ends the container's main process with this code, as if the process had exited or been killed.
     pub(crate) fn exit(&mut self, id: &str, code: i64) {
         let container = self.container_mut(id).unwrap();
         let (status, finished) = ("exited".to_owned(), now());
@@ -211,18 +212,17 @@ impl World {
         self.container_event("oom", id);
     }
 
-    /// Makes the engine notice an OOM kill after the container's end: it sends an event and does not remember
-    /// the kill.
+    /// Makes the engine notice an OOM kill too late: the engine sends an event and does not remember the kill.
     pub(crate) fn learns_of_oom_too_late(&self, id: &str) {
         self.container_event("oom", id);
     }
 
-    /// Sends the engine's event of a signal to a container.
+    /// Sends the event `kill`, which says that a container got a signal.
     pub(super) fn signal(&self, id: &str, number: &str) {
         self.event_with("kill", id, |attributes| attributes["signal"] = json!(number));
     }
 
-    /// Removes the container, as with `docker rm -f`.
+    /// Removes the container in any state. Sends only the event `destroy`.
     pub(crate) fn remove(&mut self, id: &str) {
         self.containers.retain(|container| container.id != id);
         self.container_event("destroy", id);
@@ -251,19 +251,20 @@ impl World {
         self.root.join(format!("containers/{id}/{id}-json.log"))
     }
 
-    /// Finds a container by id, unique prefix or name.
+    /// Finds a container by id, unique prefix of the id, or name.
     pub(crate) fn container(&self, name: &str) -> Option<&Container> {
         let id = self.id_of(name)?;
         self.containers.iter().find(|container| container.id == id)
     }
 
-    /// Finds a container by id, unique prefix or name.
+    /// Finds a container by id, unique prefix of the id, or name.
     pub(crate) fn container_mut(&mut self, name: &str) -> Option<&mut Container> {
         let id = self.id_of(name)?;
         self.containers.iter_mut().find(|container| container.id == id)
     }
 
-    /// Finds an image by id, prefix of the id's hexadecimal part, tag or digest, in short or full spelling.
+    /// Finds an image by id, by a prefix of the id (`sha256:` and at least four digits), or by tag or digest in short
+    /// or full spelling.
     pub(crate) fn image(&self, name: &str) -> Option<&Image> {
         let name = familiar(name);
         let hex = name.strip_prefix("sha256:").unwrap_or(&name).to_owned();
@@ -365,7 +366,7 @@ impl World {
     }
 }
 
-/// Docker's short form of an image name, with a tag.
+/// Docker's short form of an image name, with the tag `latest` if the name has neither tag nor digest.
 pub(super) fn familiar(name: &str) -> String {
     let name = name.strip_prefix("docker.io/").unwrap_or(name);
     let name = name.strip_prefix("library/").unwrap_or(name);

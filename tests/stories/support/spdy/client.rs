@@ -61,7 +61,7 @@ pub(crate) struct SpdyWriter {
 }
 
 impl Spdy {
-    /// Requests SPDY at a URL like kubectl, with one header line for each protocol. Also returns the protocol
+    /// Requests SPDY at a URL as kubectl does, with one header line for each protocol. Also returns the protocol
     /// that the server selected.
     pub(crate) async fn connect(place: &Place, protocols: &[&str]) -> Outcome<(Self, String)> {
         let mut headers = vec![("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")];
@@ -99,7 +99,8 @@ impl Spdy {
         }
     }
 
-    /// Opens a stream. The second result is a future that resolves when the server accepts the stream.
+    /// Opens a stream. The second result is a future that resolves when the server accepts the stream, and fails
+    /// if the server refuses the stream.
     pub(crate) async fn open_unanswered(
         &self,
         headers: &[(&str, &str)],

@@ -1,6 +1,5 @@
 //! SPDY's dictionary, with which both sides initialise zlib. The dictionary is built from the words in the
-//! specification (section 2.6.10.1). A check of the dictionary's Adler-32 shows that the dictionary is
-//! complete.
+//! specification (section 2.6.10.1). A check of the dictionary's Adler-32 shows that the dictionary is complete.
 
 use std::sync::LazyLock;
 

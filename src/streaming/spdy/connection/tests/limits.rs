@@ -51,8 +51,7 @@ async fn a_peer_that_takes_no_refusals_is_not_read() {
     refusing.abort();
 }
 
-/// All connections share a pool for additional streams, beyond the streams that each connection can always
-/// have.
+/// All connections share a pool for additional streams, beyond the streams that each connection can always have.
 #[tokio::test]
 async fn places_return_with_the_last_half_of_a_stream() {
     static POOL: Semaphore = Semaphore::const_new(1);
@@ -67,7 +66,7 @@ async fn places_return_with_the_last_half_of_a_stream() {
     }
     peer.open(35, 0).await;
     assert_eq!(peer.next().await, Some(Seen::Reset(35, 3)));
-    // A stream still counts after the peer has reset it.
+    // After the peer has reset a stream, the stream counts until dockbridge has dropped its receiver and its sender.
     peer.reset(33).await;
     let (mut receiver, sender) = streams.pop().unwrap();
     assert_eq!(receiver.next().await, None);
