@@ -24,7 +24,7 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
         match read {
             // Docker uses `hosts.toml` for pulls only in newer versions and with the containerd image store.
             Ok(_) if !reads_hosts => {
-                let seen = format!("pulls do not use {}: {NEEDS_CONTAINERD}", path.display());
+                let seen = format!("Docker's pulls ignore {}: {NEEDS_CONTAINERD}", path.display());
                 findings.push(Finding::ok(Subject::Registries, seen));
             }
             Ok(hosts) => {

@@ -131,7 +131,7 @@ pub(super) fn kind(call: &Call, headers: &HeaderMap) -> Result<PathKind, EngineE
     let stat = headers.get(STAT);
     let stat = stat.ok_or_else(|| call.garbled("the header with the path's stat is missing"))?;
     let json = BASE64_STANDARD.decode(stat.as_bytes());
-    let json = json.map_err(|_| call.garbled("the path's stat is not base64"))?;
+    let json = json.map_err(|_| call.garbled("the header with the path's stat is not base64"))?;
     let stat = serde_json::from_slice::<Stat>(&json);
     let stat = stat.map_err(|_| call.garbled("the path's stat is not the expected JSON"))?;
     Ok(match stat.mode & KINDS {

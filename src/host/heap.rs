@@ -26,7 +26,7 @@ fn set_up() {
         // Without a fixed value, M_MMAP_THRESHOLD grows with the largest block that dockbridge frees.
         (libc::M_MMAP_THRESHOLD, KEPT_FREE_BYTES),
     ] {
-        // SAFETY: `mallopt` takes two numbers, and the caller has checked that this is the only thread.
+        // SAFETY: `mallopt` gets two numbers and no pointer. The caller has checked that this is the only thread.
         // `mallopt` ignores unknown parameters.
         unsafe { libc::mallopt(what, amount) };
     }

@@ -162,7 +162,8 @@ fn restore_from(
     Err(OciRuntimeError::Other(format!("CRIU cannot restore the checkpoint: {reason}")))
 }
 
-/// Prepares a restore on a thread, which blocks until this process ends if a volume's disk does not answer.
+/// Prepares a restore on a thread, and waits for the thread for at most `limit`. If a volume's disk does not answer,
+/// the thread hangs until this process, `dockbridge-runtime`, ends.
 fn prepare_restore(
     (line, filter): (CommandLine, PathBuf),
     dump: &Path,

@@ -143,7 +143,8 @@ impl ContainerCgroup {
             Err(cause) if cause.source.kind() == std::io::ErrorKind::PermissionDenied => {
                 warn!(
                     container = self.id,
-                    score, "no permission to set an oom_score_adj; keeping the current score"
+                    score,
+                    "no permission to set the container's oom_score_adj; the container keeps its score"
                 );
                 Ok(())
             }

@@ -26,8 +26,8 @@ pub struct Client {
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// The sending halves of streams on which only the client sends. They are kept because dropping them could reset
-    /// a stream when its reader is dropped.
+    /// dockbridge's sending halves of the streams stdin and resize. dockbridge sends nothing on them, and keeps them
+    /// only because dropping one could reset a stream when its reader is dropped.
     pub idle: Vec<Writer>,
     pub transport: Transport,
     /// Notices whether the client still receives data.
