@@ -366,7 +366,7 @@ pub(crate) async fn that_hang(world: World) -> Outcome {
     while told("NRI plugin disconnected after a failure")? < 3 {
         ensure!(looks.again().await, "the log does not tell that plugins hang");
     }
-    ensure_eq!(told("did not complete")?, 3, "each is told once");
+    ensure_eq!(told("did not complete")?, 3, "one line for each plugin that hung");
     // When dockbridge starts, it connects to its own NRI socket to find out whether another program listens.
     ensure_eq!(told("cannot set up an NRI plugin")?, 0, "there was no such plugin");
     stage.leaves_nothing().await

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// Fails if the container checkpoint has a mount that the new container does not have, lacks one of the new
-/// container's mounts or a restriction of such a mount, or has a mount that is not safe to restore. `exists` tells
-/// which paths this kernel has.
+/// Fails if the mounts of the container checkpoint and of the new container differ, if the checkpoint lacks a
+/// restriction of one of the new container's mounts, or if a mount is not safe to restore. `exists` tells which paths
+/// this kernel has.
 pub(super) fn check(
     mounts: &[Mount],
     config: &Config,

@@ -9,8 +9,7 @@ use crate::host::cgroup::kills::kills;
 pub(super) struct KillAccounting {
     /// How many kills were attributed. `None` while the kernel's count of kills is unknown.
     attributed: Option<u64>,
-    /// Containers that have ended. Kills in the cgroup of such a container are attributed even while that cgroup
-    /// exists.
+    /// Containers that have ended. Kills in their cgroups are attributed even while the cgroups exist.
     pub(super) ended: HashSet<String>,
 }
 

@@ -226,9 +226,9 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
     Ok(())
 }
 
-/// Checks the numbers of events that each client in `heard` received: of each kind, one for every container
-/// and pause container, also for those of the pods that stayed and of the first pod. A container or pause
-/// container that could not be started has all events but the one of the start.
+/// Checks the numbers of events that each client received (`heard`). There is one event of each kind for every
+/// container and pause container, also in the pods that stayed and in the first pod. If a container or pause
+/// container could not be started, it has no start event.
 async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;

@@ -322,8 +322,7 @@ impl World {
         container.or_else(|| self.shown.sandbox(&id)?.process.clone())
     }
 
-    /// The version of a container that the snapshot shows. `None` if the snapshot does not have the container, or has
-    /// it only from a list.
+    /// The version of a container that the snapshot shows. `None` without the container or without its inspect.
     fn version_shown(&self, number: u64) -> Option<u64> {
         match self.process_shown(number)? {
             Process::Running { pid, .. } => Some(u64::from(pid)),
