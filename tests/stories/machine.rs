@@ -103,7 +103,7 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
 }
 
 /// If a container uses more memory than its limit, the kernel kills the container if the request sets
-/// `memory.swap.max` to 0, and swaps if the request allows enough swap.
+/// `memory.swap.max` to 0, and swaps if the request allows enough swap. An update removes the limit of swap.
 pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
@@ -133,6 +133,14 @@ pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
         let seen = stage.engine.docker(&["logs", &ids[0]]).await?;
         ensure_eq!(seen, format!("{}\n{swap}", 32 << 20), "limits of {name}");
     }
+    let ids = stage.up(&sandbox, &pod, &[told("freed", "0", "sleep 3600")]).await?;
+    let swap_max = ["cat", "/sys/fs/cgroup/memory.swap.max"];
+    let before = stage.cri.exec_sync(&ids[0], &swap_max, 10).await?;
+    let linux =
+        cri::LinuxContainerResources { memory_swap_limit_in_bytes: -1, ..Default::default() };
+    stage.cri.update(&ids[0], linux).await?;
+    let after = stage.cri.exec_sync(&ids[0], &swap_max, 10).await?;
+    ensure_eq!([before.stdout, after.stdout], [b"0\n".to_vec(), b"max\n".to_vec()]);
     stage.cri.clear().await?;
     stage.leaves_nothing().await
 }

@@ -186,12 +186,7 @@ pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let quota = [of(free, "spec_cpu_quota"), of(free, "cpu_cfs_periods_total")];
     ensure!(quota.iter().all(Result::is_err), "a quota of who has none: {quota:?}");
     let linux = cri::LinuxContainerResources { cpu_quota: 30_000, ..Default::default() };
-    let request = cri::UpdateContainerResourcesRequest {
-        container_id: main.to_owned(),
-        linux: Some(linux),
-        ..Default::default()
-    };
-    stage.cri.runtime.clone().update_container_resources(request).await?;
+    stage.cri.update(main, linux).await?;
     let told = samples(&stage).await?;
     ensure_eq!(figure(told.container(main)?, "spec_cpu_quota", &[])?, 30_000);
     stage.cri.clear().await?;

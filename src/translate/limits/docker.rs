@@ -3,7 +3,7 @@
 //!
 //! Huge pages and verbatim cgroup keys have no field in the Engine API: see [`super::cgroup_files`].
 
-use super::cgroup_files::{CgroupFile, cgroup_files};
+use super::cgroup_files::{CgroupFile, IfMissing, cgroup_files};
 use crate::{
     error::Failure,
     model::{
@@ -80,7 +80,14 @@ pub fn update(
         ..ContainerUpdateBody::default()
     };
     let body = Some(body).filter(|body| *body != ContainerUpdateBody::default());
-    Ok(Update { body, files: cgroup_files(after, engine)? })
+    let mut files = cgroup_files(after, engine)?;
+    // Docker does not pass -1 in an update to the OCI runtime, so the kernel would keep the old limit.
+    let frees_swap = memory && swap == Some(UNLIMITED) && engine.cgroup_version == 2;
+    if frees_swap && !files.iter().any(|file| file.file == SWAP_MAX) {
+        let file = CgroupFile::unified(SWAP_MAX, "max");
+        files.push(CgroupFile { if_missing: IfMissing::Ignore, ..file });
+    }
+    Ok(Update { body, files })
 }
 
 /// The limit of memory and swap together, as the engine accepts it. "Unlimited" is a large number on cgroup

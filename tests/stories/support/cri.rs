@@ -217,7 +217,11 @@ impl Cri {
 
     /// Calls UpdateContainerResources with new CPU shares.
     pub(crate) async fn set_shares(&self, id: &str, cpu_shares: i64) -> Answer<()> {
-        let linux = cri::LinuxContainerResources { cpu_shares, ..Default::default() };
+        self.update(id, cri::LinuxContainerResources { cpu_shares, ..Default::default() }).await
+    }
+
+    /// Calls UpdateContainerResources.
+    pub(crate) async fn update(&self, id: &str, linux: cri::LinuxContainerResources) -> Answer<()> {
         let request = cri::UpdateContainerResourcesRequest {
             container_id: id.to_owned(),
             linux: Some(linux),
