@@ -52,8 +52,11 @@ impl ServiceFiles {
         let (named, found) = (read(environment_file)?, read(&own_environment)?);
         let unknown = named.keys().chain(found.keys()).filter_map(|name| unknown_variable(name));
         let unknown = unknown.collect();
-        let value = |name: &str| named.get(name).cloned().or_else(|| environment(name));
-        let variables = Variables::read(&|name| value(name).or_else(|| found.get(name).cloned()));
+        // An empty variable counts as not set, so it must not hide a value of another source.
+        let variables = Variables::read(&|name| {
+            let values = [named.get(name).cloned(), environment(name), found.get(name).cloned()];
+            values.into_iter().flatten().find(|value| !value.is_empty())
+        });
         let (flags, config) = (values.clone(), config.clone().or(own_config));
         let source = ConfigSource { flags, config, variables };
         let environment_file = environment_file.clone().or(own_environment);

@@ -158,6 +158,7 @@ fn commands_that_examine_the_service_read_its_files() {
     assert!(text.contains("DOCKBRIDGE_LOG_LEVLE is ignored"), "{text}");
     assert!(text.contains("network = \"cni\"") && text.contains("log-level = \"warn\""), "{text}");
     assert!(told(&["config"], Some("debug")).contains("log-level = \"debug\""));
+    assert!(told(&["config"], Some("")).contains("log-level = \"warn\""), "empty means not set");
     let flags = ["config", "--config", file.to_str().unwrap()];
     assert!(told(&flags, None).contains("log-level = \"info\""), "the command line names a file");
     let json = told(&["check", "--json", "--network=docker", "--docker=/no/such.sock"], None);
