@@ -64,29 +64,37 @@ impl Config {
 /// Looks for a kubelet. Returns None if there is neither a kubelet process nor a configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = blocking(running).await;
-    let path = PathBuf::from(option(&words, "--config").unwrap_or(CONFIG));
-    if pid.is_none() && !path.exists() {
+    if pid.is_none() && !Path::new(CONFIG).exists() {
         return None;
     }
-    let directory = option(&words, "--config-dir").map(PathBuf::from);
-    let read = move || read_files(&path, directory.as_deref());
+    let files = [config_file(pid, &words), option(&words, "--config-dir")];
+    let [path, directory] = files.map(|path| path.map(PathBuf::from));
+    let read = move || read_files(path.as_deref(), directory.as_deref());
     let config = blocking(read).await;
     let config = config.map(|config| with_flags(config, &words));
     Some(Kubelet { pid, version: version().await, config })
 }
 
+/// The path of kubelet's configuration file. A running kubelet without `--config` reads none. Of a kubelet that does
+/// not run, the flags are not known.
+fn config_file(pid: Option<u32>, words: &[String]) -> Option<&str> {
+    if pid.is_none() { Some(CONFIG) } else { option(words, "--config") }
+}
+
 /// Reads kubelet's configuration file, if it exists. The `.conf` files in `directory` and its subdirectories
 /// override that file, in the order of their paths.
-fn read_files(path: &Path, directory: Option<&Path>) -> Result<Config, String> {
+fn read_files(path: Option<&Path>, directory: Option<&Path>) -> Result<Config, String> {
     let mut config = Config::default();
     let mut added = Vec::new();
     if let Some(directory) = directory {
         drop_ins(directory, &mut added).map_err(|e| format!("{}: {e}", directory.display()))?;
         added.sort();
     }
-    for file in std::iter::once(path.to_owned()).chain(added) {
+    for file in path.map(Path::to_owned).into_iter().chain(added) {
         let text = match file::read_text(&file, LONGEST_CONFIG) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && file == path => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && Some(&*file) == path => {
+                continue;
+            }
             text => text.map_err(|error| error.to_string()),
         };
         let read = text.and_then(|text| parse(&text));
@@ -367,7 +375,7 @@ mod tests {
         write("d/10-first.conf", "cgroupDriver: systemd\nmaxPods: 2\n");
         write("d/20/nested.conf", "maxPods: 3\ncontainerRuntimeEndpoint: unix:///run/d.sock\n");
         write("d/90-ignored.yaml", "maxPods: 9\n");
-        let config = read_files(&at("config.yaml"), Some(&at("d"))).unwrap();
+        let config = read_files(Some(&at("config.yaml")), Some(&at("d"))).unwrap();
         let expected = Config {
             cgroup_driver: Some("systemd".to_owned()),
             container_runtime_endpoint: Some("unix:///run/d.sock".to_owned()),
@@ -375,11 +383,19 @@ mod tests {
             max_pods: Some(3),
         };
         assert_eq!(config, expected);
-        assert_eq!(read_files(&at("none"), None), Ok(Config::default()));
+        assert_eq!(read_files(Some(&at("none")), None), Ok(Config::default()));
         write("d/30-wrong.conf", "maxPods: many\n");
-        let reason = read_files(&at("none"), Some(&at("d"))).unwrap_err();
+        let reason = read_files(None, Some(&at("d"))).unwrap_err();
         assert!(reason.contains("30-wrong.conf"), "{reason}");
-        assert!(read_files(&at("none"), Some(&at("missing"))).is_err());
+        assert!(read_files(None, Some(&at("missing"))).is_err());
+    }
+
+    #[test]
+    fn a_running_kubelet_without_the_flag_reads_no_file() {
+        let words = ["kubelet", "--config=/k.yaml"].map(str::to_owned);
+        assert_eq!(config_file(Some(7), &words), Some("/k.yaml"));
+        assert_eq!(config_file(Some(7), &words[..1]), None);
+        assert_eq!(config_file(None, &[]), Some(CONFIG));
     }
 
     #[test]
