@@ -100,6 +100,9 @@ pub(super) struct Namespace {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Device {
+    /// `b` for a block device, `c` or `u` for a character device.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
     pub(super) path: String,
     pub(super) major: u32,
     pub(super) minor: u32,

@@ -219,7 +219,10 @@ fn unknown_and_damaged_images_are_refused() {
     let (mut images, mut config) = fixture();
     images.contents.insert("tmpfs-dev-67.tar.gz.img".to_owned(), bytes);
     assert!(fit(&mut images, &config).unwrap_err().contains("has the device sda"));
-    config["linux"]["devices"] = json!([{ "path": "/dev/sda", "major": 8, "minor": 0 }]);
+    let device = |kind: &str| json!([{ "type": kind, "path": "/dev/a", "major": 8, "minor": 0 }]);
+    config["linux"]["devices"] = device("c");
+    assert!(fit(&mut images, &config).unwrap_err().contains("has the device sda"));
+    config["linux"]["devices"] = device("b");
     fit(&mut images, &config).unwrap();
     let limits = Some(Limits::default());
     for old in [

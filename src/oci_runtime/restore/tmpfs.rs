@@ -13,7 +13,7 @@ use std::{
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
-use super::config::Config;
+use super::config::{Config, Device};
 
 /// Refuses devices that the new container does not have. Returns the paths of all links.
 pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, String> {
@@ -94,8 +94,11 @@ fn check_device(header: &Header, path: &Path, config: &Config) -> Result<(), Str
     let number = (numbers.0.ok().flatten(), numbers.1.ok().flatten());
     let is_standard = kind.is_character_special()
         && matches!(number, (Some(1), Some(3 | 5 | 7..=9)) | (Some(5), Some(0..=2)));
-    let mut own = config.linux.devices.iter();
-    let is_allowed = is_standard || own.any(|it| number == (Some(it.major), Some(it.minor)));
+    // A block device and a character device with the same numbers are different devices.
+    let is_own = |own: &Device| {
+        number == (Some(own.major), Some(own.minor)) && (own.kind == "b") == kind.is_block_special()
+    };
+    let is_allowed = is_standard || config.linux.devices.iter().any(is_own);
     if !is_allowed || !is_octal(field(header, MAJOR)) || !is_octal(field(header, MINOR)) {
         let path = path.display();
         return Err(format!("has the device {path}, which is damaged or not in the new container"));
