@@ -1,7 +1,6 @@
 //! The kinds of errors, and [`Failure`], the error of calls, which has a kind.
 //!
-//! A module may have an enum for its errors. An enum that implements [`WithKind`] converts into a [`Failure`].
-//! Only `rpc::status` turns a [`Kind`] into a gRPC code.
+//! An error with [`WithKind`] converts into a [`Failure`]. Only `rpc::status` turns a [`Kind`] into a gRPC code.
 
 use std::error::Error;
 
@@ -10,7 +9,7 @@ use std::error::Error;
 /// The variants have the names of gRPC's codes, because kubelet checks these codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// The request is wrong, or names something that this node lacks or that is damaged.
+    /// The request is wrong, for example because a host file or profile that it names is missing or damaged.
     InvalidArgument,
     NotFound,
     /// Another object already has the name or identity, or the output file already exists.
@@ -83,14 +82,14 @@ impl Failure {
         Self::new(Kind::FailedPrecondition, text)
     }
 
-    /// The failure because of a field that dockbridge does not support, or does not support on this node.
+    /// A failure of the kind [`Kind::Unimplemented`]: dockbridge does not support `field`, perhaps only on this node.
     pub fn unsupported(field: &str, reason: &str) -> Self {
         Self::new(Kind::Unimplemented, format!("{field}: {reason}"))
     }
 
-    /// The failure because of a missing object.
+    /// A failure of the kind [`Kind::NotFound`]: dockbridge does not know `object`.
     pub fn missing(object: impl std::fmt::Display) -> Self {
-        Self::new(Kind::NotFound, format!("{object} is not known"))
+        Self::new(Kind::NotFound, format!("{object} is not known to dockbridge"))
     }
 
     /// Puts `text` before the text of the failure, and keeps the failure's kind.
@@ -121,7 +120,7 @@ pub fn shortened(mut text: String) -> String {
     text
 }
 
-/// The text of an error, followed by those of its causes, without repetitions and `(os error 13)`.
+/// The text of an error, followed by those of its causes, without repetitions and numbers such as `(os error 13)`.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

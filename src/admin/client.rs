@@ -37,7 +37,7 @@ pub enum ClientError {
     Broken { socket: PathBuf, source: hyper::Error },
     #[error("cannot send the request to dockbridge")]
     Here(#[from] io::Error),
-    #[error("cannot write the answer of dockbridge")]
+    #[error("cannot print the answer of dockbridge")]
     Output(#[source] io::Error),
     #[error("cannot build the HTTP request to dockbridge")]
     Request(#[from] http::Error),

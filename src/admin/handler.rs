@@ -123,7 +123,7 @@ async fn reload(
         Err(_) => return text(StatusCode::BAD_REQUEST, NO_VARIABLES),
     };
     let (answer, answered) = oneshot::channel();
-    // Sending fails while dockbridge stops, because no task receives reload requests any more.
+    // Sending fails if dockbridge stops and no task receives reload requests any more.
     let _ = context.reloads.send(ReloadRequest { apply, variables, answer }).await;
     match answered.await {
         Ok(Ok(done)) => text(StatusCode::OK, done),
@@ -168,10 +168,9 @@ fn obstacles(now: &Snapshot, network: &NetworkStatus) -> Vec<String> {
     obstacles
 }
 
-const NO_VARIABLES: &str =
-    "the body of the request must be empty, or a JSON object of strings with at most 256 KiB\n";
-/// The size limit of a reload's environment variables, in bytes. With usual values, the variables of all settings
-/// together are much shorter.
+const NO_VARIABLES: &str = "the body of the request may have at most 256 KiB, and must be empty or a JSON object \
+                            with the values of environment variables as strings\n";
+/// The size limit of a request's body, in bytes. With usual values, all settings' variables together are much shorter.
 const LONGEST_VARIABLES: usize = 256 << 10;
 /// How long the store may take to answer. Even a busy store needs only milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The listeners of the admin server. Each connection has a deadline, and the size of its request is limited.
+//! The listeners of the admin server. Each connection has a deadline, and the size of a request's head is limited.
 //! At the connection limit, dockbridge closes the oldest connection for a new one.
 
 use std::{
@@ -31,7 +31,10 @@ use crate::{
 
 /// The address of `--metrics-addr` cannot be used.
 #[derive(Debug, Error)]
-#[error("cannot serve metrics on {address} (choose another --metrics-addr, or an empty one)")]
+#[error(
+    "cannot serve metrics on {address} (choose another --metrics-addr, or an empty one for no \
+     metrics over TCP)"
+)]
 pub struct MetricsAddressError {
     address: SocketAddr,
     source: io::Error,
@@ -66,7 +69,8 @@ impl Listeners {
         let unix = unix.inspect_err(|error| {
             warn!(
                 error = chain(error),
-                "cannot open the admin socket; `dockbridge debug` and `dockbridge reload` will not work"
+                "cannot open the admin socket; until dockbridge restarts, `dockbridge debug`, `dockbridge reload` and \
+                 `dockbridge config --diff` fail"
             );
         });
         Ok(Self { tcp, unix: unix.ok() })
@@ -91,7 +95,6 @@ impl Listeners {
     }
 }
 
-/// Serves the connections of one listener. Dropping the returned future closes the connections.
 async fn accept<L>(mut listener: L, context: &Arc<AdminContext>, access: Access) -> Infallible
 where
     L: Listener<Io: AsyncRead + AsyncWrite + Send + Unpin + 'static>,
@@ -141,7 +144,6 @@ where
 const MODE: u32 = 0o600;
 const MOST_CONNECTIONS: usize = 32;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);
-/// How long a client may take to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request and its answer may take together.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);

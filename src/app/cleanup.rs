@@ -1,8 +1,8 @@
 //! Recovery and cleanup while the server runs. At the start, dockbridge repairs what a crash or the loss of a
 //! directory has damaged. Later dockbridge repairs from time to time what other programs have changed.
 //!
-//! Except for commands of ExecSync and unfinished container checkpoints, cleanup waits until the store is complete
-//! ([`Store::complete`]).
+//! Cleanup waits until the store is complete ([`Store::complete`]), except the cleanup of leftover ExecSync commands
+//! and of unfinished container and pod checkpoints.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -18,8 +18,7 @@ use crate::{
     store::handle::Store,
 };
 
-/// When Docker has sent its first list, recovers from a crash or a lost directory. After this recovery, retries failed
-/// CNI DELs.
+/// When Docker has sent its first list, recovers from a crash or a lost directory, and then retries failed CNI DELs.
 pub(super) async fn recover(
     sandboxes: Sandboxes,
     node: Arc<Node>,
@@ -29,8 +28,7 @@ pub(super) async fn recover(
 ) {
     let Node { store, image_files, .. } = &*node;
     let is_synced = store.synced(Duration::MAX).await.is_ok();
-    // Unlike the cleanup below, the kill of a left command waits only for the inspect of the command's container,
-    // and not for all inspects.
+    // Unlike the cleanup below, the kill of a leftover command waits only for the inspect of the command's container.
     tracker.spawn(async move { commands.end_left_commands().await });
     if is_synced {
         sandboxes.recover_sandboxes(&tracker).await;
@@ -92,7 +90,11 @@ async fn refresh_unlisted(store: &Store, logs: &Logs) {
         if now.container(id.as_str()).is_none()
             && let Err(error) = store.refresh_container(id.as_str()).await
         {
-            debug!(container = %id, error = chain(&error), "keeping the log of a container that docker does not list");
+            debug!(
+                container = %id,
+                error = chain(&error),
+                "cannot inspect a container that the store does not show; continuing to write its log"
+            );
         }
     }
 }

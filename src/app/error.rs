@@ -19,8 +19,8 @@ use crate::{
 pub enum AppError {
     /// To connect a pod to a CNI network, dockbridge needs capabilities for mounts and for network changes.
     #[error(
-        "dockbridge lacks {missing}: no pod could be connected (--network cni), and port-forward and image \
-         volumes could fail. Run dockbridge as root in the host's namespaces, and look for \
+        "dockbridge cannot start with --network cni, because it lacks {missing}: no pod could be connected, and \
+         port-forward and image volumes could fail. Run dockbridge as root in the host's namespaces, and look for \
          CapabilityBoundingSet= in its systemd unit (dockbridge check lists what else is missing)"
     )]
     MissingCapabilities { missing: String },
@@ -41,7 +41,6 @@ pub enum AppError {
         docker.display()
     )]
     EngineLock { id: String, docker: PathBuf, source: HostError },
-    /// dockbridge cannot create or use the run directory.
     #[error(
         "cannot use the run directory {} (run dockbridge as root, or choose another --run-dir)",
         run_dir.display()
@@ -57,7 +56,9 @@ pub enum AppError {
     #[error(transparent)]
     Metrics(#[from] MetricsAddressError),
     /// The writer task of the store has ended: a bug.
-    #[error("internal error: the store stopped; restart dockbridge and report its log")]
+    #[error(
+        "internal error: the store stopped; restart dockbridge, and report this bug with the log"
+    )]
     StoreStopped,
     #[error("the CRI server failed")]
     Serve(#[from] tonic::transport::Error),

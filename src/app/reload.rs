@@ -46,7 +46,6 @@ impl RegisterMetrics for ReloadMetrics {
     }
 }
 
-/// Reads the settings again.
 pub(super) struct Reloader {
     source: ConfigSource,
     running: Vec<RawValue>,
@@ -68,7 +67,6 @@ impl Reloader {
         Self { source, running, live, log, spans, metrics }
     }
 
-    /// Handles signals and requests; never returns.
     pub(super) async fn run(
         mut self,
         mut hangups: Option<Signal>,
@@ -115,7 +113,7 @@ impl Reloader {
             names => format!("changed: {names}\n"),
         };
         if !needs_restart.is_empty() {
-            text += &format!("settings that need a restart: {needs_restart}\n");
+            text += &format!("settings waiting for a restart of dockbridge: {needs_restart}\n");
         }
         Ok(text)
     }

@@ -16,7 +16,7 @@ use crate::{
     model::spec_edit::{IGNORED_OPTIONS, SpecEdit, without_empty},
 };
 
-/// Whether the engine can do an edit. If not, the error names the property that the Engine API lacks.
+/// Checks whether the engine can do an edit. The error names the property for which the Engine API has no field.
 #[derive(Clone, Copy, Debug)]
 pub struct Check(pub fn(&SpecEdit) -> Result<(), String>);
 
@@ -46,7 +46,7 @@ pub(super) fn collect(
             let made = spec_edits(requested, engine_check).map_err(|problem| {
                 Failure::unmet(format!("CDI device {device:?} in {}: {problem}", file.display()))
             })?;
-            // The Intel RDT settings of a later device or file replace all earlier Intel RDT settings.
+            // Intel RDT settings are not merged: only the last ones in the order of `devices` apply.
             if requested.intel_rdt.is_some() {
                 edits.retain(|edit: &SpecEdit| edit.keys().get(1) != Some(&"intelRdt"));
             }
@@ -100,7 +100,12 @@ fn log_ignored_options(device: &str, edits: &Edits) {
     let ignored: BTreeSet<&String> =
         options.filter(|option| IGNORED_OPTIONS.contains(&option.as_str())).collect();
     if !ignored.is_empty() {
-        info!(device, options = ?ignored, "ignoring these mount options of a CDI device; a mount has them only if its source on the host has them");
+        info!(
+            device,
+            options = ?ignored,
+            "ignoring these mount options of a CDI device; a mount has them only if its source is mounted with \
+             them on the host"
+        );
     }
 }
 
@@ -119,7 +124,7 @@ fn mount(requested: &Mount, without_oci_runtime: bool) -> Result<SpecEdit, Strin
             return Err(format!("{path:?} is not an absolute path"));
         }
     }
-    // Fails if the source is missing, because the engine would create a directory there.
+    // Fails here if the source is missing, so that the error names the CDI device.
     if without_oci_runtime && is_bind {
         let source = Path::new(source);
         fs::metadata(source).map_err(|e| chain(&HostError::new("mount", source, e)))?;

@@ -5,12 +5,10 @@ use std::path::Path;
 use super::{finding::Finding, subject::Subject};
 use crate::host::capability::{missing, oom_floor};
 
-/// Checks our own capabilities and the engine's.
 pub(super) fn examine(engine_socket: &Path) -> Vec<Finding> {
     vec![own(&missing()), protection(oom_floor(engine_socket))]
 }
 
-/// Judges the capabilities that our own process lacks.
 pub(super) fn own(missing: &[&str]) -> Finding {
     if missing.is_empty() {
         let seen = "the check has the capabilities for connecting pods to networks";
@@ -21,7 +19,8 @@ pub(super) fn own(missing: &[&str]) -> Finding {
             "the check runs without {missing}, which dockbridge needs to enter and to connect network \
              namespaces"
         );
-        Finding::fail(Subject::Capabilities, seen, "run dockbridge as root in the host namespaces")
+        let advice = "run both dockbridge and the check as root in the host's namespaces";
+        Finding::fail(Subject::Capabilities, seen, advice)
     }
 }
 

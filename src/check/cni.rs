@@ -83,7 +83,8 @@ fn no_network(settings: &CniSettings) -> String {
     let places: Vec<String> =
         settings.bin_dirs.iter().map(|place| place.display().to_string()).collect();
     format!(
-        "put a network configuration into --cni-conf-dir, and its plugins into {}; or use --network docker (without kubelet)",
+        "put a network configuration into --cni-conf-dir, and its plugins into {}; on a host without kubelet, you \
+         can use --network docker instead",
         places.join(" or ")
     )
 }
@@ -92,7 +93,7 @@ fn no_network(settings: &CniSettings) -> String {
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 const FIREWALL: &str = "add {\"type\": \"firewall\"} to the plugins of the network, so that packets between \
-                        pods are accepted (or run iptables -P FORWARD ACCEPT)";
+                        new pods are accepted (or, also for running pods, run iptables -P FORWARD ACCEPT)";
 
 const PORTMAP: &str = "add {\"type\": \"portmap\", \"capabilities\": {\"portMappings\": true}} to the \
                        plugins of the network if pods use host ports";

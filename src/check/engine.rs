@@ -107,8 +107,7 @@ fn oci_runtimes(info: &EngineInfo) -> Vec<Finding> {
     findings
 }
 
-/// Judges `dockbridge-runtime`; [`oci_runtimes`] reports a missing program. Never a failure: pods that were created
-/// without `dockbridge-runtime` run without it.
+/// Judges how the engine uses `dockbridge-runtime`.
 fn edits_runtime(info: &EngineInfo) -> Finding {
     let subject = Subject::OciRuntime;
     match (info.runtimes.get(RUNTIME), info.below(DEFAULT_HANDLER)) {
@@ -136,7 +135,7 @@ fn edits_runtime(info: &EngineInfo) -> Finding {
     }
 }
 
-/// How long the engine may take to answer each call. A working engine needs much less.
+/// How long the engine may take to answer each call; much longer than a working engine needs.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const HANGS: &str = "Docker hangs: see journalctl -u docker. A restart of Docker ends every container unless \
@@ -148,19 +147,22 @@ const ELSEWHERE: &str = "run dockbridge on the host of the engine: dockbridge ne
 const LIVE_RESTORE: &str = "set \"live-restore\": true in /etc/docker/daemon.json, then run: systemctl \
                             reload docker";
 const HOST_WARNING: &str = "docker info has this warning about Docker's host or settings; a warning \"No … \
-                            support\" means that such limits have no effect";
+                            support\" means that limits of the named kind have no effect";
 const NO_RUNTIME: &str = "Docker has no dockbridge-runtime (see `dockbridge setup`): pods with user namespaces, \
                           id-mapped volumes, CRI mount options or ambient capabilities are refused";
-const OLD_API: &str = "dockbridge-runtime needs Docker 24.0 or newer";
+const OLD_API: &str = "this Docker is too old for dockbridge-runtime, which needs Docker 24.0 or newer: pods with \
+                       user namespaces, id-mapped volumes, CRI mount options or ambient capabilities are refused";
 const SETUP_AGAIN: &str = "pods on CNI whose runtime is runc or runs runc cannot start: run `dockbridge setup` \
                            again, or `dockbridge setup --undo`";
 const WRONG_PATH: &str =
     "pods with this runtime cannot start: correct its path in /etc/docker/daemon.json";
-const UNUSED: &str = "`dockbridge setup --undo` removes dockbridge-runtime";
+const UNUSED: &str = "if pods with a runtime handler do not need dockbridge-runtime either, you can remove it: \
+                      `dockbridge setup --undo`";
 const NO_CGROUPS: &str = "the engine manages no cgroups: no pod can be limited";
-const DELEGATE: &str = "delegate cgroups to the rootless engine, or run the engine as root";
+const DELEGATE: &str = "delegate cgroups to the rootless engine (this needs cgroup v2 and systemd), or run the \
+                        engine as root";
 const VERSION_1: &str = "kubelet 1.35 and later refuses cgroup v1 unless failCgroupV1 is false; crictl \
                          and CI are not affected";
-const TWO_MANAGERS: &str = "systemd also manages cgroups here: set \"exec-opts\": \
-                            [\"native.cgroupdriver=systemd\"] in /etc/docker/daemon.json, and cgroupDriver: \
-                            systemd in kubelet";
+const TWO_MANAGERS: &str = "systemd also manages cgroups here: drain the node, set \"exec-opts\": \
+                            [\"native.cgroupdriver=systemd\"] in /etc/docker/daemon.json and cgroupDriver: \
+                            systemd in kubelet's configuration, then restart Docker and kubelet";

@@ -1,7 +1,6 @@
 //! Whether kubelet's configuration fits the engine and this server.
 //!
-//! Reads the flags of the running kubelet, its configuration file, and the files that `--config-dir` adds. If
-//! a host has neither a kubelet process nor a configuration file, the finding says that there is no kubelet.
+//! Reads the flags of the running kubelet, its configuration file, and the files that `--config-dir` adds.
 
 use std::{
     fs, io,
@@ -34,10 +33,9 @@ pub(super) struct Kubelet {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Config {
-    /// `cgroupfs` or `systemd`. Without this field, kubelet uses `cgroupfs` if it does not ask the runtime.
+    /// `cgroupfs` or `systemd`.
     pub(super) cgroup_driver: Option<String>,
     pub(super) container_runtime_endpoint: Option<String>,
-    /// Whether kubelet refuses cgroup v1. kubelet 1.35 and newer refuse it by default.
     #[serde(rename = "failCgroupV1")]
     pub(super) fail_cgroup_v1: Option<bool>,
     pub(super) max_pods: Option<u32>,
@@ -61,7 +59,7 @@ impl Config {
     }
 }
 
-/// Looks for a kubelet. Returns None if there is neither a kubelet process nor a configuration file.
+/// Returns None if there is neither a running kubelet nor its configuration file.
 pub(super) async fn find() -> Option<Kubelet> {
     let (pid, words) = blocking(running).await;
     if pid.is_none() && !Path::new(CONFIG).exists() {
@@ -75,14 +73,13 @@ pub(super) async fn find() -> Option<Kubelet> {
     Some(Kubelet { pid, version: version().await, config })
 }
 
-/// The path of kubelet's configuration file. A running kubelet without `--config` reads none. Of a kubelet that does
-/// not run, the flags are not known.
+/// The path of kubelet's configuration file. A running kubelet without `--config` reads none. The flags of a kubelet
+/// that does not run are not known.
 fn config_file(pid: Option<u32>, words: &[String]) -> Option<&str> {
     if pid.is_none() { Some(CONFIG) } else { option(words, "--config") }
 }
 
-/// Reads kubelet's configuration file, if it exists. The `.conf` files in `directory` and its subdirectories
-/// override that file, in the order of their paths.
+/// Reads the file at `path`, if it exists, and then the overriding `.conf` files below `directory`, sorted by path.
 fn read_files(path: Option<&Path>, directory: Option<&Path>) -> Result<Config, String> {
     let mut config = Config::default();
     let mut added = Vec::new();
@@ -123,7 +120,7 @@ fn running() -> (Option<u32>, Vec<String>) {
     (pid.filter(|_| !words.is_empty()), words)
 }
 
-/// Parses a configuration file. Keys that are not in [`Config`] may have any value.
+/// Keys that are not in [`Config`] may have any value.
 fn parse(text: &str) -> Result<Config, String> {
     // The YAML error must not quote lines of the file, because a finding is one line.
     let options = serde_saphyr::options! { with_snippet: false };
@@ -137,7 +134,7 @@ fn with_flags(config: Config, words: &[String]) -> Config {
         cgroup_driver: value("--cgroup-driver"),
         container_runtime_endpoint: value("--container-runtime-endpoint"),
         max_pods: option(words, "--max-pods").and_then(|text| text.parse().ok()),
-        // Without a value, this flag means true. A value must follow the flag and `=` in the same word.
+        // The value of this flag is never the next word: `--fail-cgroupv1 false` means true.
         fail_cgroup_v1: words.iter().rev().find_map(|word| {
             match word.strip_prefix(FAIL_CGROUP_1)? {
                 "" => Some(true),
@@ -147,7 +144,7 @@ fn with_flags(config: Config, words: &[String]) -> Config {
     })
 }
 
-/// The value of a flag of kubelet. If the flag is repeated, the last value applies.
+/// Returns the last value if the flag is repeated.
 fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     flag_values(words, name).pop()
 }
@@ -164,7 +161,6 @@ fn release(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Judges what kubelet's settings mean with this engine and a server at `socket`.
 pub(super) fn judge(
     kubelet: Option<&Kubelet>,
     engine: Option<&EngineInfo>,
@@ -194,7 +190,6 @@ pub(super) fn judge(
     findings
 }
 
-/// kubelet 1.31 and newer ask the runtime for the cgroup driver. Older releases use their own setting.
 fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let engines = match engine.cgroup_driver {
         CgroupDriver::Cgroupfs => "cgroupfs",
@@ -207,17 +202,23 @@ fn driver(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Fin
         return None;
     }
     let seen = format!(
-        "kubelet uses cgroup driver {own}, and Docker uses {engines}: kubelet before 1.31 fails"
+        "the cgroup driver of kubelet is {own}, and that of Docker is {engines}: with kubelet before 1.31, no \
+         pod can start"
     );
-    Some(Finding::warn(Subject::Kubelet, seen, format!("set cgroupDriver: {engines} in kubelet")))
+    let advice =
+        format!("set cgroupDriver: {engines} in kubelet's configuration, and restart kubelet");
+    Some(Finding::warn(Subject::Kubelet, seen, advice))
 }
 
-/// Judges whether kubelet refuses cgroup v1. If kubelet does not run, an unknown `--config-dir` may allow v1.
+/// If kubelet does not run, a file in its unknown `--config-dir` may allow cgroup v1.
 fn cgroup_version(kubelet: &Kubelet, config: &Config, engine: &EngineInfo) -> Option<Finding> {
     let refuses = kubelet.version? >= REFUSES_CGROUP_1 && config.fail_cgroup_v1 != Some(false);
     let seen = "this release of kubelet refuses to start on cgroup v1, which this host has";
-    let advice = "boot with cgroup v2, or set failCgroupV1: false in kubelet";
-    let unknown = format!("{seen}, unless --config-dir allows cgroup v1 (kubelet does not run)");
+    let advice = "boot with cgroup v2, or set failCgroupV1: false in kubelet's configuration";
+    let unknown = format!(
+        "{seen}, unless a flag of kubelet or a file in its --config-dir allows cgroup v1 (not known, because \
+         kubelet does not run)"
+    );
     (refuses && engine.cgroup_version == 1).then(|| match kubelet.pid {
         Some(_) => Finding::fail(Subject::Kubelet, seen, advice),
         None => Finding::warn(Subject::Kubelet, unknown, advice),
@@ -235,7 +236,11 @@ fn endpoint(kubelet: &Kubelet, config: &Config, socket: Option<&Path>) -> Option
         return None;
     }
     let seen = format!("kubelet uses the runtime at {endpoint}, not this dockbridge");
-    let advice = format!("set containerRuntimeEndpoint: unix://{} in kubelet", socket.display());
+    let advice = format!(
+        "set containerRuntimeEndpoint: unix://{} in kubelet's configuration, or change kubelet's flag \
+         --container-runtime-endpoint if it is set",
+        socket.display()
+    );
     Some(Finding::warn(Subject::Kubelet, seen, advice))
 }
 
@@ -246,12 +251,12 @@ fn fitting(kubelet: &Kubelet, config: &Config) -> String {
     let runs = kubelet.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let driver = config.driver();
     format!(
-        "kubelet {release} ({runs}), own cgroup driver {driver} (kubelet 1.31 and later ask the \
-         runtime)"
+        "kubelet {release} ({runs}), cgroup driver {driver} in its own settings (kubelet 1.31 and later ask \
+         the runtime instead)"
     )
 }
 
-/// From this release of kubelet on, `KubeletCgroupDriverFromCRI` is on by default.
+/// From this release on, kubelet by default asks the runtime for the cgroup driver (`KubeletCgroupDriverFromCRI`).
 const ASKS_FOR_DRIVER: (u32, u32) = (1, 31);
 /// From this release of kubelet on, `failCgroupV1` is true by default.
 const REFUSES_CGROUP_1: (u32, u32) = (1, 35);
@@ -259,7 +264,7 @@ const FAIL_CGROUP_1: &str = "--fail-cgroupv1";
 /// The values that Go reads as false.
 const GO_FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 const CONFIG: &str = "/var/lib/kubelet/config.yaml";
-/// The size limit of kubelet's configuration file in bytes. A file with all settings is much smaller.
+/// The size limit of a configuration file of kubelet in bytes, far above the size of a file with all settings.
 const LONGEST_CONFIG: u64 = 1 << 20;
 const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -337,7 +342,7 @@ mod tests {
         assert!(elsewhere[0].advice.contains("unix:///run/d.sock"), "{elsewhere:?}");
     }
 
-    /// kubelet treats an empty or null setting like a missing one, because Go decodes all three to the same value.
+    /// kubelet treats an empty or null string setting like a missing one: Go decodes all three to the same value.
     #[test]
     fn an_empty_setting_is_no_setting() {
         let socket = Path::new("/run/d.sock");
@@ -364,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Merged as in kubelet: first the file, then the directory's files in the order of their paths.
+    /// Like kubelet, dockbridge merges the file first, then the directory's `.conf` files in the order of their paths.
     #[test]
     fn drop_ins_win_over_the_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -16,21 +16,19 @@ use crate::{
     setup::reading::{DaemonFlags, USUAL_FILE},
 };
 
-/// How the kernel treats the packets of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packets {
-    /// Whether the kernel forwards packets at all (`net.ipv4.ip_forward`).
+    /// Whether the kernel forwards IPv4 packets (`net.ipv4.ip_forward`).
     pub(super) forwarded: bool,
     /// Whether the packet filter sees packets that cross a bridge (`net.bridge.bridge-nf-call-iptables`).
     pub(super) bridged_filtered: bool,
-    /// Whether the packet filter drops forwarded packets for which no rule exists. Docker may set this policy
-    /// of the chain FORWARD when it starts, unless Docker uses nftables.
+    /// Whether the policy of the chain FORWARD drops packets. If `iptables` fails, dockbridge assumes that a
+    /// Docker with iptables has set this policy.
     pub(super) dropped: bool,
 }
 
 impl Packets {
-    /// Reads the kernel's settings. `nftables` says whether Docker uses nftables; it is None if Docker has
-    /// not answered. `nftables` is used only if `iptables` fails or cannot be run.
+    /// Reads the kernel's settings. `nftables` says whether Docker uses nftables; None if Docker has not answered.
     pub(super) async fn read(nftables: Option<bool>) -> Self {
         let on = |path: &'static str| {
             fs::read_to_string(path).is_ok_and(|text| !matches!(text.trim(), "" | "0"))
@@ -44,13 +42,11 @@ impl Packets {
     }
 }
 
-/// Whether the policy of the chain FORWARD drops packets. `rules` is the output of `iptables -S FORWARD`.
 fn drops(rules: Option<&str>, nftables: Option<bool>) -> bool {
     rules.map_or(nftables == Some(false), |rules| !rules.starts_with("-P FORWARD ACCEPT"))
 }
 
-/// Whether pods can reach other hosts, and Services of pods on this host. `bridged` means that pods are behind a
-/// bridge, `kubelet` that this host has a kubelet.
+/// Judges [`Packets`]. `bridged` means that pods are behind a bridge, `kubelet` that this host has a kubelet.
 pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Finding {
     let warn = |seen, advice| Finding::warn(Subject::Forwarding, seen, advice);
     if !packets.forwarded {
@@ -58,15 +54,15 @@ pub(super) fn forwarding(packets: &Packets, bridged: bool, kubelet: bool) -> Fin
         return warn(seen, "run sysctl -w net.ipv4.ip_forward=1, and set it in /etc/sysctl.d");
     }
     if bridged && kubelet && !packets.bridged_filtered {
-        let seen = "bridged packets bypass the packet filter: kube-proxy's Services fail between \
-                    pods of this node";
-        let advice = "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1";
+        let seen = "bridged packets bypass the packet filter: with kube-proxy, a pod gets no answer from a \
+                    Service whose pod is also on this node";
+        let advice = "run modprobe br_netfilter, then sysctl -w net.bridge.bridge-nf-call-iptables=1, and set \
+                      both for later boots in /etc/modules-load.d and /etc/sysctl.d";
         return warn(seen, advice);
     }
     Finding::ok(Subject::Forwarding, "the kernel forwards IPv4 packets (net.ipv4.ip_forward)")
 }
 
-/// The part of `daemon.json` with defaults of containers.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct DaemonJson {
@@ -80,8 +76,7 @@ impl DaemonJson {
     }
 }
 
-/// What dockerd's settings mean for containers: whether logs lose lines, and how many files a container may
-/// open. `inherited` is the limit that containers inherit from containerd.
+/// Judges dockerd's settings for the logs and open files of containers. `inherited` is from [`inherited_files`].
 pub(super) fn container_defaults(
     engine: &EngineInfo,
     flags: &DaemonFlags,
@@ -109,7 +104,7 @@ fn unit(cgroups: &str) -> Option<&str> {
     steps.find(|step| step.ends_with(".service"))
 }
 
-/// Judges containers' limit of open files. Since Docker 29, containerd's unit has none, so systemd's applies.
+/// Since Docker 29, containerd's unit sets no limit of open files, so containers inherit systemd's soft limit.
 fn judge_files(inherited: Option<u64>, flags: &DaemonFlags, file: &DaemonJson) -> Option<Finding> {
     let soft = inherited.filter(|soft| *soft <= FEW_FILES)?;
     let names = flags.ulimits.iter().filter_map(|limit| limit.split('=').next());
@@ -130,20 +125,18 @@ fn judge_logs(engine: &EngineInfo, flags: &DaemonFlags, file: &DaemonJson) -> Op
     if engine.log_driver != "json-file" || !names.any(|name| name == BUFFER_SIZE) {
         return None;
     }
-    let seen = "Docker's log-opts have max-buffer-size, so Docker refuses the log mode \"blocking\", and \
-                drops lines if a container writes faster than the disk";
+    let seen = "Docker's log-opts have max-buffer-size, so Docker refuses the log mode \"blocking\" that \
+                dockbridge requests, and drops lines if a container writes faster than the disk";
     let advice = format!(
         "remove mode and max-buffer-size from log-opts (daemon.json, or --log-opt), {RESTART}"
     );
     Some(Finding::warn(Subject::Engine, seen, advice))
 }
 
-/// Judges the free space and inodes of a disk that Docker uses.
 pub(super) fn disk(place: &Path) -> Option<Finding> {
     Some(judge_disk(place, disk::space(place).ok()?))
 }
 
-/// Below its default thresholds of free space, kubelet removes images and evicts pods.
 fn judge_disk(place: &Path, size: Space) -> Finding {
     let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
     let (bytes, inodes) =
@@ -155,11 +148,12 @@ fn judge_disk(place: &Path, size: Space) -> Finding {
     let seen = format!(
         "{seen}, and {inodes} % of the inodes; by default, kubelet evicts pods below 15 % of the space or 5 % of the inodes"
     );
-    let advice = "run docker image prune --all, or give Docker a larger disk (data-root)";
+    let advice = "run docker image prune --all (removes every image that no container uses, even if the image \
+                  exists only on this node), or give Docker a larger disk (data-root)";
     Finding::warn(Subject::Disk, seen, advice)
 }
 
-/// Compares the limit of open files of a process (`/proc/<pid>/limits`) with the number of pods of a node.
+/// Compares dockbridge's limit of open files (`limits` is `/proc/<pid>/limits`) with the number of pods of a node.
 /// Open cgroup files use up to a quarter of the limit (`host::cgroup::open_files`).
 pub(super) fn descriptors(limits: &str, pods: u32) -> Finding {
     let limit = open_files(limits).unwrap_or(u64::MAX);
@@ -191,7 +185,6 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Reads from the kernel which modules are on.
     pub(super) fn read() -> Self {
         let apparmor = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
         Self {
@@ -220,7 +213,7 @@ pub(super) fn confinement(modules: Modules, engine: &EngineInfo) -> Finding {
     }
 }
 
-/// Whether the clock is synchronised. None if systemd does not answer.
+/// Whether the clock is synchronised. None if `timedatectl` does not say.
 pub(super) async fn clock() -> Option<Finding> {
     let printed = output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]).await?;
     judge_clock(printed.trim())
@@ -251,7 +244,7 @@ const LEAST_BYTES: u64 = 15;
 const LEAST_INODES: u64 = 5;
 /// Open files for each pod: the engine's log and the CRI log of each of two containers.
 const PER_POD: u64 = 4;
-/// Open files other than logs: two for each exec or attach stream, connections, and dockbridge's own files.
+/// Open files other than logs and cgroup files: connections, exec and attach streams, and dockbridge's own files.
 const OTHER_FILES: u64 = 256;
 /// kubelet's default for `maxPods`.
 pub(super) const USUAL_PODS: u32 = 110;
@@ -262,7 +255,7 @@ const MORE_FILES: &str = "if programs fail with \"too many open files\": set \"d
 const TIMEOUT: Duration = Duration::from_secs(5);
 const RESTART: &str = "then restart Docker (without live-restore, a restart ends every container: drain the node first)";
 const BUFFER_SIZE: &str = "max-buffer-size";
-/// The size limit of `daemon.json` in bytes. A file with all settings is much smaller.
+/// The size limit of `daemon.json` in bytes.
 const LONGEST_DAEMON_JSON: u64 = 4 << 20;
 
 #[cfg(test)]

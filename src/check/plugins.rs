@@ -72,7 +72,11 @@ fn exposed(path: &Path) -> Option<Finding> {
     if facts.uid() == 0 && facts.mode() & 0o022 == 0 {
         return None;
     }
-    let seen = format!("users other than root can change {}", path.display());
+    let seen = format!(
+        "users other than root can change {}, and dockbridge runs the executables in the plugin directory \
+         as root",
+        path.display()
+    );
     Some(Finding::warn(Subject::Nri, seen, PROTECT))
 }
 
@@ -115,10 +119,11 @@ const MEND_PLUGIN: &str =
 const PROTECT: &str =
     "run chown root and chmod go-w on that path: plugins run as root and can change every pod";
 const OTHER_SOCKET: &str = "NRI plugins cannot connect to dockbridge: choose another path with --nri-socket, or if permission is denied, run dockbridge as root";
-const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin connected to Docker and \
-                            dockbridge changes containers twice, and Docker reports no pods to plugins";
+const SERVED_TWICE: &str = "Docker also serves NRI plugins (nri-opts): a plugin that is connected to both Docker \
+                            and dockbridge changes each container twice, and Docker reports no pods to plugins";
 const ONE_OF_BOTH: &str =
     "remove nri-opts from /etc/docker/daemon.json, then run: systemctl reload docker";
-const CONNECT: &str =
-    "install each required plugin, or start it yourself; no pod starts until all are connected";
-const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime (Docker 24.0 or newer), which lets NRI plugins change more than limits";
+const CONNECT: &str = "install each required plugin in --nri-plugin-dir and restart dockbridge, or start the \
+                       plugin yourself; no pod and no container starts until all required plugins are connected";
+const SETUP: &str = "`dockbridge setup` registers dockbridge-runtime, which lets NRI plugins change more than \
+                     limits if Docker is 24.0 or newer and its default runtime is runc or runs runc";

@@ -58,11 +58,13 @@ pub(super) fn judge(others: &Others) -> Vec<Finding> {
 }
 
 const CONTAINERD_TASKS: &str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io";
-const SAME_PODS: &str = "stop kubelet, stop cri-dockerd, start dockbridge, point kubelet at it, \
-                         start kubelet; dockbridge check --takeover says what happens to each pod";
+const SAME_PODS: &str = "run dockbridge check --takeover, which says what happens to each pod; then stop \
+                         kubelet, stop and disable cri-dockerd and its socket unit, start dockbridge, set kubelet's \
+                         endpoint to dockbridge's socket, start kubelet";
 const REMOVE_PODS: &str = "kubelet forgets the pods of its other runtime when it changes to dockbridge: \
-                           drain the node, remove these pods (crictl rmp --all --force), then stop that \
-                           runtime (but not containerd: Docker needs it)";
+                           drain the node, stop kubelet, remove these pods (crictl --runtime-endpoint SOCKET rmp \
+                           --all --force, with the socket of that runtime), then stop that runtime (but not \
+                           containerd: Docker needs it)";
 
 #[cfg(test)]
 mod tests {

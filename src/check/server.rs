@@ -30,16 +30,19 @@ pub(super) fn judge(
         let seen = format!("this engine is served by another dockbridge, {holder}");
         return Finding::fail(Subject::Server, seen, APART);
     };
-    // If `--listen` has no path, systemd passes the socket to the service, and the check cannot compare it.
+    // If `--listen` has no path, only systemd knows the configured socket, so the holder's socket counts as configured.
     let is_configured = listen.path().is_none_or(|listen| file::is_same(socket, listen));
-    // The package dockbridge-cri-dockerd serves on another socket by default.
+    // The service of the package dockbridge-cri-dockerd has another default socket.
     let is_usual = format!("unix://{listen}") == Key::Listen.default()
         && file::is_same(socket, Path::new(CRI_DOCKERD_SOCKET));
     if is_configured || is_usual {
         return Finding::ok(Subject::Server, format!("dockbridge serves this engine: {holder}"));
     }
     let seen = format!("this engine is served by another dockbridge, {holder}");
-    let advice = format!("{APART}, or set --listen unix://{}", socket.display());
+    let advice = format!(
+        "{APART}, or if you mean that dockbridge, run the check with --listen unix://{}",
+        socket.display()
+    );
     if asked {
         Finding::warn(Subject::Server, seen, advice)
     } else {

@@ -15,7 +15,6 @@ use crate::{
     },
 };
 
-/// What the upgrade would do to each pod, and on which settings and versions that depends.
 pub(super) async fn examine(settings: &Settings) -> Findings {
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
     let asked = (engine::ask(&settings.docker).await, by_pod(&engine).await);
@@ -32,13 +31,13 @@ pub(super) async fn examine(settings: &Settings) -> Findings {
         findings.push(match (pod.is_running(), info.live_restore) {
             (true, false) => {
                 let seen =
-                    format!("{named} ends when Docker stops, with {running} running containers");
+                    format!("{named} and its running containers ({running}) end when Docker stops");
                 Finding::warn(Subject::Pod, seen, DRAIN)
             }
             (true, true) => Finding::ok(
                 Subject::Pod,
                 format!(
-                    "{named} continues while Docker restarts, with {running} running containers"
+                    "{named} and its running containers ({running}) continue while Docker restarts"
                 ),
             ),
             (false, _) => Finding::ok(Subject::Pod, format!("{named} has ended")),
@@ -57,29 +56,30 @@ fn judge(info: &EngineInfo) -> Vec<Finding> {
         }
     };
     let api = format!(
-        "Docker {} speaks API {}; a new Docker must speak an API version from {} to {}: see the minimum API version of the new Docker",
+        "Docker {} speaks API {}; dockbridge speaks API {} to {}: the minimum API version of a new Docker \
+         must not be above this range",
         info.version,
         info.api,
         ApiVersion::OLDEST,
         ApiVersion::NEWEST
     );
     let store = format!(
-        "the image store is {}; to keep it if a new Docker has another default, set \"features\": \
-         {{\"containerd-snapshotter\": {}}} in daemon.json",
+        "the image store is {}; before an upgrade of Docker, set \"features\": \
+         {{\"containerd-snapshotter\": {}}} in daemon.json, so that a new default cannot change the image store",
         info.storage_driver, info.containerd_store
     );
     let mut findings =
         vec![Finding::ok(Subject::Engine, api), Finding::ok(Subject::Engine, store), live_restore];
     if let Some(ours) = info.runtimes.get(RUNTIME) {
         let seen =
-            format!("do not move or remove {}: containers that run with it need it", ours.path);
+            format!("do not move or remove {}: Docker needs it while containers use it", ours.path);
         findings.push(Finding::ok(Subject::OciRuntime, seen));
     }
     findings
 }
 
-const KEEPS: &str = "live-restore is on: containers keep running while Docker restarts. Docker promises this \
-                     between patch releases only; dockbridge's documentation lists tested upgrades";
+const KEEPS: &str = "live-restore is on: containers keep running while Docker restarts. For upgrades, Docker promises \
+                     this between patch releases only; dockbridge's documentation lists tested upgrades";
 const TURN_ON: &str = "drain the node, or set \"live-restore\": true in /etc/docker/daemon.json and run: \
                        systemctl reload docker";
 const DRAIN: &str = "kubelet will replace the pod; drain the node to choose the time";

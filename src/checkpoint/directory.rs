@@ -42,8 +42,8 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Opens the state directory at the start. Creates it, and in it the directory of the checkpoint files, if they are
-    /// missing. Blocks the thread.
+    /// Opens the state directory at the start. Creates the state directory and its directory of checkpoint files if
+    /// they are missing. Blocks the thread.
     ///
     /// # Errors
     /// A directory cannot be created.
@@ -69,8 +69,8 @@ impl Checkpoints {
         }
     }
 
-    /// Reads the checkpoint file of every sandbox, removes the drafts of unfinished writes, and moves damaged
-    /// files to `quarantine` if possible. Never fails: a directory that cannot be read is reported like a damaged file.
+    /// Reads the checkpoint files of all sandboxes, removes the drafts of unfinished writes, and moves damaged
+    /// checkpoint files to `quarantine` if possible. Reports an unreadable directory of checkpoint files as well.
     pub async fn load(&self) -> Loaded {
         let paths = Arc::clone(&self.paths);
         let loaded = blocking(move || paths.load()).await;
@@ -96,7 +96,7 @@ impl Checkpoints {
     }
 
     /// Removes the checkpoint file of a sandbox, and the file that cri-dockerd or dockershim has written for the
-    /// sandbox. A missing file is not an error. Only logs a failure to remove the other program's file.
+    /// sandbox. A failure to remove the file of cri-dockerd or dockershim is only logged.
     pub async fn remove(&self, id: &SandboxId) -> Result<(), HostError> {
         let (cri_dockerd, sandbox) = (self.cri_dockerd.clone(), id.clone());
         if let Err(error) = blocking(move || cri_dockerd.remove(&sandbox)).await {
@@ -128,7 +128,7 @@ impl Checkpoints {
     }
 
     async fn remove_file(&self, path: PathBuf) -> Result<(), HostError> {
-        // The removal is not synced: if a power loss brings the file back, dockbridge removes it again.
+        // Not synced: dockbridge removes a pod's checkpoint file again if a power loss brings it back.
         let remove = |path: &Path| file::remove_if_present(path, Durability::Written).map(drop);
         self.in_order(path, remove).await
     }
@@ -143,7 +143,7 @@ impl Checkpoints {
         self.in_order(path, move |path| replace(path, &bytes, durability)).await
     }
 
-    /// Runs `work` on a blocking thread. Skips `work` if a later call for the same file has already run.
+    /// Skips `work` if the `work` of a later call for the same file has already run.
     async fn in_order(
         &self,
         path: PathBuf,
@@ -163,15 +163,13 @@ impl Checkpoints {
     }
 }
 
-/// The order in which writes were requested. A blocking thread that writes a file continues when its caller
-/// is cancelled. Without the order of writes, such a thread could replace newer content with older content.
+/// The order of the writes: a blocking thread whose caller was cancelled must not replace newer content with older.
 #[derive(Debug, Default)]
 struct Writes {
     next: AtomicU64,
     last: Named<Mutex<u64>>,
 }
 
-/// Paths in the state directory. The methods of `Paths` that use the disk block the thread.
 #[derive(Debug)]
 struct Paths {
     root: PathBuf,
@@ -239,15 +237,12 @@ impl Paths {
             Ok(body) => body,
             Err(why) => {
                 let Quarantined { path, reason } = self.quarantine(&path, why);
-                warn!(file = %path.display(), reason, "stored file cannot be used; moved to quarantine if possible");
+                warn!(file = %path.display(), reason, "cannot use a file of the state directory; moving it to quarantine if possible, and continuing without its content");
                 None
             }
         }
     }
 
-    /// Moves a damaged file to `quarantine`, where the operator finds it, and reports it.
-    ///
-    /// If the file cannot be moved, it stays where it is, and the report says so.
     fn quarantine(&self, path: &Path, reason: String) -> Quarantined {
         match rename_into(path, &self.root.join("quarantine")) {
             Ok(path) => Quarantined { path, reason },
@@ -259,7 +254,6 @@ impl Paths {
     }
 }
 
-/// Writes a file. Creates the file's directory again if somebody has deleted the directory.
 fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     match (file::replace(path, bytes, durability), path.parent()) {
         (Err(error), Some(directory)) if error.source.kind() == io::ErrorKind::NotFound => {
@@ -283,7 +277,7 @@ fn read_sandbox(path: &Path, stem: &str) -> Result<SandboxCheckpoint, String> {
     }
 }
 
-/// Reads a regular file. Opens only regular files, because opening a FIFO would block forever.
+/// Opens only regular files, because opening a FIFO would block.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     match fs::symlink_metadata(path) {
         Ok(facts) if !facts.is_file() => {
@@ -296,8 +290,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     file::read_if_present(path, MAX_BYTES).map_err(refused)
 }
 
-/// Moves a file to the first of `name`, `name.1`, `name.2` and so on that is free in `quarantine`. Only one
-/// dockbridge uses a state directory, so no other process can take the name in the meantime.
+/// Only one dockbridge writes to a state directory, so no other process takes a free name in the meantime.
 fn rename_into(path: &Path, quarantine: &Path) -> Result<PathBuf, HostError> {
     file::ensure_directory(quarantine, DIRECTORY_MODE)?;
     let name = path.file_name().unwrap_or_default();

@@ -23,7 +23,6 @@ use crate::{
 /// Why a text is not valid for its setting, and which texts are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Invalid {
-    /// dockbridge sends no credentials to the trace collector, so it refuses an address with a user name or password.
     #[error("give an address without user name and password: dockbridge sends no password")]
     CollectorCredentials,
     #[error("{0}")]
@@ -39,7 +38,6 @@ pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     }
 }
 
-/// A path of a Unix socket, as `unix:///path`, `unix:/path` or `/path`.
 pub(super) fn engine_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, ENGINE_SCHEME)
 }
@@ -48,18 +46,16 @@ pub(super) fn directory(text: &str) -> Result<PathBuf, Invalid> {
     if text.starts_with('/') { Ok(PathBuf::from(text)) } else { wrong("give an absolute path") }
 }
 
-/// The absolute path of a file; an empty text means no file.
 pub(super) fn file(text: &str) -> Result<Option<PathBuf>, Invalid> {
     if text.is_empty() { Ok(None) } else { directory(text).map(Some) }
 }
 
-/// Absolute paths separated by commas; empty parts are skipped.
+/// At least one absolute path; commas separate several paths.
 pub(super) fn directories(text: &str) -> Result<Vec<PathBuf>, Invalid> {
     let paths: Vec<PathBuf> = parts(text).map(directory).collect::<Result<_, _>>()?;
     if paths.is_empty() { wrong("give at least one path") } else { Ok(paths) }
 }
 
-/// `cni` or `docker`.
 pub(super) fn network(text: &str) -> Result<NetworkMode, Invalid> {
     match text {
         "cni" => Ok(NetworkMode::Cni),
@@ -74,7 +70,6 @@ pub(super) fn cidrs(text: &str) -> Result<Vec<String>, Invalid> {
     each(text, range, "give address ranges such as 10.88.0.0/16, separated by commas")
 }
 
-/// An image name or id; an empty text means no image.
 pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
     match text {
         "" => Ok(None),
@@ -83,12 +78,10 @@ pub(super) fn image(text: &str) -> Result<Option<String>, Invalid> {
     }
 }
 
-/// Patterns of image names separated by commas.
 pub(super) fn name_patterns(text: &str) -> Result<Vec<NamePattern>, Invalid> {
     each(text, NamePattern::parse, NAME_PATTERNS)
 }
 
-/// Labels, `key` or `key=value`, separated by commas.
 pub(super) fn label_patterns(text: &str) -> Result<Vec<LabelPattern>, Invalid> {
     each(text, LabelPattern::parse, "give labels as key or key=value, separated by commas")
 }
@@ -98,7 +91,7 @@ pub(super) fn collect(text: &str) -> Result<CollectImages, Invalid> {
     chosen(text, &words, "choose all or pulled")
 }
 
-/// `address`, `address:port` or `:port`. The default address is loopback, the default port any free port.
+/// `address`, `address:port`, `:port` or nothing. The default address is 127.0.0.1, the default port any free port.
 pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -116,12 +109,10 @@ pub(super) fn streaming_address(text: &str) -> Result<SocketAddr, Invalid> {
     Ok(SocketAddr::new(loopback, port))
 }
 
-/// An address in the form of the streaming address; an empty text means no address.
 pub(super) fn metrics_address(text: &str) -> Result<Option<SocketAddr>, Invalid> {
     if text.is_empty() { Ok(None) } else { streaming_address(text).map(Some) }
 }
 
-/// A duration; zero means no limit.
 pub(super) fn optional_duration(text: &str) -> Result<Option<Duration>, Invalid> {
     Ok(Some(duration(text)?).filter(|duration| !duration.is_zero()))
 }
@@ -133,14 +124,18 @@ pub(super) fn request_timeout(text: &str) -> Result<Duration, Invalid> {
 
 pub(super) fn container_log_format(text: &str) -> Result<ContainerLogFormat, Invalid> {
     let words = [("cri", ContainerLogFormat::Cri), ("docker", ContainerLogFormat::Docker)];
-    chosen(text, &words, "choose cri, or docker for a symlink to Docker's log of the container")
+    chosen(
+        text,
+        &words,
+        "choose cri, or docker; with docker, log files are symlinks to Docker's own logs",
+    )
 }
 
 pub(super) fn log_format(text: &str) -> Result<Format, Invalid> {
     chosen(text, &[("text", Format::Text), ("json", Format::Json)], "choose text or json")
 }
 
-/// dockbridge's five log levels, and cri-dockerd's names for them, all in upper or lower case.
+/// dockbridge's five log levels, and cri-dockerd's names for them. Case does not matter.
 pub fn log_level(text: &str) -> Result<LevelFilter, Invalid> {
     match text.to_ascii_lowercase().as_str() {
         "panic" | "fatal" | "error" => Ok(LevelFilter::ERROR),
@@ -178,27 +173,23 @@ pub(super) fn switch(text: &str) -> Result<bool, Invalid> {
     chosen(text, &words, "choose on or off")
 }
 
-/// A path of a Unix socket, as `unix:///path`, `unix:/path` or `/path`.
 pub(super) fn plugin_socket(text: &str) -> Result<PathBuf, Invalid> {
     socket(text, "give a unix socket: NRI plugins run on this node")
 }
 
-/// Names of plugins separated by commas.
 pub(super) fn plugins(text: &str) -> Result<Vec<String>, Invalid> {
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     let name = |name: &str| name.bytes().all(permitted).then(|| name.to_owned());
     each(text, name, "give names such as logger or 10-logger, separated by commas")
 }
 
-/// Parses the timeout of an NRI plugin.
 pub(super) fn plugin_timeout(text: &str) -> Result<Duration, Invalid> {
     let limit = duration(text)?;
-    // A shorter timeout would fail calls to plugins that work. A longer timeout would delay other calls.
+    // A shorter timeout would fail calls to plugins that work. With a longer one, a hanging plugin would delay calls.
     let bounds = Duration::from_millis(100)..=Duration::from_secs(60);
     if bounds.contains(&limit) { Ok(limit) } else { wrong("give a duration from 100ms to 1m") }
 }
 
-/// A number from 0 to a million.
 pub(super) fn per_million(text: &str) -> Result<u32, Invalid> {
     let number = text.parse().ok().filter(|&part| part <= 1_000_000);
     number.ok_or(Invalid::Other("give a number from 0 to 1000000"))
@@ -267,7 +258,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// The field `sun_path` of a socket address has 108 bytes, of which the last must be zero (unix(7)).
+/// A socket address has 108 bytes for a path and the zero that ends it (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 pub(super) const LONG_SOCKET_PATH: &str = "a socket path can have at most 107 bytes";
 pub(super) const IMAGE: &str =
@@ -290,4 +281,4 @@ const ADDRESS: &str =
 const DURATION: &str = "give a duration such as 90s, 2m or 1m30s";
 const COLLECTOR: &str = "give the collector's address as http://host:4317 or host:4317";
 const COLLECTOR_TLS: &str =
-    "TLS is not supported: give a collector on this node, which may forward the spans";
+    "TLS is not supported: give an http address, such as that of a collector on this node";

@@ -1,5 +1,4 @@
-//! CreateContainer: gathers facts, plans, creates. A repeated call with the same specification returns the same
-//! container, unless the container was started or NRI plugins have not accepted it.
+//! CreateContainer: gathers facts, plans, creates.
 
 use std::{fs::DirBuilder, io, os::unix::fs::DirBuilderExt, path::Path, sync::Arc};
 
@@ -30,10 +29,9 @@ use crate::{
 };
 
 impl Containers {
-    /// Creates a container in a ready sandbox and returns the container's id. A repeated call with the same
-    /// specification returns the same container, unless the container was started or NRI plugins have not accepted
-    /// it. `dns` are the pod's DNS settings in this request, used only if dockbridge does not know the pod's own DNS
-    /// settings.
+    /// Creates a container in a ready sandbox and returns the container's id. A repeated call returns the same
+    /// container if its specification and image are the same, it was not started, and it is not waiting for NRI
+    /// plugins. `dns` are the pod's DNS settings in this request, used only for an adopted pod.
     ///
     /// # Errors
     /// The sandbox or image is unknown, the sandbox is not ready, the request cannot be fulfilled, a running
@@ -92,15 +90,15 @@ impl Containers {
             tokio::join!(make_mount_sources(&plan), self.node.logs.prepare(&plan.document.spec));
         made?;
         if let Err(error) = prepared {
-            // If the disk of the log directory is full, the container is created nevertheless: Docker's own log
-            // files keep the log until this disk has space again.
+            // A full disk must not prevent the creation: dockbridge can write the log later, from Docker's log files.
             if !error.is_full() {
                 return Err(error.into());
             }
             let error = chain(&error);
             warn!(
                 name = plan.name,
-                error, "the disk is full, so the directory of the container's log is missing"
+                error,
+                "the disk is full, so the directory of the container's log is missing; creating the container anyway"
             );
         }
         let resolve = |observed: &Observed| match observed {
@@ -134,7 +132,7 @@ impl Containers {
         Ok(id)
     }
 
-    /// Removes a container that was created but that nobody needs any more.
+    /// Removes a container after a later step of its creation has failed.
     pub(super) async fn discard(&self, id: &str) {
         let removed = async {
             self.node.engine.remove_container(id).await?;
@@ -176,8 +174,7 @@ async fn create_logged(
     Ok(id)
 }
 
-/// Creates missing sources of the requested bind mounts if the engine's API is older than 1.42. Before API 1.42, the
-/// engine does not create the missing source of a mount in `Mounts`.
+/// Creates missing sources of the requested bind mounts if the engine's API is older than 1.42 and cannot create them.
 async fn make_mount_sources(plan: &ContainerPlan) -> Result<(), Failure> {
     let directories = plan.directories.clone();
     within_deadline(|check| {
@@ -199,8 +196,8 @@ pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
-/// Whether `holder`, which has the wanted name, belongs to this pod, to another sandbox of this pod, or to a
-/// sandbox that is not known. `docker rename` may have given the name to a container of another pod.
+/// Whether `holder`, which has the wanted name, belongs to this or another sandbox of this pod, or to an unknown
+/// sandbox. `docker rename` may have given the name to a container of another pod.
 fn is_of_pod(holder: &ContainerRecord, sandbox: &SandboxRecord, snapshot: &Snapshot) -> bool {
     let of = &sandbox.document.spec.metadata;
     snapshot.sandbox(holder.document.sandbox.as_str()).is_none_or(|pod| {

@@ -1,8 +1,8 @@
-//! ExecSync: runs a command in a container and returns its output and exit code, within a timeout.
+//! ExecSync: runs a command in a container and returns its output and exit code.
 //!
-//! Each command runs in its own task, which kills the command and its child processes if the caller
-//! disconnects or the timeout expires. A process that an ended command leaves behind is not killed. If such a
-//! process keeps the output open, Docker 26 and newer reports the command's end two seconds later.
+//! Each command runs in its own task, which kills the command and its child processes if the caller disconnects or the
+//! timeout expires. A process that an ended command leaves behind is not killed, but if this process keeps the output
+//! open, Docker 26 and newer report the command's end two seconds late.
 
 use std::{
     path::Path,
@@ -54,7 +54,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Stores the records of commands below `state_dir`. Commands end soon after the token in `work` is cancelled.
+    /// Stores the records of commands below `state_dir`. Kills commands soon after the token in `work` is cancelled.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -107,7 +107,7 @@ impl Commands {
     }
 
     /// Ends commands that an earlier dockbridge process has left running. Must be called after the store was synced.
-    /// Handles all commands at the same time, so that one container cannot delay the others.
+    /// Handles all commands at the same time, so that one container cannot delay the commands of others.
     pub async fn end_left_commands(&self) {
         let left = self.command_records.left().into_iter();
         let ended = left.map(async |one| {
@@ -223,8 +223,8 @@ impl Run {
         let is_clear = match exec.start().await {
             Ok((output, input)) => {
                 let _ = caller.begun.take().map(|begun| begun.send(()));
-                // dockbridge closes the input and reads the output at once: if it did not read an open
-                // connection, the engine could not deliver the output and would not report the end.
+                // dockbridge closes the input and immediately reads the output: if nobody read the open connection,
+                // the engine could not deliver the output and would not report the end.
                 drop(input);
                 self.read_and_answer(&exec, output, caller).await
             }
@@ -318,7 +318,7 @@ impl Run {
         if reason != Interruption::DeadlineExceeded || exec.runs().await {
             return CommandEnd::Killed(reason);
         }
-        // The engine is late: the command has ended without a report, or the engine has not started it.
+        // The engine is late: it has not reported the command's end yet, or has not started the command yet.
         tokio::select! {
             biased;
             outcome = &mut collecting => CommandEnd::Reported(outcome),
@@ -368,7 +368,7 @@ async fn collect(
     if collected.dropped > 0 {
         debug!(
             bytes = collected.dropped,
-            "cut the output of a command to the size limit of an answer"
+            "dropped output of a command beyond the size limit of an ExecSync answer"
         );
     }
     Ok(ExecOutcome { stdout: collected.stdout, stderr: collected.stderr, exit_code })
@@ -395,7 +395,7 @@ fn not_the_commands(error: impl Into<Failure>) -> Failure {
 
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an answer about a command that dockbridge kills waits, at most, for the end of the kill.
+/// How long the answer to the caller waits, at most, while dockbridge kills the command.
 const KILL_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// How long dockbridge searches for a command's process at the end of the timeout.

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The metrics of ExecSync's commands. All clones of `ContainerMetrics` share the counts.
+/// The metrics of ExecSync. All clones of `ContainerMetrics` share them.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerMetrics {
     execs: Family<Histogram, 1>,
@@ -38,14 +38,14 @@ impl RegisterMetrics for ContainerMetrics {
         registry.register_family(
             "dockbridge_exec_sync_duration_seconds",
             &["result"],
-            "Duration of commands run by ExecSync, including the wait for the kill of a command that has not ended",
+            "Time from an ExecSync request to the command's result or an error, including the wait for the kill of a command that has not ended",
             &self.execs,
         );
         let output = self.output.clone();
         registry.register_fn(
             "dockbridge_exec_sync_output_bytes",
             &[],
-            "Memory that dockbridge reserves for the output of commands run by ExecSync; the limit is 48 MiB",
+            "Total memory that dockbridge reserves for larger outputs of commands run by ExecSync; the limit is 48 MiB",
             move || Sample::single(counted(output.taken())),
         );
         registry.register_in_progress(&self.in_progress);

@@ -1,7 +1,7 @@
 //! Creates a container whose name may already be in use.
 //!
-//! After a crash, a name may be in use by a container whose create was not answered or failed, or by an entry
-//! in the engine's name index without a container.
+//! The name may be in use by a container whose create was not answered or failed, or by an entry in the engine's name
+//! index without a container.
 
 use rand::Rng;
 use tracing::warn;
@@ -18,12 +18,12 @@ use crate::{
 pub enum Resolution {
     /// The container with the name is the requested one: use its id.
     Adopt(String),
-    /// The container with the name is left over from an earlier attempt: remove it (by its id) and try again.
+    /// The container with this id has the name, and is left over from an earlier call: remove it and try again.
     Replace(String),
     /// The name belongs to another container of the pod, to a container outside the pod, or to no container that the
     /// engine finds: use another name.
     UseOtherName,
-    /// The container with the name (this is its id) is left over from an earlier attempt but runs: the call fails.
+    /// The container with this id has the name, and is left over from an earlier call but runs: the call fails.
     Refuse(String),
 }
 
@@ -62,7 +62,8 @@ where
             }
             Resolution::UseOtherName => candidate = with_suffix(name, rand::rng().random()),
             Resolution::Refuse(holder) => {
-                let text = format!("container name {name} is in use by {holder}");
+                let text =
+                    format!("container name {name} is in use by the running container {holder}");
                 return Err(Failure::new(Kind::AlreadyExists, text));
             }
         }

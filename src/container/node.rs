@@ -27,7 +27,7 @@ use crate::{
     store::{handle::Store, settings::SYNC_TIMEOUT, snapshot::Snapshot},
 };
 
-/// The services that the code for pods and the code for containers share.
+/// The services, locks and caches that the code for pods and the code for containers share.
 #[derive(Debug)]
 pub struct Node {
     pub engine: Engine,
@@ -50,7 +50,7 @@ pub struct Node {
     pub saved_changes: SavedChanges,
     /// The NRI plugins, which are notified of pods and containers and may change containers.
     pub nri: Nri,
-    /// The lowest `oom_score_adj` that dockbridge lets this engine set.
+    /// The engine's `info`, and the result of `oom_floor()` for it.
     pub oom_floor: Mutex<Option<(Arc<EngineInfo>, i64)>>,
 }
 
@@ -70,10 +70,10 @@ impl Node {
         Ok(self.store.synced(SYNC_TIMEOUT).await?.container(id).map(Arc::clone))
     }
 
-    /// Waits until this container is not frozen for a container checkpoint. While the guard exists, no freeze begins.
+    /// Waits while a container checkpoint freezes this container. While the guard exists, no freeze of it begins.
     ///
     /// # Errors
-    /// The freeze lasts longer than `limit` and longer than [`THAW_TIMEOUT`].
+    /// The wait takes longer than `limit` and longer than [`THAW_TIMEOUT`].
     pub(super) async fn thawed(
         &self,
         id: &ContainerId,
@@ -82,7 +82,7 @@ impl Node {
         let limit = limit.max(THAW_TIMEOUT);
         timeout(limit, self.engine.freezes().thawed(id.as_str())).await.map_err(|_| {
             let text = format!(
-                "container {id} is in use by a container checkpoint that has not ended after {}s; try again",
+                "container {id} is in use by a container or pod checkpoint that did not end within {}s; try again",
                 limit.as_secs()
             );
             Failure::new(Kind::DeadlineExceeded, text)
@@ -135,12 +135,10 @@ impl Node {
     }
 }
 
-/// The error if no container has this id.
 pub(super) fn unknown_container(id: &str) -> Failure {
     Failure::missing(format_args!("container {id}"))
 }
 
-/// The error if the container does not run.
 pub(super) fn not_running(id: &str) -> Failure {
     Failure::unmet(format!("container {id} is not running"))
 }
@@ -150,12 +148,12 @@ pub(super) fn sandbox_not_ready(id: &SandboxId) -> Failure {
     Failure::unmet(format!("sandbox {id} is not ready: start a new sandbox for this pod"))
 }
 
-/// The error if a file that the request names cannot be used.
+/// The error if a path that the request names cannot be used.
 pub(super) fn refused_file(action: &'static str, path: &Path, cause: std::io::Error) -> Failure {
     Failure::invalid(chain(&HostError::new(action, path, cause)))
 }
 
 /// How long [`capability::oom_floor`], which connects to the engine's socket, may take.
 const FLOOR_TIMEOUT: Duration = Duration::from_secs(1);
-/// The shortest limit for a wait until a frozen container continues, even if the call's own limit is shorter.
+/// A call waits up to this time for a frozen container, even if the call's own limit is shorter.
 const THAW_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,10 +1,9 @@
 //! The files `resolv.conf`, `hosts` and `hostname` of a pod, which its containers bind-mount.
 //!
-//! Some versions of Docker do not create `hostname`, `hosts` and `resolv.conf` for a pause container without
-//! a Docker network, so dockbridge creates them before a container starts. For a pod with DNS settings,
-//! dockbridge creates `resolv.conf` in every network mode. If the state directory is lost, the next CreateContainer
-//! in the pod writes its files again. A pod with a CNI network and without DNS settings gets the host's
-//! `resolv.conf`, unless dockbridge has adopted the pod.
+//! Some versions of Docker do not create `hostname`, `hosts` and `resolv.conf` for a pause container without a Docker
+//! network, so CreateContainer writes them. For a pod with DNS settings, it writes `resolv.conf` in every network mode.
+//! If the state directory is lost, the next CreateContainer in a pod writes the pod's files again. A pod with a CNI
+//! network and without DNS settings gets a copy of the host's `resolv.conf`, unless dockbridge has adopted the pod.
 
 use std::{
     fs, io,
@@ -25,7 +24,7 @@ use crate::{
     },
 };
 
-/// The directory that contains one directory for each pod.
+/// The directory that contains a directory for each pod with files.
 #[derive(Clone, Debug)]
 pub struct PodFilesRoot {
     root: PathBuf,
@@ -49,8 +48,8 @@ impl PodFilesRoot {
         let has_cni = document.network == NetworkMode::Cni;
         let resolv_conf = match &spec.dns {
             Some(dns) => Some(resolv_conf(dns)),
-            // dockbridge knows the DNS settings of an adopted pod only from a request for a container. Without DNS
-            // settings, the engine mounts the pause container's `resolv.conf`.
+            // dockbridge knows the DNS settings of an adopted pod only from a request for a container. If the request
+            // has none, dockbridge writes no file, and the engine mounts the pause container's `resolv.conf`.
             None if document.is_adopted => None,
             None if has_cni => Some(self.host_resolv_conf(&sandbox.id).await),
             None => None,
@@ -66,8 +65,8 @@ impl PodFilesRoot {
         Ok(PodFiles { resolv_conf, hosts, hostname })
     }
 
-    /// The `resolv.conf` of a pod without DNS settings: a copy of the host's file, made when the pod's first
-    /// container is created, or an empty text if the host's file cannot be read.
+    /// The text of the pod's existing file, so that the pod's containers have the same one, otherwise the text of the
+    /// host's file. Empty if neither can be read.
     async fn host_resolv_conf(&self, id: &SandboxId) -> String {
         let first = self.directory(id).join(RESOLV_CONF);
         match tokio::fs::read_to_string(first).await {
@@ -76,7 +75,7 @@ impl PodFilesRoot {
         }
     }
 
-    /// The pods that have files.
+    /// The pods that have files, even removed pods.
     pub async fn pods(&self) -> Vec<SandboxId> {
         named_after_pods(&self.root).await
     }
@@ -85,13 +84,13 @@ impl PodFilesRoot {
     pub async fn remove(&self, id: &SandboxId) -> Result<(), Failure> {
         let directory = self.directory(id);
         let removed = if_there(tokio::fs::remove_dir_all(&directory).await);
-        removed.or_cannot("remove the pod files in", &directory)?;
+        removed
+            .or_cannot("remove the pod's resolv.conf, hosts and hostname files in", &directory)?;
         Ok(())
     }
 
-    /// Writes one file, if it does not already have this text. An existing text can differ, for example because earlier
-    /// dockbridge versions gave adopted pods the host's `resolv.conf`. Writes a different text to a new inode, because
-    /// running containers have mounted the old inode, whose text must stay.
+    /// Writes one file, if it does not already have this text. Writes the text to a new inode, because running
+    /// containers have mounted the old inode, whose text must stay.
     async fn write(
         &self,
         id: &SandboxId,
@@ -103,7 +102,12 @@ impl PodFilesRoot {
         let target = path.clone();
         match blocking(move || write_if_different(&target, &text)).await {
             Ok(()) => Ok(Some(path)),
-            Err(cause) => Err(HostError::new("write the pod file", &path, cause).into()),
+            Err(cause) => Err(HostError::new(
+                "write the pod's resolv.conf, hosts or hostname file",
+                &path,
+                cause,
+            )
+            .into()),
         }
     }
 }

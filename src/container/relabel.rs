@@ -18,13 +18,12 @@ use crate::{
 
 impl Node {
     /// On an engine with SELinux, gives the sources of mounts with `selinux_relabel`, and everything below them, the
-    /// label that the engine chose for this container's files, and the pod's files a label that all containers of the
-    /// pod may read. Must be called before the container can start, with the lock of its pod. A call that stops or
-    /// removes the pod interrupts the relabelling of the mounts' sources.
+    /// label that the engine chose for this container's files. Gives the pod's files a label that all containers of the
+    /// pod may read. Must be called before the container can start, while the caller holds the lock of the pod. A call
+    /// that stops or removes the pod interrupts the relabelling of the mounts' sources.
     ///
     /// # Errors
-    /// The engine fails, a source is too large or a path that dockbridge does not relabel, relabelling a source fails,
-    /// or the pod is being stopped or removed.
+    /// The engine fails, dockbridge cannot or must not relabel a source, or the pod is being stopped or removed.
     pub(super) async fn relabel_mounts(
         &self,
         engine: &EngineInfo,
@@ -49,7 +48,7 @@ impl Node {
         Ok(())
     }
 
-    /// A failure to relabel the pod's files is only logged, because the containers of a pod need not read them.
+    /// A failure is only logged, because a container can run without reading these files.
     async fn relabel_pod_files(&self, sandbox: &SandboxId, label: String) {
         let files = self.pod_files.directory(sandbox);
         let relabelling = blocking(move || match files.exists() {
@@ -57,7 +56,7 @@ impl Node {
             false => Ok(()),
         });
         if let Err(error) = relabelling.await {
-            warn!(%sandbox, error = chain(&error), "cannot set the SELinux label of the pod's files");
+            warn!(%sandbox, error = chain(&error), "cannot set the SELinux label of a pod's resolv.conf, hosts and hostname; containers might not be able to read them");
         }
     }
 }
@@ -80,7 +79,7 @@ async fn relabel_source(
     let (place, stopping) = (source.clone(), Arc::clone(&cancellation));
     let relabelling = blocking(move || {
         let place = Path::new(&place);
-        // Before API 1.42, the engine has not created the source of a mount yet.
+        // From API 1.42 on, the engine creates a missing source only when the container starts.
         make_directory(place)?;
         let resolved = place.canonicalize()?;
         if is_the_hosts(&resolved) {
@@ -105,15 +104,17 @@ async fn relabel_source(
     })
 }
 
-/// Waits for the cancellation, and then for [`BETWEEN_FILES`]. The caller then abandons a thread that hangs on a disk.
+/// Returns [`BETWEEN_FILES`] after the cancellation. By then, the relabelling has ended, unless its thread hangs on a
+/// disk.
 async fn cut_short(cancellation: &CancellationToken) {
     cancellation.cancelled().await;
     tokio::time::sleep(BETWEEN_FILES).await;
 }
 
-/// Whether dockbridge refuses to relabel this path, because other programs of the host need it.
+/// Whether dockbridge refuses to relabel this path, because other programs may need it.
 fn is_the_hosts(path: &Path) -> bool {
     let depth = path.components().count();
+    // `/` and every directory directly below `/`.
     depth <= 2
         || OF_THE_HOST.iter().any(|held| path.starts_with(held))
         || ROOTS.contains(&path.to_str().unwrap_or("/"))
@@ -125,8 +126,7 @@ const OF_THE_HOST: [&str; 12] = [
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/root", "/sbin", "/sys",
     "/usr",
 ];
-/// Directories that dockbridge does not relabel, like every directory directly below `/`. It may relabel
-/// directories below them, which may belong to a pod.
+/// dockbridge refuses to relabel these directories, but not directories below them, which may belong to a pod.
 const ROOTS: [&str; 5] = ["/var/lib", "/var/log", "/var/run", "/var/tmp", "/var/cache"];
 
 #[cfg(test)]

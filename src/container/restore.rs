@@ -1,7 +1,6 @@
-//! Containers that start from a container checkpoint: the request names an archive, or an image that has a checkpoint.
-//!
-//! When dockbridge creates the container, it reads only the JSON documents of the checkpoint, which name the
-//! container's image. Before it starts the container, it unpacks all files that a restore uses: [`super::unpack`].
+//! Containers that start from a container checkpoint: the request names an archive, or an image that has one.
+//! CreateContainer reads only the JSON documents of the container checkpoint, which name the container's image.
+//! StartContainer unpacks all files that a restore uses: [`super::unpack`].
 
 use std::{
     collections::BTreeMap,
@@ -33,14 +32,12 @@ use crate::{
 /// A container checkpoint, and the properties of the checkpointed container that a create needs.
 pub(super) struct Restored {
     pub(super) restore: Restore,
-    /// The image of the checkpointed container.
     pub(super) image: Arc<ImageRecord>,
-    /// The command line of the checkpointed container.
     pub(super) command: Vec<String>,
 }
 
 impl Node {
-    /// Reads the documents of the container checkpoint that the request names. None if it names an ordinary image.
+    /// Reads the documents of the requested container checkpoint. None if the request names an ordinary image.
     pub(super) async fn restored(
         &self,
         snapshot: &Snapshot,
@@ -89,7 +86,7 @@ impl Node {
         Err(refused(Kind::NotFound, reason))
     }
 
-    /// The names of the containers whose checkpoints are in `directory`, which CheckpointPod wrote.
+    /// The names of the containers whose container checkpoints are in `directory`, which CheckpointPod wrote.
     ///
     /// # Errors
     /// The setting `restore-dir` does not allow the directory, or its index cannot be read or is invalid.
@@ -144,7 +141,6 @@ impl Node {
         .await
     }
 
-    /// Refuses images that the setting `restore-images` does not allow.
     pub(super) fn ensure_restorable(
         &self,
         named: &str,
@@ -154,7 +150,7 @@ impl Node {
             return Ok(());
         }
         let reason =
-            "the setting restore-images does not allow the image with the container checkpoint";
+            "the setting restore-images does not allow the image that has the container checkpoint";
         Err(refused(named, Kind::FailedPrecondition, reason))
     }
 }
@@ -168,7 +164,7 @@ pub(super) fn digest([config, spec]: &[Vec<u8>; 2]) -> String {
 fn mismatch(spec: &ContainerSpec, checkpoint: &Described) -> Option<&'static str> {
     let words = [&spec.command[..], &spec.args].concat();
     let is_command = match spec.command.is_empty() {
-        // Without a command in the request, the checkpoint's command line begins with the image's entrypoint.
+        // Without a command in the request, the checkpointed command line begins with the image's entrypoint.
         true => checkpoint.command.ends_with(&words),
         false => checkpoint.command == words,
     };

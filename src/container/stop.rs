@@ -1,8 +1,8 @@
-//! StopContainer: sends the stop signal, waits for the grace period, then sends SIGKILL. A later call whose grace
-//! period ends earlier makes the SIGKILL earlier. Pause containers get no grace period.
+//! StopContainer: sends the stop signal, and SIGKILL if the container still runs after the grace period. A later call
+//! whose grace period ends earlier makes the SIGKILL earlier. Pause containers get no grace period.
 //!
-//! The engine's answer does not prove the end, so a call succeeds only once the store does not show the container as
-//! running.
+//! The engine's answer does not prove that the container has ended, so a call succeeds only once the store does not
+//! show the container as running.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,8 +24,8 @@ use crate::{
 };
 
 impl Containers {
-    /// Stops a container: sends its stop signal, then SIGKILL after `grace`. Succeeds once the store shows the end, or
-    /// if the container does not exist or does not run. Fails if a container checkpoint or the process does not end in
+    /// Stops a container, with SIGKILL at once if `grace` is zero. Also succeeds if the container does not exist or
+    /// does not run. Fails if a container checkpoint delays the stop for too long, if the container does not end in
     /// time, or if the engine fails.
     pub async fn stop(&self, id: &str, grace: Duration) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
@@ -61,8 +61,8 @@ impl Containers {
         self.stopping.run(id, stop).await?
     }
 
-    /// Kills a container without a grace period, even if the store does not show it as running, and waits
-    /// until the store shows that it does not run. Fails as [`Self::stop`] does.
+    /// Kills a container without a grace period, even if the store does not show it as running, and returns once the
+    /// store does not. Fails as [`Self::stop`] does.
     pub async fn kill(&self, id: &str) -> Result<(), Failure> {
         let Some(container) = self.node.find_container(id).await? else { return Ok(()) };
         self.stop_within(container.id.clone(), Duration::ZERO).await
@@ -74,7 +74,7 @@ impl Containers {
         grace: Duration,
         deadline: &watch::Sender<Instant>,
     ) -> Result<(), Failure> {
-        // Waits for the end of a container checkpoint, because a frozen container does not react to signals.
+        // A container that is frozen for a container checkpoint does not react to signals.
         let _thawed = self.node.thawed(id, grace).await?;
         self.ask_then_kill(id, grace, deadline.subscribe()).await?;
         await_end(&self.node.store, id.as_str(), |now| now.runs(id.as_str())).await?;
@@ -98,8 +98,8 @@ impl Containers {
             let kill_at = *deadline.borrow_and_update();
             tokio::select! {
                 answer = &mut asking, if !is_answer_lost => match answer {
-                    // The engine's answer was lost, but the engine may have sent the signal, so dockbridge does
-                    // not send the signal again.
+                    // The engine may have sent the stop signal, so dockbridge does not repeat the stop. It
+                    // waits until the container has ended, or until the deadline.
                     Err(error) if error.leaves_outcome_open() => {
                         self.node.store.refresh_container(id.as_str()).await.map_err(|_| error)?;
                         is_answer_lost = true;
@@ -120,7 +120,7 @@ impl Containers {
         kill(&self.node.engine, id.as_str()).await
     }
 
-    /// The time of the container's SIGKILL, shared by all its stop calls: the earliest `at` so far.
+    /// The time of the container's SIGKILL, shared by its concurrent stop calls: the earliest `at` so far.
     fn deadline(&self, id: &ContainerId, at: Instant) -> Arc<watch::Sender<Instant>> {
         let mut deadlines = self.deadlines.lock();
         if let Some(deadline) = deadlines.get(id).and_then(std::sync::Weak::upgrade) {
@@ -156,7 +156,10 @@ pub async fn await_end(
     if store.wait(EVENT_TIMEOUT, ended).await.is_some() {
         return Ok(());
     }
-    warn!(container = id, "no exit event from Docker for a stopped container; inspecting it");
+    warn!(
+        container = id,
+        "no exit event from Docker after a stop or kill of a container; inspecting the container"
+    );
     let until = Instant::now() + KILL_TIMEOUT;
     while Instant::now() < until {
         store.refresh_container(id).await?;

@@ -35,14 +35,13 @@ use crate::{
     oci_runtime::restore::{archive::Contents, run::time_limit},
 };
 
-/// The tokens that are cancelled when a call stops the pod or the container.
+/// The tokens that are cancelled when a call stops or removes the pod or the container.
 #[derive(Clone)]
 struct Stops([Arc<CancellationToken>; 2]);
 
 impl Node {
-    /// Unpacks the container checkpoint from which a container starts. A stop interrupts the unpacking. Returns how
-    /// long the OCI runtime may take to restore the processes; zero for a container that starts without a container
-    /// checkpoint.
+    /// Unpacks the container checkpoint from which a container starts. Returns how long the OCI runtime may take to
+    /// restore the processes, or zero for a container that starts without a container checkpoint.
     pub(super) async fn unpack_restore(
         &self,
         container: &ContainerRecord,
@@ -86,7 +85,7 @@ impl Node {
         if let Err(error) = made.await {
             return Ok(Err(error.source));
         }
-        // Checks the settings again, because they may have changed since the container was created.
+        // Checks dockbridge's settings again, because they may have changed since the container was created.
         let (archive, documents) = match restore {
             Restore::Archive { path, documents } => {
                 (Ok(self.read_allowed(named, path, Ok).await?), Some(documents.clone()))
@@ -108,7 +107,7 @@ impl Node {
         };
         tokio::select! {
             unpacked = unpacking => Ok(unpacked),
-            // A disk that does not answer must not delay a stop, so the unpacking is abandoned.
+            // Abandons the unpacking, because a stop must not wait forever for a disk that does not answer.
             () = abandoned => Ok(Err(io::ErrorKind::TimedOut.into())),
         }
     }
@@ -147,7 +146,7 @@ impl Stops {
     }
 }
 
-/// Unpacks `archive`. `documents` is the digest of the documents that were read at the creation.
+/// `documents` is the digest of the archive's documents when the container was created.
 fn unpack(
     mut archive: File,
     documents: Option<String>,
@@ -158,7 +157,7 @@ fn unpack(
     if let Some(known) = documents
         && digest(&contents.documents(&mut archive)?) != known
     {
-        let text = "the archive was replaced after the container was created";
+        let text = "the archive was changed or replaced after the container was created";
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     let free = free(directory)?;
@@ -166,8 +165,8 @@ fn unpack(
         let (needed, free) = (contents.size() >> 20, free >> 20);
         return Err(full(directory, &format!("{needed} MiB, and {free} MiB are free")));
     }
-    // The files may use half of the free space, or their size in the archive if that is more. The root file
-    // system may be on the same disk.
+    // The files may use half of the free space, or their size in the archive if that is more. The container's root
+    // file system may be on the same disk.
     let space = contents.size().max(free / 2);
     contents.unpack(&mut archive, (directory, space), &|| stops.is_over())
 }
@@ -200,7 +199,8 @@ async fn write(
         let Some(bytes) = piece else { return Ok(Ok(file)) };
         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let Some(rest) = left.checked_sub(size) else {
-            let needed = format!("more than half of the {} MiB that are free", free >> 20);
+            let needed =
+                format!("more than the allowed half of the {} MiB that are free", free >> 20);
             return Ok(Err(full(&directory, &needed)));
         };
         left = rest;

@@ -20,8 +20,8 @@ impl Node {
         let engine = snapshot.described()?;
         let document = &record.document;
         let pod = snapshot.sandbox(document.sandbox.as_str());
-        // A container that cannot use dockbridge's OCI runtime gets no file. A container that nevertheless uses this
-        // runtime and needs edits fails to start without its file.
+        // If the pod cannot use dockbridge's OCI runtime now, no file is written. A container that was created with
+        // edits for this runtime then fails to start.
         let Ok(runtime) = engine.below(pod.map_or("", |pod| &pod.document.spec.handler)) else {
             return Ok(());
         };
@@ -64,8 +64,8 @@ impl Node {
             let Some(_held) = self.locks.try_write(&id) else { continue };
             let now = self.store.snapshot();
             if now.runs(&id) {
-                // The start did not remove the unpacked container checkpoint: the start's result was unknown, the
-                // removal failed, or dockbridge ended first.
+                // If an unpacked container checkpoint is left, the start's result was unknown, the removal failed, or
+                // dockbridge ended first.
                 self.oci_runtime_files.remove_restore(&id).await;
             }
             if now.is_complete() && now.container(&id).is_none() && now.sandbox(&id).is_none() {
@@ -74,7 +74,7 @@ impl Node {
         }
     }
 
-    /// The ids that have files for the OCI runtime, of pods and of containers, perhaps removed ones.
+    /// The ids of pods and containers, even removed ones, that have files for dockbridge's OCI runtime.
     pub async fn ids_with_files(&self) -> Vec<SandboxId> {
         let ids = self.ids_of_files().await;
         ids.into_iter().filter_map(|id| SandboxId::try_from(id).ok()).collect()
@@ -85,7 +85,8 @@ impl Node {
         self.oci_runtime_files.ids(&engine).await.unwrap_or_else(|error| {
             warn!(
                 error = chain(&error),
-                "cannot list the containers' files for dockbridge-runtime; retrying"
+                "cannot list the files of pods and containers for dockbridge-runtime; \
+                 retrying later"
             );
             Vec::new()
         })

@@ -1,9 +1,9 @@
 //! The client for the Docker Engine: pooled connections, timeouts, and the negotiated API version.
 //!
-//! One deadline covers connecting, negotiating, retries, headers, and the body, except the bodies of streams
-//! and archives. If the connection breaks before the engine's answer begins, and repeating the call is harmless,
-//! the client repeats the call once. If the engine refuses an API version, it has done nothing, so the client
-//! negotiates and repeats the call once.
+//! One deadline covers connecting, negotiating, retries, headers, and the body, except the bodies of streams and
+//! archives. If the connection breaks before the engine's answer begins, and repeating the call is harmless, the client
+//! repeats the call once. If the engine refuses the API version of a call, it has done nothing, so the client
+//! negotiates again and repeats the call once.
 
 use std::{
     io,
@@ -128,8 +128,7 @@ impl Engine {
         &self.shared.metrics
     }
 
-    /// The containers that are frozen for a container checkpoint. The engine cannot start a command in a frozen
-    /// container.
+    /// The containers that are frozen for a container checkpoint.
     pub fn freezes(&self) -> &Freezes {
         &self.shared.freezes
     }
@@ -251,7 +250,7 @@ impl Engine {
                     match entry.and_then(|entry| object(&entry)) {
                         Ok(entry) => listed.extend(read(entry)),
                         Err(reason) => {
-                            warn!(%call, reason, "skipped an unreadable entry of a list");
+                            warn!(%call, reason, "skipped an unreadable or oversized entry of a list from Docker");
                         }
                     }
                 }
@@ -325,7 +324,7 @@ impl Engine {
         outcome
     }
 
-    /// Makes the call and returns its successful answer. Repeats the call after some errors, if that is safe.
+    /// Repeats the call after some errors, if that is safe.
     async fn answer(&self, request: &ApiRequest) -> Result<Response<Incoming>, EngineError> {
         let http = &self.shared.http;
         let mut first = self.attempt(http, request, Some(self.version().await?)).await;

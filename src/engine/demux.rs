@@ -22,7 +22,7 @@ enum Frame {
     Header,
     /// In the content of a frame: the stream, and how many bytes of the frame are left.
     Payload(Source, usize),
-    /// In a frame with an error message of the engine, and the length of the message.
+    /// In a frame with an error message of the engine: the length of the message.
     Complaint(usize),
 }
 
@@ -87,7 +87,7 @@ fn frame(header: [u8; HEADER]) -> Result<Frame, Stop> {
         (1, [0, 0, 0], _) => Ok(Frame::Payload(Source::Stdout, length)),
         (2, [0, 0, 0], _) => Ok(Frame::Payload(Source::Stderr, length)),
         (3, [0, 0, 0], 1..=LONGEST_COMPLAINT) => Ok(Frame::Complaint(length)),
-        _ => Err(Stop::Garbled(format!("the output has no valid frame header: {header:02x?}"))),
+        _ => Err(Stop::Garbled(format!("the output has an invalid frame header: {header:02x?}"))),
     }
 }
 

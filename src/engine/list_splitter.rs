@@ -1,7 +1,7 @@
 //! Splits a list of the engine into its entries as they arrive.
 //!
-//! The size of a list has no limit, because each image adds its labels to the list. Only the JSON of one entry is
-//! collected at a time, and an entry that is too large or unreadable does not affect the other entries.
+//! A list can have any size, because its entries contain labels. Only the JSON of one entry is collected at a time, and
+//! an entry that is too large does not affect the other entries.
 
 use std::mem;
 
@@ -12,7 +12,7 @@ use memchr::memchr2;
 pub(super) struct ListSplitter {
     limit: usize,
     state: State,
-    /// The bytes of the current entry. If the entry is too large, only the first bytes of it.
+    /// The bytes of the current entry, or only its first bytes if the entry is too large.
     entry: Vec<u8>,
     is_too_large: bool,
     /// How many JSON objects and lists are open in the current entry.
@@ -36,7 +36,7 @@ impl ListSplitter {
         Self { limit, ..Self::default() }
     }
 
-    /// Takes the next entry from `input`: its JSON, or why it cannot be read. None if more bytes are needed.
+    /// Takes the next entry from `input`: its JSON, or the error that it is too large. None once `input` is empty.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Option<Result<Vec<u8>, String>> {
         while let Some(first) = input.first().copied() {
             if self.is_in_text {
@@ -117,7 +117,7 @@ impl ListSplitter {
             let start = String::from_utf8_lossy(&entry);
             let limit = self.limit;
             return Some(Err(format!(
-                "the entry is larger than {limit} bytes, and begins with {start:?}"
+                "the list entry is larger than {limit} bytes, and begins with {start:?}"
             )));
         }
         (!entry.trim_ascii().is_empty()).then_some(Ok(entry))

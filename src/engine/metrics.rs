@@ -14,7 +14,7 @@ use crate::telemetry::{
 pub struct EngineMetrics(Operations<3>);
 
 impl EngineMetrics {
-    /// The calls that wait for an answer of the engine.
+    /// The calls in progress; a call for a stream or archive only until it begins.
     pub fn in_progress(&self) -> Vec<RunningOperation> {
         self.0.in_progress().list()
     }
@@ -31,7 +31,7 @@ impl RegisterMetrics for EngineMetrics {
             registry,
             "dockbridge_engine_request_duration_seconds",
             &["verb", "object", "result"],
-            "Duration of requests to the Docker Engine; for a stream, the time to the first byte",
+            "Duration of requests to the Docker Engine; for a stream or archive, until it begins",
         );
     }
 }

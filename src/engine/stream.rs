@@ -43,8 +43,7 @@ impl Messages {
         Some(message.and_then(|message| message.map_err(|reason| self.call.garbled(reason))))
     }
 
-    /// The next message, or the reason why it cannot be read. None at the end of the answer. If the connection
-    /// breaks, returns an error once, and then None. Dropping the returned future loses no message.
+    /// Like [`Self::next`], but the inner result is the message or the reason why it cannot be read.
     pub(super) async fn next_or_unreadable<T: DeserializeOwned>(
         &mut self,
     ) -> Option<Result<Result<T, String>, EngineError>> {
@@ -93,7 +92,9 @@ impl Lines {
             if end.is_some() {
                 let line = mem::take(&mut self.line);
                 if mem::take(&mut self.is_too_long) {
-                    return Some(Err(format!("a line is larger than {LONGEST_LINE} bytes")));
+                    return Some(Err(format!(
+                        "a line of the answer is longer than {LONGEST_LINE} bytes"
+                    )));
                 }
                 if !line.trim_ascii().is_empty() {
                     return Some(Ok(line));
@@ -110,7 +111,7 @@ pub(super) fn error_text(message: &docker::Progress) -> Option<&str> {
     stated.into_iter().find(|text| !text.is_empty())
 }
 
-/// The longest line that is read, in bytes. A line that is longer than `LONGEST_LINE` counts as unreadable.
+/// The longest line that is read, in bytes. A longer line counts as an unreadable message.
 const LONGEST_LINE: usize = 64 << 20;
 
 #[cfg(test)]

@@ -50,12 +50,12 @@ pub struct AbandonedCommand {
 }
 
 impl CommandRecords {
-    /// Opens the directory `place`, and reads the records that an earlier dockbridge process has left there.
+    /// Reads the records that an earlier dockbridge process has left in `place`, and creates `place` if it is missing.
     pub fn open(place: PathBuf) -> Self {
         let names = fs::read_dir(&place).into_iter().flatten().flatten();
         let left = names.filter_map(|entry| AbandonedCommand::read(&entry.path())).collect();
         if let Err(error) = file::ensure_directory(&place, MODE) {
-            warn!(%error, "cannot create the directory for records of exec commands; without a record, a command keeps running after a crash of dockbridge");
+            warn!(%error, "cannot create the directory for records of ExecSync commands; a command without a record keeps running if dockbridge crashes");
         }
         Self { place, left: Arc::new(Mutex::new(left)) }
     }
@@ -80,15 +80,15 @@ impl CommandRecord {
         let (file, exec) = (self.file.clone(), exec.to_owned());
         if let Err(error) = blocking(move || write(&file, &exec)).await {
             let container = &self.container;
-            warn!(container, %error, "cannot record an exec command; after a crash of dockbridge, the command would keep running");
+            warn!(container, %error, "cannot write the record of an ExecSync command; starting the command anyway, although a crash of dockbridge would leave it running");
         }
     }
 
-    /// Removes the record. Must be called once dockbridge no longer has to end a process of the command.
+    /// Removes the record. Must be called when no process of the command is left that dockbridge has to end.
     pub async fn done(self) {
         let removed = blocking(move || file::remove_if_present(&self.file, Durability::Written));
         if let Err(error) = removed.await {
-            warn!(%error, "cannot remove the record of a finished exec command; the record stays");
+            warn!(%error, "cannot remove the record of a finished ExecSync command; the next start of dockbridge kills processes that the command has left");
         }
     }
 }
@@ -111,7 +111,6 @@ impl AbandonedCommand {
             CommandRecord { container: container.to_owned(), variable, file: file.to_owned() };
         let exec = file::read_if_present(file, LARGEST_RECORD).ok().flatten().unwrap_or_default();
         let exec = String::from_utf8(exec).unwrap_or_default();
-        // A text that is not an id could lead to another path of the Engine API.
         let is_id = exec.len() == 64 && is_hexadecimal(&exec);
         Some(Self { record, exec: if is_id { exec } else { String::new() } })
     }
@@ -132,7 +131,7 @@ fn write(record: &Path, exec: &str) -> io::Result<()> {
     }
 }
 
-/// The environment variable that identifies a command's processes if nothing else does.
+/// The environment variable that marks a command's processes.
 const MARKER: &str = "DOCKBRIDGE_EXEC";
 
 /// The largest record that is read, in bytes; the id of an exec has 64.

@@ -1,4 +1,4 @@
-//! Errors of a process that is started in a container.
+//! Errors of exec commands and attach sessions.
 
 use std::time::Duration;
 
@@ -28,31 +28,30 @@ pub enum ExecError {
          container removed?), so the command's exit code is unknown (exec {exec})"
     )]
     Forgotten { exec: String, container: String },
-    /// The engine closed the output, but the process still runs.
     #[error(
-        "the docker engine closed the connection and the streams of an exec; a process of the exec keeps \
-         running in container {container}"
+        "the docker engine closed the connection of an exec while its process was still running in \
+         container {container}"
     )]
     ConnectionLost { container: String },
-    /// The engine closed the output of an attach and did not report that the container has ended.
     #[error(
         "the docker engine closed the connection of an attach to container {container}; the container may \
          still be running"
     )]
     AttachLost { container: String },
     #[error(
-        "exec {exec} in container {container} may still run: its process is not visible to dockbridge; run \
-         dockbridge in the process namespace of the docker engine, as root"
+        "exec {exec} in container {container} may still be running: its process is not visible to \
+         dockbridge; run dockbridge in the pid namespace of the docker engine, as root"
     )]
     HiddenProcess { exec: String, container: String },
     #[error(
         "the docker engine has not reported the start of exec {exec} in container {container}; the exec may start later"
     )]
     NotStarted { exec: String, container: String },
-    #[error("the processes of container {container} cannot be read: {reason}")]
+    #[error("dockbridge cannot look up the processes of container {container}: {reason}")]
     Unreadable { container: String, reason: String },
     #[error(
-        "a command in container {container} has not verifiably ended within {}s of its kill",
+        "dockbridge tried to kill a command in container {container}, but could not confirm its \
+         end within {}s",
         waited.as_secs()
     )]
     Unkillable { container: String, waited: Duration },

@@ -1,5 +1,5 @@
-//! Ends the processes that a command has left: for ExecSync, for a streamed exec whose start failed, and
-//! after a crash of dockbridge.
+//! Ends the processes that a command has left: for ExecSync, also for commands of an earlier dockbridge process, and
+//! for a streamed exec whose start failed.
 //!
 //! ```text
 //! MayStart ──the engine starts it──▶ Running ──killed──▶ nothing
@@ -22,13 +22,13 @@ use crate::error::chain;
 /// Which processes of a command may be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// No process is left that dockbridge has to end. Processes left on purpose continue to run.
+    /// No process is left that dockbridge has to end.
     Nothing,
     Running,
     /// dockbridge has asked the engine to start the command, and the engine may still start it.
     MayStart,
-    /// The engine says that the command does not run, but after a failure containerd may be starting it. Also
-    /// the state of each command that an earlier dockbridge process has left.
+    /// The engine has reported that the command did not start, or an earlier dockbridge process has left the command.
+    /// containerd may still be starting the command.
     Uncertain,
 }
 
@@ -52,9 +52,8 @@ impl ExecError {
 }
 
 impl Exec {
-    /// Ends the processes that a command has left; retries for a while. Returns whether none is left. While dockbridge
-    /// stops, waits only for [`LAST_LOOK`] for a command that may still start, because the next dockbridge process
-    /// finds the record that a command of ExecSync has. Fails with the reason why a process may continue to run.
+    /// Ends the processes that a command has left. Returns false if dockbridge stops and the command may still start:
+    /// the next dockbridge process finds the record of an ExecSync command. Fails if a process may continue to run.
     pub async fn clear(
         &self,
         mut left: Leftover,
@@ -85,7 +84,8 @@ impl Exec {
                     warn!(
                         container,
                         error = chain(&error),
-                        "cannot ask Docker whether a command has started; the command may run"
+                        "cannot find out from Docker whether a command has started; giving up, but \
+                         the command may be running"
                     );
                     return Err(error);
                 }

@@ -72,7 +72,7 @@ impl Exec {
         &self.shared.id
     }
 
-    /// Waits while a container checkpoint freezes the container, then starts the process. Must be called only once.
+    /// Asks the engine to start the exec, but not while a container checkpoint freezes the container. Call only once.
     ///
     /// # Errors
     /// The call to the engine fails. [`ExecError::after_start`] says whether the command may still start.
@@ -101,10 +101,9 @@ impl Exec {
         .await
     }
 
-    /// Whether the process exists, or may still be started, according to the engine. Also true if the engine
-    /// does not answer. False if dockbridge does not know the exec's id, or the engine does not know the exec.
+    /// Whether the process exists, or may still be started, according to the engine. False if dockbridge does not know
+    /// the exec's id, or the engine does not know the exec. True if the inspect fails for another reason.
     pub(super) async fn may_run(&self) -> bool {
-        // With an empty id, the request would have the path of another resource.
         !self.shared.id.is_empty()
             && match self.inspect().await {
                 Ok(state) => state.running,
@@ -116,8 +115,8 @@ impl Exec {
         &self.shared.finder
     }
 
-    /// Whether the main process runs now. Reads the process table and does not ask the engine, but returns false if
-    /// the engine has reported the end earlier. Also true if dockbridge cannot see the container's processes.
+    /// Whether the main process runs now. Does not ask the engine. True if dockbridge cannot see the container's
+    /// processes.
     pub async fn runs(&self) -> bool {
         match self.shared.lookup.get() {
             Some(Lookup::Found(found)) => found.held.is_alive(),
@@ -167,7 +166,7 @@ impl Exec {
                 Err(ExecError::Forgotten { .. }) => None,
                 _ => return Err(self.named(hidden)),
             },
-            // The engine does not report the pid. If the exec has a marker in the environment, the marker
+            // The engine has not reported the pid in time. If the exec has a marker in the environment, the marker
             // identifies the processes.
             Err(_) => {
                 end_all(&self.shared.finder, None).await?;
@@ -198,7 +197,7 @@ impl Exec {
         if timeout(HANG_UP_TIMEOUT, found.held.ended()).await.is_err()
             && let Err(error) = found.held.signal(ProcessSignal::Kill)
         {
-            warn!(exec = self.shared.id, %error, "cannot kill the process of an exec session that has ended");
+            warn!(exec = self.shared.id, %error, "cannot kill the process of an exec whose session has ended; the process may keep running");
         }
     }
 
@@ -245,7 +244,7 @@ impl Exec {
         }
     }
 
-    /// Inspects the exec. An engine that was restarted does not know the exec: the error is `Forgotten`.
+    /// Inspects the exec. Fails with `Forgotten` if the engine does not know the exec, for example after its restart.
     async fn inspect(&self) -> Result<ExecState, ExecError> {
         self.shared.engine.inspect_exec(&self.shared.id).await.map_err(|error| {
             if error.is_not_found() {
@@ -333,7 +332,10 @@ pub(super) async fn end_all(
     loop {
         if scans.add(signal(finder, main.clone(), ProcessSignal::Kill).await) {
             if scans.killed {
-                info!(container = finder.container, "killed a command that had not ended");
+                info!(
+                    container = finder.container,
+                    "killed a command, or processes that it had left"
+                );
             }
             return Ok(());
         }
@@ -375,18 +377,18 @@ async fn signal(
     message: ProcessSignal,
 ) -> Option<Signalled> {
     let (container, finder) = (finder.container.clone(), finder.clone());
-    // `acquire` cannot fail, because the semaphore is never closed. At most four scans run at the same time:
-    // more would only delay each other.
+    // `acquire` cannot fail, because the semaphore is never closed. At most four scans for processes to signal run at
+    // the same time: more would only delay each other.
     let _permit = LOOKUPS.acquire().await;
     let work = move || finder.signal(main.as_deref().map(|found| &found.main), message);
     let signalled = blocking(work).await.inspect_err(|error| {
-        warn!(container, %error, "cannot signal the processes of an exec; still trying to end the exec");
+        warn!(container, %error, "cannot find or signal some processes of an exec; still trying to end the exec");
     });
     signalled.ok()
 }
 
-/// The pause before the next inspect. Short at first, because the process of a new exec must be found soon:
-/// if the engine dies, the pid is lost, and dockbridge cannot send SIGHUP to the process.
+/// The pause before the next inspect. Short at first, because dockbridge must learn the pid of a new exec soon: if the
+/// engine dies first, dockbridge cannot send SIGHUP to the process.
 pub(super) fn until_next_look(passed: Duration) -> Duration {
     (passed / 4).max(FIRST_PAUSE)
 }
@@ -411,11 +413,11 @@ const UNCLEAR_SCANS: u32 = 20;
 
 const LONGEST_SCAN_PAUSE: Duration = Duration::from_millis(16);
 
-/// How long the engine may take to report the end of a process whose output it has closed. The engine itself
-/// waits for containerd.
+/// How long the engine may take to report the end of a process after closing its output. The engine itself waits for
+/// containerd's report.
 const ENGINE_DELAY: Duration = Duration::from_secs(60);
 
-/// How many scans are made, even if [`KILL_TIMEOUT`] has passed, before a process of the exec counts as unkillable.
+/// The minimum number of scans before a process of the exec counts as unkillable, even after [`KILL_TIMEOUT`].
 const LEAST_TRIES: u32 = 20;
 
 /// How long dockbridge waits for the pid of a process that must be killed, or whose output has ended.

@@ -79,7 +79,7 @@ pub fn append(root: &Path, below: &Path, mode: u32) -> Result<File, HostError> {
 /// Opens an existing file `below` the directory `root` for reading and appending. Does not follow a link.
 ///
 /// # Errors
-/// The file does not exist, is not a regular file, or access is denied.
+/// A part of the path is not a directory, the file does not exist or is not a regular file, or access is denied.
 pub fn open(root: &Path, below: &Path) -> Result<File, HostError> {
     in_parent(("open", Missing::Refused), root, below, |directory, name| {
         regular(openat(directory, name, APPEND_FLAGS, Mode::empty())?.into())
@@ -99,9 +99,9 @@ pub fn open_to_read(root: &Path, below: &Path) -> Result<File, HostError> {
     })
 }
 
-/// The entries of the directory `below` in `root`, without following links. Empty if the directory does not
-/// exist. Reads the directory until two readings have the same names, because one reading can miss a file
-/// that is renamed at the same time.
+/// The name and metadata of each file in the directory `below` `root`, including directories and links. Does not follow
+/// links. Empty if the directory does not exist. Reads the directory until two readings have the same names, because
+/// one reading can miss a file that is renamed at the same time.
 ///
 /// # Errors
 /// A part of the path is not a directory, access is denied, or the names change too fast.
@@ -120,7 +120,9 @@ pub fn list(root: &Path, below: &Path) -> Result<Vec<(OsString, Metadata)>, Host
                 return Ok(known);
             }
         }
-        Err(io::Error::other("files are created, renamed or removed all the time"))
+        Err(io::Error::other(
+            "files were created, renamed or removed during every attempt to list the directory",
+        ))
     });
     Ok(if_there(listed).or_cannot("list", &root.join(below))?.unwrap_or_default())
 }
@@ -135,7 +137,8 @@ enum Missing {
     Refused,
 }
 
-/// Opens the directory `below` `root`; [`Missing::Made`] creates missing parts. Neither `root` nor parts may be links.
+/// Opens the directory `below` `root`; [`Missing::Made`] creates missing parts of `below`. Neither `root` nor parts of
+/// `below` may be links.
 fn descend(root: &Path, below: &Path, missing: Missing) -> io::Result<OwnedFd> {
     // Removes a trailing slash, with which `open` would follow a link at `root`.
     let root: PathBuf = root.components().collect();
@@ -183,7 +186,7 @@ fn unlink_in(directory: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// The type of an entry in `directory`. None if the entry does not exist.
+/// The file type of `name` in `directory`, without following a link. None if `name` does not exist.
 fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
     match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
         Err(Errno::ENOENT) => Ok(None),
@@ -192,7 +195,10 @@ fn kind_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<SFlag>, Errno> {
 }
 
 fn is_a_link() -> io::Error {
-    io::Error::new(io::ErrorKind::NotADirectory, "the directory is a symbolic link")
+    io::Error::new(
+        io::ErrorKind::NotADirectory,
+        "a directory in this path is a symbolic link, which dockbridge does not follow",
+    )
 }
 
 /// The mode of new directories: all users may read them, like kubelet's own log directories.
@@ -206,7 +212,7 @@ const READ_FLAGS: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 const APPEND_FLAGS: OFlag = READ_FLAGS.union(OFlag::O_RDWR).union(OFlag::O_APPEND);
 
-/// How many attempts [`list`] makes if the names in the directory change. kubelet renames far fewer files at once.
+/// After this many attempts, [`list`] fails if the names still change. kubelet renames far fewer files at once.
 const MOST_READINGS: usize = 100;
 
 #[cfg(test)]

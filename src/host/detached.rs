@@ -46,8 +46,8 @@ pub fn start(
         let mut command = Command::new("systemd-run");
         let place = directory.to_string_lossy();
         command.args(["--quiet", "--collect", "--wait", "--unit", name]);
-        // With these properties, stopping the unit does not end the program. At a shutdown, systemd kills the
-        // program last.
+        // With the first two properties, stopping the unit does not end the program. At a shutdown, systemd kills the
+        // program only after stopping all units.
         for property in ["KillSignal=SIGCONT", "SendSIGKILL=no", "OOMScoreAdjust=-999"] {
             command.args(["--property", property]);
         }
@@ -64,7 +64,7 @@ pub fn start(
         command
     } else {
         let mut command = Command::new(program);
-        // Sets the name in process lists, which would otherwise be `/proc/self/exe`.
+        // Sets the program's name in its command line, which would otherwise be `/proc/self/exe`.
         command.arg0("dockbridge");
         command
     };
@@ -82,11 +82,11 @@ pub fn start(
     command.spawn()
 }
 
-/// Waits until all processes of the program that was started in this directory have ended.
+/// Waits until all processes of the program that was started in this directory have ended ([`is_used`]).
 pub async fn ended(directory: &Path) {
     loop {
         let place = directory.to_owned();
-        // If the task panics, no process counts as left.
+        // A panic of the task ends the wait.
         if !spawn_blocking(move || is_used(&place)).await.unwrap_or_default() {
             return;
         }
@@ -94,13 +94,13 @@ pub async fn ended(directory: &Path) {
     }
 }
 
-/// Whether a process of the program that was started in this directory still runs.
+/// Whether a process has its current directory at or below `directory`, such as the program that was started there.
 pub fn is_used(directory: &Path) -> bool {
     let Ok(directory) = fs::canonicalize(directory) else { return false };
     Processes::new("/proc").has_in(&directory)
 }
 
-/// Runs a command in the detached program, and waits for the command's end. The command has the same output file as
+/// Runs a command as a child of the detached program, and waits for its end. The command has the same output file as
 /// the detached program. Returns whether the command succeeded. Fails if the command cannot be started.
 pub fn run(command: &[String]) -> Result<bool, HostError> {
     let (program, arguments) =
@@ -124,20 +124,20 @@ pub fn ignore_broken_pipes() {
     let _ = ignore(Signal::SIGPIPE);
 }
 
-#[allow(unsafe_code, reason = "the disposition of a signal is global")]
+#[allow(unsafe_code, reason = "the disposition of a signal applies to the whole process")]
 fn ignore(request: Signal) -> nix::Result<SigHandler> {
     // SAFETY: no handler is installed, so no code runs in a signal's context.
     unsafe { signal(request, SigHandler::SigIgn) }
 }
 
-#[allow(unsafe_code, reason = "the child's session can be set only between fork and exec")]
+#[allow(unsafe_code, reason = "setsid must run in the child, between fork and exec")]
 fn lead_session(command: &mut Command) {
     // SAFETY: the closure calls only setsid, which does not allocate.
     unsafe { command.pre_exec(|| Ok(setsid().map(drop)?)) };
 }
 
 /// The target of a link such as `/proc/self/exe`, otherwise `program` itself. Removes ` (deleted)`, which the
-/// kernel appends if the executable was replaced.
+/// kernel appends if the executable was removed or replaced.
 fn resolved(program: &Path) -> PathBuf {
     let Ok(target) = fs::read_link(program) else { return program.to_owned() };
     let text = target.to_string_lossy();

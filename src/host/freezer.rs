@@ -32,9 +32,8 @@ impl Freezer {
     /// Freezes all processes of the cgroup, and returns when all of them have stopped.
     ///
     /// # Errors
-    /// The cgroup's files cannot be read or written, for example because the cgroup does not exist, or a process
-    /// does not stop within `limit`. If a process does not stop, other processes may be frozen, and the caller must
-    /// thaw the cgroup.
+    /// The cgroup's files cannot be read or written, for example because the cgroup does not exist, or a process does
+    /// not stop within `limit`. After an error, some processes may be frozen, and the caller must thaw the cgroup.
     pub fn freeze(&self, limit: Duration) -> Result<(), HostError> {
         let until = Instant::now() + limit;
         loop {
@@ -44,7 +43,8 @@ impl Freezer {
                 return Ok(());
             }
             if Instant::now() > until {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "a process did not freeze");
+                let late =
+                    io::Error::new(io::ErrorKind::TimedOut, "a process did not freeze in time");
                 return Err(HostError::new("freeze", &self.directory, late));
             }
             sleep(PAUSE);

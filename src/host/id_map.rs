@@ -1,9 +1,9 @@
 //! Makes mounts that show files with other owners: id-mapped copies of mounts (Linux 5.12). The kernel cannot
 //! id-map an overlay itself, so the overlay is mounted again from id-mapped layers (Linux 5.19).
 //!
-//! Overlayfs accesses its layers with the credentials of the process that mounted it. If the upper directory
-//! is id-mapped, the host's root has no id in the mapping and could not write. So a thread that has the file
-//! system ids of the container's root, but keeps its capabilities, mounts the overlay.
+//! Overlayfs accesses its layers with the credentials of the process that mounted it. If the upper directory is
+//! id-mapped, the host's root has no id in the mapping and could not write there. So a thread that has the file system
+//! ids of the container's root, but keeps its capabilities, mounts the overlay.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -35,9 +35,9 @@ use super::{
     netns::on_own_thread,
 };
 
-/// Mounts `source` at a new `target`; the user namespace `ids` maps the owners of files. Mounts below
-/// `source` appear below `target` with unmapped owners, later ones only if the mount of `source` is shared.
-/// Mounts below `target` do not appear below `source`.
+/// Mounts `source` at a new `target`; the user namespace `ids` maps the owners of files. Mounts below `source`, also
+/// later ones if the mount of `source` is shared, appear below `target` with unmapped owners. Later mounts below
+/// `target` do not appear below `source`.
 ///
 /// # Errors
 /// The file system cannot map ids (`EINVAL`), `target` exists, or access is denied.
@@ -45,8 +45,8 @@ pub fn mount_mapped(source: &Path, target: &Path, ids: BorrowedFd<'_>) -> Result
     attach_copy(source, target, Some(ids), 0)
 }
 
-/// Mounts as [`mount_mapped`] does, but device nodes in `source` itself, not in mounts below it, cannot be
-/// used. Without `ids`, owners do not change.
+/// Mounts as [`mount_mapped`] does, but with `nodev`, which does not affect the mounts below `source`. Without `ids`,
+/// owners do not change.
 pub fn mount_without_devices(
     source: &Path,
     target: &Path,
@@ -64,14 +64,14 @@ fn attach_copy(
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
-    let copy = open_tree(CWD, source, flags).or_cannot("copy the mount of", source)?;
+    let copy = open_tree(CWD, source, flags).or_cannot("make a bind mount of", source)?;
     if let Some(ids) = ids {
         map(&copy, ids).or_cannot("make an id-mapped mount of", source)?;
     }
     // If the copy were a peer of the source, unmounting the copy would unmount the mounts below the source.
-    follow(&copy).or_cannot("change the propagation of the mount copied from", source)?;
+    follow(&copy).or_cannot("change the propagation of a bind mount of", source)?;
     let restrict = mount_attr { attr_set: restrictions, ..NO_CHANGE };
-    change(&copy, &restrict, 0).or_cannot("set the flags of the mount copied from", source)?;
+    change(&copy, &restrict, 0).or_cannot("set the flags of a bind mount of", source)?;
     let metadata = copy.try_clone().and_then(|copy| File::from(copy).metadata());
     make_mount_point(target, metadata.or_cannot("read", source)?.is_dir())?;
     attach(&copy, target)
@@ -167,14 +167,14 @@ impl Overlay {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
-        let copy = open_tree(CWD, &place, flags).or_cannot("copy the mount of", &place)?;
+        let copy = open_tree(CWD, &place, flags).or_cannot("make a bind mount of", &place)?;
         unmount(target)?;
         make_mount_point(target, is_directory)?;
         attach(&copy, target)
     }
 
-    /// Creates `target` and mounts the overlay again there, without usable device nodes. `ids` maps the
-    /// owners of files. Files that the container's root (uid and gid `root`) creates belong to root on disk.
+    /// Creates `target` and mounts the overlay again there, without usable device nodes. `ids` maps the owners of
+    /// files. `root` is the host's uid and gid for the container's root user, whose new files belong to root on disk.
     ///
     /// # Errors
     /// The kernel cannot map the layers (before Linux 5.19), `target` exists, a layer's path has a character
@@ -187,7 +187,7 @@ impl Overlay {
     ) -> Result<(), HostError> {
         if let (None, [layer]) = (&self.upper, self.lower.as_slice()) {
             // The kernel refuses a read-only overlay of one layer, so this makes an id-mapped bind mount of the layer.
-            // The mount is read-only, because other containers use the same layer.
+            // The mount is read-only, because other containers can use the same layer.
             let restrictions = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV;
             return attach_copy(&self.base.join(layer), target, Some(ids), restrictions);
         }
@@ -196,14 +196,13 @@ impl Overlay {
             let work = self.base.join(work_of(upper));
             file::make_private_directory(&work)?;
         }
-        // Uses a separate thread, because `mount_apart` changes its thread's namespace, directory and ids.
         let mounted = on_own_thread("overlay", || self.mount_apart(target, ids, root));
         let overlay = mounted.or_cannot("mount an overlay on", target)?;
         attach(&overlay, target)
     }
 
     /// Mounts the overlay at `place` in a new mount namespace, and returns a copy of the mount that is not attached
-    /// to a path. Changes the calling thread permanently.
+    /// to a path. Changes the mount namespace, directory and ids of the calling thread.
     fn mount_apart(
         &self,
         place: &Path,
@@ -223,7 +222,7 @@ impl Overlay {
         set_capabilities_secure_bits(bits)?;
         setfsgid(Gid::from_raw(gid));
         setfsuid(Uid::from_raw(uid));
-        // The options have relative paths to be short, because all options have to fit into one page.
+        // Paths in the options are relative, because all options must fit into one page.
         let options = self.mount_options()?;
         // MS_NODEV: device nodes of an image would belong to the pod's users in this mount.
         mount(Some("overlay"), place, Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str()))?;

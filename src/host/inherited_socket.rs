@@ -36,7 +36,7 @@ pub enum InheritedSocketError {
     Variables(#[source] io::Error),
     #[error(
         "descriptor {descriptor} ({name:?}), passed by the socket unit, is not a listening unix \
-         stream socket with a path: give the unit ListenStream=/path only"
+         stream socket with a path: in the unit, use ListenStream=/path and no other Listen setting"
     )]
     Unusable { descriptor: RawFd, name: String, source: io::Error },
 }
@@ -76,7 +76,6 @@ fn listener(descriptor: RawFd) -> io::Result<(PathBuf, UnixListener)> {
     Ok((path.to_owned(), listener))
 }
 
-/// Takes ownership of a file descriptor, if it is open and a socket.
 #[allow(unsafe_code, reason = "takes ownership of a descriptor that is known only by its number")]
 fn own(descriptor: RawFd) -> io::Result<OwnedFd> {
     let target = fs::read_link(format!("/proc/self/fd/{descriptor}"))?;

@@ -1,5 +1,4 @@
-//! A unix socket on which dockbridge listens. dockbridge creates the socket with its final mode, does not
-//! replace the socket of a running server, and removes its own socket at the end.
+//! A unix socket on which dockbridge listens. dockbridge does not replace the socket of a running server.
 
 use std::{
     fs::Permissions,
@@ -22,7 +21,7 @@ use super::file::if_there;
 pub enum BindError {
     #[error("another process serves the socket")]
     InUse { pid: Option<u32> },
-    #[error("the path is not a socket")]
+    #[error("the path exists and is not a socket")]
     NotASocket,
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -60,7 +59,6 @@ impl ListeningSocket {
 }
 
 impl Drop for ListeningSocket {
-    /// Removes the path, if it does not belong to another server's socket now.
     fn drop(&mut self) {
         if self.is_in_place() {
             drop(std::fs::remove_file(&self.path));

@@ -32,7 +32,7 @@ pub struct Program<'a> {
     /// The program's executable. A name without a path is searched for in `PATH`.
     pub executable: &'a Path,
     pub arguments: &'a [&'a str],
-    /// Variables that are added to dockbridge's environment without `SYSTEMD_VARIABLES`.
+    /// The program gets these variables and dockbridge's own, but none of `SYSTEMD_VARIABLES`.
     pub environment: &'a [(&'static str, &'a str)],
     pub input: &'a [u8],
     pub time_limit: Duration,
@@ -73,7 +73,7 @@ pub enum ProcessExit {
 
 impl ProcessExit {
     fn of(status: ExitStatus) -> Self {
-        // An `ExitStatus` always has either an exit code or a signal.
+        // After `wait`, an `ExitStatus` has either an exit code or a signal.
         status.code().map_or_else(|| Self::Signal(status.signal().unwrap_or_default()), Self::Code)
     }
 }
@@ -94,7 +94,7 @@ pub enum ProcessError {
     Start { program: PathBuf, source: io::Error },
     #[error("{} was still running after {time_limit:?} and was killed", program.display())]
     Deadline { program: PathBuf, time_limit: Duration, stderr: String },
-    #[error("{} printed more than {limit} bytes and was killed", program.display())]
+    #[error("{} printed more than {limit} bytes to stdout and was killed", program.display())]
     TooMuch { program: PathBuf, limit: usize },
     #[error("cannot communicate with {}", program.display())]
     Follow { program: PathBuf, source: io::Error },
@@ -146,7 +146,7 @@ enum Stop {
     Lost(io::Error),
 }
 
-/// The process group of a program. Dropping this value kills the group, unless [`run`] has seen the program end.
+/// The process group of a program. Dropping this value kills the group, unless `communicate` has returned a status.
 #[derive(Debug)]
 pub(super) struct ProcessGroup {
     child: Child,
@@ -225,9 +225,9 @@ impl ProcessGroup {
         Ok(status)
     }
 
-    /// Waits until the children of a killed program have ended, or kills them after `CHILDREN_TIMEOUT`. If a CNI
-    /// plugin is killed, the IPAM plugin that it started still runs, and could allocate an address after the DEL
-    /// that should release it.
+    /// Waits until the other processes of the group have ended, or kills them after `CHILDREN_TIMEOUT`. If a CNI plugin
+    /// is killed, the IPAM plugin that it started still runs, and could allocate an address after the DEL that should
+    /// release it.
     async fn until_children_end(&self) {
         let Some(leader) = self.leader else { return };
         let until = Instant::now() + CHILDREN_TIMEOUT;
@@ -250,7 +250,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Writes the program's input. Succeeds even if the program closes its input early.
+/// Succeeds even if the program closes its input early.
 async fn write_stdin(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), Stop> {
     let Some(mut stdin) = stdin else { return Ok(()) };
     match stdin.write_all(input).await {
@@ -291,8 +291,8 @@ pub(super) fn readable(bytes: &[u8]) -> String {
     lines.join("; ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Variables that systemd sets only for dockbridge's service. A program with these variables could notify
-/// systemd in the service's name, as timedatectl does (sd_notify(3), sd_listen_fds(3)).
+/// Variables that systemd sets for dockbridge alone. A program with `NOTIFY_SOCKET` could notify systemd in the name of
+/// dockbridge, as timedatectl does when it ends (sd_notify(3), sd_listen_fds(3)).
 pub(super) const SYSTEMD_VARIABLES: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",

@@ -30,8 +30,8 @@ use super::error::{HostError, OrCannot as _};
 /// The name of the extended attribute that contains an SELinux label.
 pub const SELINUX: &str = "security.selinux";
 
-/// Sets the attribute `name` to `value` on `root` and everything below it. Returns the number of entries.
-/// Skips entries that disappear and file systems without extended attributes.
+/// Sets the attribute `name` to `value` on `root` and everything below it, except entries that disappear or whose file
+/// system does not support the attribute. Returns the number of entries, including `root` and these exceptions.
 ///
 /// # Errors
 /// The tree has more than [`MAX_FILES`] entries or more than [`MAX_DEPTH`] levels, a call to the kernel
@@ -54,7 +54,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Starts the walk at `root`. Follows links in the path of `root`, and no links below it.
+    /// Walks the whole tree. Follows links in the path of `root`, but none below it.
     fn from(&mut self, root: &Path) -> io::Result<()> {
         let root = root.canonicalize()?;
         let above = root.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -96,7 +96,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Sets the attribute on an entry of an open directory, also on a symbolic link itself.
+    /// Sets the attribute on an entry of an open directory; for a symbolic link, on the link itself.
     fn set(&mut self, directory: &OwnedFd, entry: &OsStr) -> io::Result<()> {
         self.seen += 1;
         if self.seen > MAX_FILES {
@@ -112,7 +112,8 @@ impl Walk<'_> {
 
 fn too_large() -> io::Error {
     let text = format!(
-        "there are over {MAX_FILES} files and directories, or directories nested over {MAX_DEPTH} deep"
+        "there are more than {MAX_FILES} files and directories, or directories are nested more than \
+         {MAX_DEPTH} levels deep"
     );
     io::Error::new(io::ErrorKind::FileTooLarge, text)
 }

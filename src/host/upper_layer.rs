@@ -1,7 +1,6 @@
 //! Reads the upper directory of an overlay: the files that a container has added, changed and deleted.
 //!
-//! Follows no symbolic link, because another container in the same pid namespace may change the directory at
-//! the same time. Fails on files that a restore could not create again.
+//! Follows no symbolic link, because containers may change the directory during the read.
 
 use std::{
     ffi::OsStr,
@@ -37,7 +36,7 @@ pub struct LayerEntry<'a> {
 /// The kind of an entry.
 #[derive(Debug)]
 pub enum EntryKind {
-    /// A directory, opaque if it hides the image's directory of the same name.
+    /// A directory, opaque if it hides the content of the image's directory of the same name.
     Directory {
         is_opaque: bool,
     },
@@ -50,7 +49,7 @@ pub enum EntryKind {
 /// Calls `visit` for each entry. Visits a directory before its content.
 ///
 /// # Errors
-/// The layer cannot be read or is too deep, a restore could not create a file, or `visit` failed.
+/// The layer cannot be read, is too deep or has an entry that a restore could not create again, or `visit` failed.
 pub fn walk(
     layer: &Path,
     visit: &mut dyn FnMut(LayerEntry<'_>) -> io::Result<()>,
@@ -111,7 +110,7 @@ fn read<'a>(
             let from = String::from_utf8_lossy(&moved.1).into_owned();
             return Err(refused(
                 path,
-                &format!("is a directory of the image that was renamed from {from}"),
+                &format!("is a directory that the container has renamed (in the image: {from})"),
             ));
         }
         let is_opaque = overlay.iter().any(|(name, value)| name == "opaque" && value == b"y");
@@ -142,11 +141,10 @@ fn read<'a>(
     Err(refused(path, what))
 }
 
-/// The extended attributes of an entry, by name.
 #[derive(Default)]
 struct Attributes {
     own: Vec<(String, Vec<u8>)>,
-    /// The attributes of overlayfs, without their prefix.
+    /// The attributes of overlayfs. Their names lack the prefix `trusted.overlay.` or `user.overlay.`.
     overlay: Vec<(String, Vec<u8>)>,
 }
 

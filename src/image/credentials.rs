@@ -1,5 +1,5 @@
-//! Finds the credentials for the pause image, which no CRI call contains: those of `docker login`, in a
-//! Docker client configuration or in its credential helper.
+//! Finds the credentials for pulling the pause image: those of `docker login`, in a Docker client configuration or in
+//! its credential helper. A RunPodSandbox call contains no credentials.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) async fn lookup(path: &Path, domain: &str) -> Option<Credentials> {
         Ok(bytes) => bytes?,
         Err(refused) => {
             let error = refused.source;
-            warn!(path = %path.display(), %error, "cannot read the registry credentials; pulling without them");
+            warn!(path = %path.display(), %error, "cannot read the registry credentials; pulling the pause image without them");
             return None;
         }
     };
@@ -48,8 +48,8 @@ pub(super) fn find(config: &[u8], domain: &str) -> Option<Credentials> {
     Some(Credentials { username, password, server_address, identity_token, registry_token })
 }
 
-/// The credential helper for a registry in a Docker client configuration: the registry's own helper,
-/// otherwise the helper for all registries. Ignores a helper with a path separator or other special characters.
+/// The credential helper for a registry in a Docker client configuration: the registry's own helper, otherwise the
+/// helper for all registries. Ignores a helper whose name has a `/` or another special character.
 pub(super) fn helper(config: &[u8], domain: &str) -> Option<String> {
     let config: ClientConfig = serde_json::from_slice(config).ok()?;
     let own = config.cred_helpers.into_iter().find(|(key, _)| registry_of(key) == domain);
@@ -95,7 +95,7 @@ async fn ask(config: &Path, helper: &str, domain: &str) -> Option<Credentials> {
         program,
         registry = domain,
         error,
-        "the credential helper returned no credentials; using credentials from the --registry-config file, if any"
+        "the credential helper returned no credentials for the pause image; using credentials from the --registry-config file, if any"
     );
     None
 }

@@ -1,5 +1,5 @@
-//! Which images belong to kubelet: images that a pull for kubelet brought, and that have no tags except those of such
-//! pulls.
+//! Which images belong to kubelet: images that dockbridge brought to Docker (by a pull, also for crictl, or by loading
+//! the pause image), and that have no tags except those of such pulls and loads.
 //!
 //! The list of kubelet's images is in a file, so it survives restarts of dockbridge. With `--collect-images pulled`,
 //! kubelet's garbage collection keeps the images that do not belong to kubelet, because an operator might have no copy
@@ -88,7 +88,7 @@ impl KubeletImages {
         if let Err(error) = self.checkpoints.save_file(&known).await {
             warn!(
                 error = chain(&error),
-                "cannot save the list of images pulled for kubelet; if dockbridge restarts before the next save, the list is out of date"
+                "cannot save the list of images pulled for kubelet; if dockbridge restarts before a later save succeeds, the list is out of date"
             );
         }
     }

@@ -38,7 +38,7 @@ impl Images {
             Ok(record) if self.may_be_pause(&record.id) => record.id,
             Ok(other) => {
                 let id = other.id;
-                warn!(image = name, %id, "another image has the name of the built-in pause image; loading the built-in image");
+                warn!(image = name, %id, "another image has the name of the built-in pause image; giving the name to the built-in image");
                 self.load_pause().await?
             }
             Err(error) if !error.is_not_found() => return Err(error.into()),
@@ -51,8 +51,7 @@ impl Images {
     }
 
     /// Whether the image that has the pause image's name may be used. If the operator has set the name, any image
-    /// with the name may be used. Without this setting, only the built-in image may be used, not another image that
-    /// somebody has pulled or tagged with its name.
+    /// with the name may be used. Otherwise only the built-in image may be used, even if another image has its name.
     fn may_be_pause(&self, id: &ImageId) -> bool {
         self.live.current().sandbox_image.is_some() || archive::is_of(id.as_str())
     }

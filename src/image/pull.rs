@@ -51,7 +51,7 @@ impl Images {
             debug!(
                 image = name,
                 ?removed,
-                "Docker's inspect of a pulled image is too large; removing the image"
+                "Docker's answer about a pulled image is too large; tried to remove the image"
             );
         }
         Ok(inspected?.id)

@@ -22,7 +22,7 @@ impl Images {
             Ok(record) => Ok(has_name(&record, name).then_some(record.id)),
             // A name that the engine rejects belongs to no image.
             Err(EngineError::NotFound { .. } | EngineError::Rejected { .. }) => Ok(None),
-            // An image can be removed even if its inspect is unreadable.
+            // An image with an unreadable inspect can be removed if the store knows its id.
             Err(error @ (EngineError::Garbled { .. } | EngineError::TooLarge { .. })) => {
                 let known = self.store.snapshot().image(name).map(|image| image.id.clone());
                 known.map(Some).ok_or_else(|| error.into())
@@ -62,7 +62,8 @@ impl Images {
                 return Ok(());
             }
         }
-        Err(Failure::unmet(format!("image {id} still exists after {ATTEMPTS} removals")))
+        let text = format!("image {id} still exists after {ATTEMPTS} attempts to remove it");
+        Err(Failure::unmet(text))
     }
 
     /// Removes the image by its id first, which fails if a container uses the image. For an image in use,
@@ -83,7 +84,7 @@ impl Images {
         }
         let names: Vec<&String> = record.repo_tags.iter().chain(&record.repo_digests).collect();
         if names.is_empty() {
-            // If the engine does not list an image without a name, other images are based on the image.
+            // The image has no name. If the engine does not list the image, other images are based on it.
             let listed = self.listed(&record.id).await?;
             return if listed.is_some() { Err(error.into()) } else { Ok(true) };
         }
@@ -93,7 +94,7 @@ impl Images {
         Ok(false)
     }
 
-    /// Removes a name of an image, or an image by its id. Also succeeds if no image has the name or id.
+    /// As `Engine::remove_image`, but also succeeds if no image has the name or id.
     pub(super) async fn remove_name(&self, name: &str) -> Result<(), EngineError> {
         match self.engine.remove_image(name).await {
             Err(error) if error.is_not_found() => Ok(()),
@@ -124,12 +125,11 @@ fn is_id_prefix(record: &ImageRecord, hex: &str) -> bool {
     hex.len() >= SHORTEST_PREFIX && record.id.hex().starts_with(hex)
 }
 
-/// How often dockbridge tries to remove an image that somebody tags again each time.
+/// How many times dockbridge tries to remove an image, for example one that somebody tags again each time.
 const ATTEMPTS: u32 = 5;
 /// The length of Docker's short id. A shorter text is more likely a name than an id.
 const SHORTEST_PREFIX: usize = 12;
 
-/// The error if a container uses the image. `container` is the engine's id of any such container.
 fn in_use(image: &ImageId, container: &str) -> Failure {
     Failure::unmet(format!("image {image} is used by container {container}"))
 }

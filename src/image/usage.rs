@@ -33,7 +33,7 @@ impl UsageMonitor {
         tokio::join!(self.measure(&engine, &store), self.read_disk(&store));
     }
 
-    /// Measures the images' size at the start and after changes, at most once in [`INTERVAL`].
+    /// Measures the images' size at the start, after changes and after failures, at most once in [`INTERVAL`].
     async fn measure(&self, engine: &Engine, store: &Store) {
         loop {
             engine_info(store).await;
@@ -63,7 +63,7 @@ impl UsageMonitor {
     }
 
     async fn use_estimate(&self, store: &Store, error: &str) {
-        debug!(error, "cannot measure the image store");
+        debug!(error, "cannot measure the image store; using the last measurement or an estimate");
         self.image_bytes.send_if_modified(|latest| {
             let first = latest.is_none();
             latest.get_or_insert_with(|| estimate(&store.snapshot()));
@@ -81,7 +81,7 @@ impl UsageMonitor {
         }
     }
 
-    /// The latest usage; until the first measurement, an estimate from the sizes of the images.
+    /// The latest usage. Until a measurement succeeds, the images' size is an estimate.
     pub(super) async fn read(&self, store: &Store) -> Result<FilesystemUsage, Failure> {
         let deadline = Instant::now() + FIRST_TIMEOUT;
         let engine = store.wait(FIRST_TIMEOUT, |snapshot| snapshot.engine.clone()).await;
@@ -141,5 +141,5 @@ const DISK_INTERVAL: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Successful measurements of the images' size take at most one tenth of the time.
 const SHARE: u32 = 10;
-/// The shortest time from a change to the measurement, so that it includes the changes that follow.
+/// The shortest time from a change to the measurement, so that one measurement includes several quick changes.
 const DEBOUNCE: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Mounts the layers of an image as a read-only overlay, so that the image is a directory of this host.
 //!
-//! The labels of containers say which containers need the directory. dockbridge creates a directory and its
-//! pin before the first container that needs them, and removes them after the last one. The code that creates a
+//! The labels of containers say which containers need the directory. dockbridge creates a directory and its pin before
+//! the first container that needs them, and removes them after the removal of the last one. The code that creates a
 //! container holds the image's lock until the store shows the container.
 
 use std::{
@@ -39,8 +39,8 @@ impl ImageLocks {
 }
 
 impl ImageFiles {
-    /// Locks images so that their directories are not removed. Locks all images of a caller in one call and
-    /// in a fixed order, so that two callers never wait for each other.
+    /// Locks images so that their directories are not removed. Locks all images of a caller in one call and in a fixed
+    /// order, so that callers cannot deadlock.
     pub async fn lock(&self, images: BTreeSet<ImageId>) -> ImageLocks {
         let mut locks = Vec::new();
         for image in &images {
@@ -99,7 +99,7 @@ impl ImageFiles {
         self.unpin(image).await?;
         let root = self.directory_of(image);
         blocking(move || overlay::unmount(&root)).await?;
-        debug!(%image, "no directory with mounted layers of this image exists");
+        debug!(%image, "removed the directory with an image's mounted layers, if there was one");
         Ok(())
     }
 
@@ -109,7 +109,10 @@ impl ImageFiles {
         match self.pinned().await {
             Ok(pinned) => self.release_all(pinned).await,
             Err(error) => {
-                warn!(error = chain(&error), "cannot list the images pinned for containers");
+                warn!(
+                    error = chain(&error),
+                    "cannot list the containers that keep the images of image volumes; leftover ones may stay until the next start of dockbridge"
+                );
             }
         }
         self.sweep().await;
@@ -122,7 +125,7 @@ impl ImageFiles {
         }
     }
 
-    /// Pins and mounts the image again if a container still needs it. Returns whether the pin was missing.
+    /// Pins and mounts the image again if a container still needs it. Returns whether the pin is new.
     pub(super) async fn restore(
         &self,
         engine: &EngineInfo,
@@ -137,7 +140,7 @@ impl ImageFiles {
         Ok(new)
     }
 
-    /// Removes the directories on this host that no container needs, except those of locked images.
+    /// Removes the images' directories that no container needs, except those of locked images.
     pub async fn sweep(&self) {
         let directories = self.directories.clone();
         let found = blocking(move || images_in(&directories)).await;
@@ -215,7 +218,7 @@ pub fn no_image() -> Failure {
     Failure::new(Kind::NotFound, "the image is not on this node: pull it first")
 }
 
-/// The images whose directories containers mount.
+/// The images whose directories containers of pods mount, also containers that do not run.
 pub(super) fn needed(now: &Snapshot) -> BTreeSet<ImageId> {
     let mounted = now.containers().iter().flat_map(|one| one.document.image_volumes.iter());
     let unpacked = mounted.filter(|one| one.unpacked).map(|one| one.image.clone());

@@ -1,4 +1,4 @@
-//! Restores the pins of images that containers mount. A pin is a container that is never started.
+//! Restores the pins and directories of images that containers mount. A pin is a container that is never started.
 //! `docker system prune --all` first removes every container that is not running, also the pins, and then images
 //! without containers. If dockbridge creates the pin again between these two steps of the prune, Docker keeps the
 //! image, and running containers that mount the image keep its files.
@@ -17,7 +17,7 @@ use crate::{
 impl ImageFiles {
     /// Restores missing pins and directories of images; never returns.
     pub async fn restore_volumes(&self) -> Infallible {
-        // Images whose pin or directory could not be restored, often because nobody has pulled the image again.
+        // Images whose pin or directory could not be restored, often because the image was removed.
         let mut failed = BTreeSet::new();
         loop {
             let due = |now: &Arc<Snapshot>| {
@@ -38,7 +38,7 @@ impl ImageFiles {
             for image in images {
                 match self.restore(&engine, &image).await {
                     Ok(true) => {
-                        warn!(%image, "the container that pins an image was removed; dockbridge created it again");
+                        warn!(%image, "the container that keeps the image of an image volume was removed; dockbridge created it again");
                     }
                     Ok(false) => {}
                     Err(error) => {
@@ -53,7 +53,7 @@ impl ImageFiles {
         }
     }
 
-    /// The images that containers mount and whose directories are not mounted, also if their pins exist.
+    /// The images of [`needed`] whose directories are not mounted, whether or not the images have pins.
     async fn not_mounted(&self, now: &Snapshot) -> Vec<ImageId> {
         let all: Vec<_> =
             needed(now).into_iter().map(|image| (self.directory_of(&image), image)).collect();

@@ -1,8 +1,8 @@
 //! Writes the CRI file of one log, and skips output that the file already has.
 //!
-//! The caller passes all CRI lines after some place in the engine's files. After a restart, or after a write
-//! that a full disk cut short, the writer skips the first of these lines if the CRI file already has them. The
-//! writer recognises a renamed CRI file by its identity.
+//! The caller passes all CRI lines after some place in the engine's files. After a restart, or after a write that a
+//! full disk cut short, the CRI files may already have some of them, which the writer then skips. The writer
+//! recognises a renamed CRI file by its identity.
 
 use std::{fs::File, io, io::Write};
 
@@ -21,9 +21,9 @@ pub enum Existing {
     /// The saved position is valid. The writer skips the bytes that the files already have after the position.
     Known,
     Nothing,
-    /// The log's path was a symbolic link to the engine's file, because another log format was used before.
+    /// The CRI files have no entries, and the log's path was a link, as with `container-log-format = "docker"`.
     Link,
-    /// The log was written but has no usable position. The value describes the last entries of the log.
+    /// The CRI files have entries, but there is no usable position. The value describes the last entries.
     Written(Written),
 }
 
@@ -41,7 +41,7 @@ pub struct CriWriter {
     total: u64,
     /// How many bytes the caller will pass again, which must be skipped.
     repeated: u64,
-    /// In tests, how many bytes fit on the simulated disk.
+    /// How many more bytes fit on the simulated disk; None if all do.
     #[cfg(test)]
     pub(super) room: Option<u64>,
 }
@@ -53,8 +53,8 @@ impl CriWriter {
         position: Option<&OutputPosition>,
     ) -> Result<(Self, Existing), LogError> {
         let cri_files = CriFiles::list(&target)?;
-        // If kubelet has renamed the file and no new file exists, the renamed file is continued: if kubelet's
-        // call to reopen the log fails, kubelet gives the file its old name back.
+        // If kubelet has renamed the position's file and no new file exists, continues the renamed file, because
+        // kubelet gives the file its old name back if its call to reopen the log fails.
         let since = position.and_then(|position| cri_files.since(position));
         let renamed = since.as_ref().and_then(|since| since.newest_if_renamed());
         let file = match renamed {
@@ -100,7 +100,7 @@ impl CriWriter {
         Ok((writer, before))
     }
 
-    /// Writes the lines of the next entries, without lines that the file already has.
+    /// Writes the next CRI lines, except bytes that the CRI files already have.
     ///
     /// # Errors
     /// Not all bytes were written. The caller must pass the same bytes again, and may append further bytes.
@@ -170,7 +170,7 @@ impl CriWriter {
         self.repeated > 0
     }
 
-    /// The position after the entries that the caller has passed.
+    /// The position in the CRI log after the entries that the caller has passed to [`Self::write`].
     pub fn position(&self) -> OutputPosition {
         let length = self.total.saturating_sub(self.repeated);
         let (older, newer) = (self.older.clone(), self.newer.clone());
@@ -214,7 +214,7 @@ impl CriWriter {
                 return Ok(found);
             }
         }
-        Err(read_error(&self.target, io::Error::other("the log files are being renamed")))
+        Err(read_error(&self.target, io::Error::other("log files keep being renamed or removed")))
     }
 
     /// The last entries in the files; `Some(None)` if they have no entries, None if a file was renamed or removed.
@@ -247,7 +247,7 @@ impl CriWriter {
         Ok(torn)
     }
 
-    /// If no bytes are left to skip, the position begins in the open file instead of an earlier file.
+    /// If no bytes are left to skip, counts the position from the start of the open file, not of an earlier file.
     fn settle(&mut self) {
         if self.repeated == 0
             && self.origin != self.identity
@@ -294,7 +294,7 @@ fn write_error(target: &LogPath, error: io::Error) -> LogError {
     LogError::Target(HostError::new("write", &target.full(), error))
 }
 
-/// CRI files have the mode of other CRI runtimes: only the owner and the group can read the log.
+/// The mode of containerd's CRI files: only the owner and the group can read the log.
 const MODE: u32 = 0o640;
 /// How often the files are listed at most. kubelet renames one file at a time, so a few times are enough.
 const MOST_LISTINGS: u32 = 16;

@@ -1,4 +1,4 @@
-//! Why a step of writing a log failed.
+//! Why a log could not be written or reopened.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::{
     host::error::HostError,
 };
 
-/// Why a step of writing a log failed. Written lines stay, and the next step continues after them.
+/// Lines that were written before the error stay, and the next attempt continues after them.
 #[derive(Debug, Error)]
 pub enum LogError {
     /// The engine's log driver writes no file that dockbridge can read.
@@ -39,10 +39,9 @@ pub enum LogError {
     Hung { directory: PathBuf },
     #[error("no log is written for container {id}")]
     Unknown { id: String },
-    /// dockbridge is stopping, the container was removed, or the poll that should reopen the log panicked.
     #[error(
         "cannot reopen the container log: dockbridge is stopping, the container was removed, or a \
-         bug ended the write of the log"
+         bug in dockbridge interrupted the call"
     )]
     Closed,
 }

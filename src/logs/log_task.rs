@@ -38,9 +38,9 @@ pub(super) struct LogTask {
     failures: u32,
     last_error: Option<String>,
     output_at: Option<Instant>,
-    /// Whether the container writes often: in that case the log is polled again soon, even without an event.
+    /// Whether the log is polled again soon, even without an event: see [`BUSY_WITHIN`].
     busy: bool,
-    /// How many bytes of the engine's log were not converted yet after the last poll.
+    /// This log's part of the gauge of bytes that are not converted yet.
     behind: i64,
     _followed: GaugeGuard,
 }
@@ -68,7 +68,7 @@ impl LogTask {
         }
     }
 
-    /// Writes the log until its container is removed, or until dockbridge shuts down.
+    /// Writes the log until its container is removed and the rest is written or lost, or until dockbridge shuts down.
     pub(super) async fn run(mut self, mut log: Log) {
         let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
         let mut pause = Pause::UntilWoken;
@@ -97,7 +97,7 @@ impl LogTask {
                     self.pause_after(request, &outcome)
                 }
                 Err(error) => {
-                    warn!(container = %container.id, %error, "internal error: panic while writing a container log; continuing from its saved position");
+                    warn!(container = %container.id, %error, "internal error: panic while writing a container log; continuing from the saved position in Docker's log");
                     let saved = shared.positions.read(&container.id).unwrap_or_default();
                     log = Log::new(container, saved.position, Arc::clone(&state.wake));
                     self.failures = self.failures.saturating_add(1);
@@ -167,7 +167,7 @@ impl LogTask {
         } else if self.last_error.as_ref() == Some(&text) {
             debug!(%container, error = text, failures = self.failures, "still cannot write the container log");
         } else if needs_no_retry {
-            warn!(%container, error = text, "Docker has no file of the container log; kubectl logs will not show the log");
+            warn!(%container, error = text, "Docker has no log file that dockbridge can read for the container; kubectl logs will not show the log");
             self.last_error = Some(text);
         } else if self.failures > 1 || !matches!(error, LogError::SourceAbsent { .. }) {
             // If the engine's log file was missing, the next try usually succeeds.
@@ -224,7 +224,7 @@ async fn poll(
     drop(permit);
     warn!(
         container = %container.id, directory = %container.target.root().display(),
-        "a container log takes long to read or write; continuing with other logs"
+        "a container log takes long to read or write; other logs no longer wait for it"
     );
     let polled = polling.await;
     info!(container = %container.id, "the slow read or write of the container log has ended");
@@ -236,7 +236,7 @@ async fn poll(
 const BUSY_WITHIN: Duration = Duration::from_millis(100);
 const BUSY_BYTES: u64 = 64 * 1024;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How often a log is polled whose file cannot be watched for events.
+/// How often a log that is not busy is polled if its file cannot be watched.
 const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// The longest pause between two retries, for example while a disk is full.

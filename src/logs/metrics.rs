@@ -10,10 +10,8 @@ use crate::telemetry::{
 pub struct LogMetrics {
     pub(super) converted: Counter,
     pub(super) errors: Counter,
-    /// How many bytes of the engine's logs dockbridge has seen but not converted yet.
     pub(super) behind: Gauge,
     pub(super) followed: Gauge,
-    /// How many lines of the engine's logs could not be parsed, and how often files may have been lost unread.
     pub(super) lost: Family<Counter, 1>,
 }
 
@@ -26,7 +24,7 @@ impl RegisterMetrics for LogMetrics {
         }
         registry.register(
             "dockbridge_log_converted_bytes_total",
-            "Bytes of Docker logs converted to CRI logs, or compared with them to find the position",
+            "Bytes of Docker logs converted to CRI logs, or compared with them to find where to continue",
             &self.converted,
         );
         registry.register(
@@ -47,7 +45,7 @@ impl RegisterMetrics for LogMetrics {
         registry.register_family(
             "dockbridge_log_lost_total",
             &["kind"],
-            "Losses in CRI logs: lines that could not be parsed, Docker's log files that may have been removed or truncated before they were read",
+            "Losses in CRI logs: lines that could not be parsed, and how often Docker's log files may have been removed or truncated before they were read",
             &self.lost,
         );
     }

@@ -1,8 +1,8 @@
 //! Saves the position of each log in a file: `<id>.json` for each container.
 //!
-//! The files with positions are written often, and read only at a start or after a panic. dockbridge neither flushes
-//! them to disk nor repairs them: if a container's file is lost or damaged, dockbridge reads the engine's log files of
-//! this container again.
+//! The files with positions are written often, and read only at a start of dockbridge or after a panic. dockbridge does
+//! not flush them to disk: if a container's file is lost or damaged, dockbridge searches the engine's log files of this
+//! container for the place to continue.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ pub(super) struct PositionStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     version: u32,
-    /// The position up to which the log was written; None if nothing was written or the position is unknown.
+    /// The position up to which the log was written; None if unknown.
     pub(super) position: Option<Position>,
     /// The start time of the run whose whole log was written; None if the engine may have more output.
     pub(super) complete: Option<Nanos>,
@@ -49,7 +49,7 @@ impl PositionStore {
         Self { directory }
     }
 
-    /// Reads the saved states of all logs. An unreadable file gives an empty state. Removes unfinished drafts.
+    /// Reads the saved states of all logs. Removes unfinished drafts.
     pub(super) fn load(&self) -> HashMap<ContainerId, Saved> {
         let mut all = HashMap::new();
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
@@ -78,13 +78,13 @@ impl PositionStore {
             file::replace(&self.path(id), &bytes, Durability::Written)
         });
         if let Err(error) = written {
-            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position of a container log; unless a later save succeeds, dockbridge reads more of Docker's log again at its next start");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot save the position in Docker's log of a container; unless a later save succeeds, dockbridge reads more of this log again at its next start");
         }
     }
 
     pub(super) fn remove(&self, id: &ContainerId) {
         if let Err(error) = file::remove_if_present(&self.path(id), Durability::Written) {
-            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position of a container log; retrying at the next start of dockbridge");
+            warn!(container = %id, error = crate::error::chain(&error), "cannot remove the saved position in Docker's log of a container; retrying at the next start of dockbridge");
         }
     }
 

@@ -44,8 +44,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Loads the saved positions of logs from `directory`. With the format `docker`, the saved positions are not
-    /// needed and are removed.
+    /// Loads the saved positions of logs from `directory`; with the format `docker`, removes them instead, because
+    /// links need no positions.
     pub async fn start(format: ContainerLogFormat, directory: PathBuf) -> Self {
         let positions = PositionStore::new(directory);
         let (metrics, directories) = (LogMetrics::default(), Directories::default());
@@ -56,7 +56,7 @@ impl Logs {
         let opened = TailWatch::open().inspect_err(|error| {
             warn!(
                 error = chain(error),
-                "cannot use inotify; polling container logs from time to time"
+                "cannot use inotify; polling container logs from time to time until the next start"
             );
         });
         let (watch, events) = opened.ok().unzip();
@@ -67,7 +67,7 @@ impl Logs {
         Self { all: Some(Arc::new(AllLogs::new(shared, saved, events))), metrics, directories }
     }
 
-    /// The log format of containers that dockbridge creates from now on.
+    /// The log format of containers that this dockbridge process creates.
     pub const fn format(&self) -> ContainerLogFormat {
         match self.all {
             Some(_) => ContainerLogFormat::Cri,
@@ -78,7 +78,7 @@ impl Logs {
     /// Creates the directory of a log. kubelet has already done so, but other clients might not have.
     ///
     /// # Errors
-    /// The directory cannot be created, its file system hangs, or something other than a file or link is at the path.
+    /// The directory cannot be created, its file system hangs, or the log path has something other than a file or link.
     pub async fn prepare(&self, spec: &ContainerSpec) -> Result<(), LogError> {
         let path = spec.log_path.as_deref();
         let place = path.and_then(|path| LogPath::of(path, spec.log_directory.as_deref()));
@@ -88,8 +88,8 @@ impl Logs {
         self.directories.run(place, prepare).await
     }
 
-    /// Starts or continues the log of an inspected container. Returns when the store may show `record`: a
-    /// running container at once, an ended one when its log is complete, or after a time limit.
+    /// Starts or continues the log of an inspected container. Returns when the store may show `record`: for an ended
+    /// container, waits until the log is complete, but only for a limited time.
     pub fn observed(&self, record: &ContainerRecord) -> impl Future<Output = ()> + Send + use<> {
         let (all, wanted) = (self.all.clone(), wanted(record));
         async move {
@@ -118,16 +118,17 @@ impl Logs {
         let id = container.id.clone();
         let Some(log) = all.observe(container, run) else { return Ok(()) };
         if opening(log).await.is_err() {
-            warn!(container = %id, "the container log was not created in time; not waiting for the log");
+            warn!(container = %id, "the container log was not created in time; the log follows later");
         }
         Ok(())
     }
 
-    /// Starts a new file at the log path of a container, or makes the link again. The new file exists when the
-    /// call succeeds. Output from before the call can be in the old or the new file.
+    /// Continues the log in the file at the log path, and creates this file if kubelet has renamed the old one. With
+    /// the format `docker`, makes the link again. Output from before the call can be in the old or the new file.
     ///
     /// # Errors
-    /// The file cannot be created, its file system does not answer, or dockbridge writes no log of the container.
+    /// The file or link cannot be created, Docker's log cannot be read, dockbridge writes no log of the container, or
+    /// the call takes too long.
     pub async fn reopen(&self, record: &ContainerRecord) -> Result<(), Arc<LogError>> {
         let unknown = || LogError::Unknown { id: record.id.to_string() };
         let (container, run) = wanted(record).ok_or_else(unknown)?;
@@ -141,11 +142,11 @@ impl Logs {
         answer.map_err(|_| LogError::Closed)?
     }
 
-    /// Reads the rest of a removed container's log, and closes the log. Removes a link at the log path, but
-    /// leaves a file there to kubelet. Returns after a few seconds even if the log hangs.
+    /// Reads the rest of a removed container's log, and closes the log. Removes a link at the log path, but not a file,
+    /// which kubelet removes. Returns after a few seconds even if a file system hangs.
     pub async fn forget(&self, record: &ContainerRecord) {
         if timeout(LAST_LOOK, self.close_log(record)).await.is_err() {
-            warn!(container = %record.id, "the log of a removed container is not closed yet; not waiting for the log");
+            warn!(container = %record.id, "the log of a removed container is not closed yet; the removal no longer waits for the log");
         }
     }
 
@@ -154,7 +155,7 @@ impl Logs {
         if let Some((container, _)) = wanted(record)
             && let Err(error) = self.directories.run(container.target, unlink).await
         {
-            warn!(container = %record.id, error = chain(&error), "cannot remove a link at the log path of a removed container; a link there stays");
+            warn!(container = %record.id, error = chain(&error), "cannot make sure that no link is left at the log path of a removed container; delete the link if there is one");
         }
         let Some(all) = &self.all else { return };
         let mut log = all.forget(&record.id);
@@ -168,8 +169,8 @@ impl Logs {
         }
     }
 
-    /// All containers whose log is being written, or has a position that an earlier dockbridge has saved. A
-    /// container stays in this list until [`Self::forget`] or [`Self::gone`] is called for it.
+    /// All containers with a log that this process has started, or with a log position that an earlier process has
+    /// saved. A container leaves this list after [`Self::forget`] or [`Self::gone`].
     pub fn known(&self) -> Vec<ContainerId> {
         self.all.as_ref().map(|all| all.ids()).unwrap_or_default()
     }
@@ -207,7 +208,7 @@ impl Logs {
     }
 }
 
-/// The parts of a record that the log needs, and the run's state. None if the container has no log or never ran.
+/// The parts of a record that the log needs, and the run's state. None if the container has no log or no known run.
 fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     // If a start fails early, Docker has not begun a log.
     let has_failed =
@@ -218,9 +219,9 @@ fn wanted(record: &ContainerRecord) -> Option<(LoggedContainer, RunState)> {
     LoggedContainer::of(record).zip(RunState::of(&record.process))
 }
 
-/// How long a poll may take before its file system counts as hanging.
+/// How long a poll may take before it counts as hanging.
 const POLL_LIMIT: Duration = Duration::from_secs(2);
-/// How long [`Logs::reopen`] waits at most for the new file. Polls of all other logs may come first.
+/// How long [`Logs::reopen`] waits at most for the new file. Polls of other logs may come first.
 const NEW_FILE: Duration = Duration::from_secs(30);
 /// How long [`Logs::forget`] and [`Logs::close`] wait at most until one log or all logs are closed.
 const LAST_LOOK: Duration = Duration::from_secs(3);

@@ -29,8 +29,8 @@ impl Watches {
         Self(Mutex::new(State { watch, set, setting, is_exhausted: false }))
     }
 
-    /// Sets a watch on the file that now has this path, and forgets the earlier watch of the same log.
-    /// Returns whether the watch is set. Blocks the thread.
+    /// Sets a watch on the file that now has this path, in place of the log's earlier watch. Returns whether this
+    /// succeeded. Blocks the thread.
     pub(super) fn set(&self, path: &Path, log: &Arc<Notify>) -> bool {
         let watch = {
             let mut state = self.0.lock();
@@ -51,7 +51,7 @@ impl Watches {
                 state.set.insert(file, Arc::clone(log));
                 true
             }
-            // A watch often fails while the engine rotates files. Without a watch, the log is polled from time to time.
+            // The file may be missing during a rotation. Without a watch, the log is polled from time to time.
             Err(error) => {
                 if is_exhausted(&error) && !state.is_exhausted {
                     state.is_exhausted = true;
@@ -73,12 +73,13 @@ impl Watches {
         }
     }
 
-    /// Wakes the task of a log when its file changes, until inotify fails; then wakes all tasks with a watch.
+    /// Wakes the task of a log when the log's file changes. If inotify fails, wakes all tasks with a watch, and
+    /// returns.
     pub(super) async fn wake_logs(&self, mut events: TailEvents) {
         while let Ok(event) = events.next().await {
             self.report(&event);
         }
-        warn!("inotify failed; polling container logs from time to time");
+        warn!("inotify failed; polling container logs from time to time until the next start");
         self.0.lock().watch = None;
         self.report(&TailEvent::Anything);
     }
@@ -107,8 +108,6 @@ impl Watches {
 
 #[cfg(test)]
 mod tests {
-    //! No event of a watch is lost, however early it arrives.
-
     use std::fs;
 
     use super::*;

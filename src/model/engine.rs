@@ -18,26 +18,24 @@ impl ApiVersion {
     pub const OLDEST: Self = Self::new(41);
     /// The newest API version that dockbridge knows. If the engine has a newer one, dockbridge uses `NEWEST`.
     pub const NEWEST: Self = Self::new(55);
-    /// Since this version (Docker 23.0), `/system/df` can return only the usage of images.
+    /// Since this version (Docker 23.0), a request to `/system/df` can be limited to the usage of images.
     pub const DISK_USAGE_BY_TYPE: Self = Self::new(42);
     /// Since this version (Docker 23.0), the engine creates missing mount sources if a request asks for it.
     pub const MAKES_MOUNT_SOURCES: Self = Self::new(42);
     /// Since this version (Docker 23.0), the create request of an exec can have the size of its terminal.
     pub const EXEC_SIZE: Self = Self::new(42);
-    /// Since this version (Docker 23.0), the engine knows `seccomp=builtin`. Docker 20.10 would read
-    /// `builtin` as the text of a profile.
+    /// The engine knows `seccomp=builtin` since Docker 23.0. Docker 20.10 would read `builtin` as a profile's text.
     pub const SECCOMP_BUILTIN: Self = Self::new(42);
     /// Since this version (Docker 24.0), a container can have OCI annotations.
     pub const ANNOTATIONS: Self = Self::new(43);
-    /// Since this version (Docker 25.0), read-only bind mounts are recursively read-only by default.
+    /// Since this version (Docker 25.0), read-only bind mounts are by default recursively read-only, if possible.
     pub const RECURSIVE_READ_ONLY: Self = Self::new(44);
     /// Since this version (Docker 28.0), pulls with containerd's image store read `hosts.toml`.
     pub const HOSTS_FILES: Self = Self::new(48);
     /// Since this version (Docker 28.0), images can be mounted into containers.
     pub const IMAGE_MOUNTS: Self = Self::new(48);
 
-    /// Since this version (Docker 29.7), containerd's image store downloads only a few layers at a time, for
-    /// all pulls together.
+    /// Since Docker 29.7, containerd's image store downloads only a few layers at a time, for all pulls together.
     pub const LIMITS_DOWNLOADS: Self = Self::new(55);
 
     /// Version 1.`minor`.
@@ -83,7 +81,7 @@ pub enum CgroupDriver {
 /// The properties of an engine that dockbridge uses, mainly from its `/version` and `/info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
-    /// The release of the engine, for example `26.1.5`; never empty.
+    /// The release of the engine, for example `26.1.5`, or `unknown`.
     pub version: String,
     pub api: ApiVersion,
     pub cgroup_driver: CgroupDriver,
@@ -124,7 +122,7 @@ pub struct OtherStore {
     pub containers: usize,
     /// How many of the containers are pause containers of pods.
     pub pods: usize,
-    /// How many of the containers still run: with `live-restore`, switching the image store ends none.
+    /// How many of the containers still run: with `live-restore`, containers survive a switch of the image store.
     pub running: usize,
 }
 
@@ -146,7 +144,7 @@ impl fmt::Display for OtherStore {
         write!(
             f,
             "Docker's image store is no longer {driver}: hidden containers: {containers}, pods among them: \
-             {pods}, still running: {running}"
+             {pods}, containers still running: {running}"
         )
     }
 }
@@ -154,7 +152,7 @@ impl fmt::Display for OtherStore {
 /// An OCI runtime of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OciRuntime {
-    /// The path of the runtime's program; empty for a containerd shim.
+    /// The path or name of the runtime's program; empty for a containerd shim.
     pub path: String,
     /// The arguments that the engine passes in each call of the runtime, before the call's own arguments.
     pub arguments: Vec<String>,
@@ -181,7 +179,7 @@ impl EngineInfo {
         self.has_option("selinux")
     }
 
-    /// Whether the engine maps the users of all containers (setting `userns-remap`).
+    /// Whether the engine maps the users of containers by default (setting `userns-remap`).
     pub fn remaps_users(&self) -> bool {
         self.has_option("userns")
     }
@@ -197,8 +195,7 @@ impl EngineInfo {
         if ["", DEFAULT_HANDLER].contains(&handler) { &self.default_runtime } else { handler }
     }
 
-    /// Whether pods with this runtime handler can use features that need dockbridge's OCI runtime. Fails with the
-    /// reason why such pods cannot use these features.
+    /// Whether pods with this handler can use features that need dockbridge's OCI runtime. The error says why not.
     pub fn edits_runtime(&self, handler: &str) -> Result<(), &'static str> {
         self.below(handler).map(drop)
     }
@@ -230,8 +227,7 @@ impl EngineInfo {
         Ok([slice::from_ref(&runtime.path), &runtime.arguments].concat())
     }
 
-    /// Whether pods with this runtime handler can have a user namespace. Fails with the reason why such pods cannot
-    /// have one.
+    /// Whether pods with this runtime handler can have a user namespace. The error says why not.
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
@@ -250,9 +246,9 @@ impl EngineInfo {
         Ok(())
     }
 
-    /// Whether dockbridge's OCI runtime calls a runtime other than runc, according to its reported features;
-    /// without reported features, any argument counts as another runtime. With crun, root of a user namespace
-    /// could remove `nodev` and read-only from a mount, and open device files in an image.
+    /// Whether dockbridge's OCI runtime calls a runtime other than runc by default, according to its reported features.
+    /// Without reported features, a registration with arguments counts as another runtime. With crun, root of a user
+    /// namespace could remove `nodev` and read-only from a mount, and open device files in an image.
     fn has_other_than_runc(&self) -> bool {
         let ours = self.runtimes.get(oci_edits::RUNTIME);
         ours.is_some_and(|ours| match &ours.features {
@@ -261,8 +257,7 @@ impl EngineInfo {
         })
     }
 
-    /// Whether the engine, the kernel and the OCI runtime of this runtime handler can make mounts recursively
-    /// read-only.
+    /// Whether the engine, the kernel and this handler's OCI runtime can make mounts recursively read-only.
     pub fn recursive_read_only(&self, handler: &str) -> bool {
         let listed = self
             .runtimes
@@ -274,8 +269,7 @@ impl EngineInfo {
             && kernel_release(&self.kernel) >= Some(KERNEL_WITH_RRO)
     }
 
-    /// Whether dockbridge's OCI runtime can make mounts recursively read-only and has to, because the engine is
-    /// too old.
+    /// Whether dockbridge's OCI runtime can make mounts recursively read-only and must, as the engine is too old.
     pub fn edits_read_only(&self, handler: &str) -> bool {
         self.api < ApiVersion::RECURSIVE_READ_ONLY
             && self.edits_runtime(handler).is_ok()
@@ -310,11 +304,10 @@ const GRAPH_DRIVERS: [&str; 8] =
 /// Whether the engine can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineHealth {
-    /// dockbridge does not have the first list of containers yet, and neither the connection nor the last ping
-    /// has failed.
+    /// dockbridge cannot list containers yet, and neither the connection nor the last ping has failed.
     Starting,
-    /// The event stream is open, the last ping has not failed, and dockbridge has the list of containers. After
-    /// a reconnect, the inspects of the listed objects have also ended, or are slow.
+    /// The event stream is open, the last ping has not failed, and dockbridge can list containers. After a reconnect,
+    /// the inspects of the listed objects have also ended, or are slow.
     Reachable,
     /// The connection or the last ping failed. After a reconnect, the engine also counts as unreachable until
     /// dockbridge has read the containers and images again.
@@ -343,25 +336,22 @@ pub enum Ownership {
     Other,
 }
 
-/// A change that dockbridge itself may have requested. The event of a change that dockbridge has requested contains no
-/// news.
+/// A change that the engine reports twice if dockbridge has requested it: in its answer and as an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// The container was created. Each later change of the container's state causes another event.
+    /// The container was created. Its first start, or its removal, causes another event.
     Created,
     /// The container was started. Before another start the container must end, which causes another event.
     Started,
 }
 
-/// An event of the engine. Most events name an object that may have changed, so that the store can inspect it again.
-///
-/// An event does not contain the object's state. Events may be late, repeated or lost, so only the next
-/// inspect shows the true state.
+/// An event of the engine, which does not contain the object's state. Events may be late, repeated or lost, so only the
+/// next inspect shows the true state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EngineEvent {
     /// A container was created or started.
     ContainerTransition { id: String, transition: Transition },
-    /// A container ended, was renamed, or changed in another way.
+    /// A container may have changed in another way: for example, it ended or was renamed.
     ContainerChanged { id: String },
     /// The engine sent SIGKILL to a container's main process, for example because of `docker kill` or a stop.
     ContainerKilled { id: String },
@@ -369,11 +359,10 @@ pub enum EngineEvent {
     ContainerOom { id: String },
     /// A container was removed.
     ContainerGone { id: String },
-    /// An image or one of its names was added or removed. `name` is an id or a reference.
+    /// An image or one of its names may have been added or removed. `name` is an id or a reference.
     ImageChanged { name: String },
     /// dockerd has read its configuration again.
     DaemonReloaded,
-    /// An event that dockbridge cannot read. After such an event, only a new list of all objects shows what has
-    /// changed.
+    /// An event that dockbridge cannot read. After it, only a new list of all objects shows what has changed.
     Unreadable { reason: String },
 }

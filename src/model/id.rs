@@ -10,7 +10,7 @@ use crate::error::{Kind, WithKind};
 
 /// The error for a text that does not have the form of a Docker id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("not an id: {0:?} (expected 64 hexadecimal digits, for an image after sha256:)")]
+#[error("not an id: {0:?} (expected 64 lower-case hex digits, after sha256: for an image)")]
 pub struct InvalidId(pub String);
 
 impl WithKind for InvalidId {
@@ -74,8 +74,8 @@ id! {
 id! {
     /// The id of an image as the engine reports it, for example `sha256:…`.
     ///
-    /// With Docker's own image store, the id is the digest of the image's configuration. With containerd's
-    /// image store, the id is the digest of a manifest or an index. So an id does not show what it is the digest of.
+    /// With Docker's own image store, the id is the digest of the image's configuration. With containerd's image store,
+    /// the id is the digest of a manifest or an index.
     ImageId, is_digest
 }
 

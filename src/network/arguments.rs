@@ -1,6 +1,5 @@
-//! Arguments of CNI plugins for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`).
-//!
-//! `CNI_ARGS` and the values of capabilities follow from the recorded attachment, so DEL and ADD get the same.
+//! Arguments of CNI plugins for a pod: `CNI_ARGS`, and the values of capabilities (`runtimeConfig`). Both follow
+//! from the recorded attachment, so that DEL gets the same as ADD.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +29,10 @@ pub fn pairs(pod: &PodNetwork) -> Result<Vec<(String, String)>, Failure> {
         .map(|(key, value)| {
             if value.contains(|c: char| matches!(c, ';' | '=') || c.is_control()) {
                 // `CNI_ARGS` has no syntax to quote `;` or `=`.
-                let reason =
-                    format!("the pod's {key} {value:?} cannot be passed to network plugins");
+                let reason = format!(
+                    "the pod's {key} {value:?} cannot be passed to network plugins: it contains \
+                     ';', '=' or a control character"
+                );
                 return Err(Failure::invalid(reason));
             }
             Ok((key.to_owned(), value.to_owned()))
@@ -45,7 +46,7 @@ pub fn joined(pairs: &[(String, String)]) -> String {
     texts.join(";")
 }
 
-/// The CNI capabilities that have a value for the pod. Fails if a bandwidth annotation is not a rate.
+/// The pod's values for CNI capabilities, by capability. Fails if a bandwidth annotation is invalid.
 pub fn capabilities(cni: &CniAttachment) -> Result<Map<String, Value>, Failure> {
     let pod = &cni.pod;
     let cgroup = (!pod.cgroup_parent.is_empty()).then(|| pod.cgroup_parent.clone().into());

@@ -1,4 +1,4 @@
-//! Keeps the network configuration's state up to date: reads the files periodically and after each change.
+//! Keeps the network configuration's state up to date: reads the files periodically and after changes.
 //!
 //! dockbridge lists both the configuration directory and the plugins' directories, because a configuration
 //! becomes usable when its last plugin is installed.
@@ -21,11 +21,10 @@ use super::{
 };
 use crate::{concurrency::blocking::blocking, config::live::LiveSettings, host::file};
 
-/// Paths with the versions of their files. A version is `None` if dockbridge cannot read the file's metadata.
+/// Paths with the versions of their files; `None` for a file whose metadata dockbridge cannot read.
 #[derive(Clone, Debug, PartialEq)]
 struct Listing(Vec<(PathBuf, Option<FileVersion>)>);
 
-/// Watches the network configuration and holds its current state.
 #[derive(Debug)]
 pub(super) struct ConfigWatcher {
     live: LiveSettings,
@@ -52,7 +51,7 @@ impl ConfigWatcher {
         let _ = self.state.subscribe().wait_for(|state| state.serial > 0).await;
     }
 
-    /// Reads the configuration again. The read begins after this call, and concurrent callers share one read.
+    /// Reads the configuration again. The read begins after this call, and several callers may share the read.
     pub(super) async fn refresh(&self) -> Arc<ConfigState> {
         let before = self.state().serial;
         let _refreshing = self.refreshing.lock().await;
@@ -72,7 +71,6 @@ impl ConfigWatcher {
         next
     }
 
-    /// Reads the configuration when a file changes, after a reload of the settings, and periodically. Never returns.
     pub(super) async fn watch(&self) {
         let mut reloads = self.live.subscribe();
         loop {
@@ -92,7 +90,7 @@ impl ConfigWatcher {
         }
     }
 
-    /// Returns once the files differ from `listed`, and no installer has changed a file for one interval.
+    /// Returns once the files differ from `listed` and have not changed for one interval.
     async fn changed(&self, listed: Listing) {
         let mut last = listed.clone();
         loop {
@@ -142,18 +140,17 @@ fn log_changes(last: &ConfigState, next: &ConfigState) {
             info!(network = %selected.list.name, file = %selected.file, "using a network configuration");
         }
         (Some(selected), Some(error)) => {
-            warn!(network = %selected.list.name, error, "CNI STATUS failed; the network is not ready");
+            warn!(network = %selected.list.name, error, "CNI STATUS failed; reporting the network as not ready");
         }
         (None, _) => {
             warn!(
                 reason = next.reason(),
-                "no usable network configuration; no new pod is connected until there is one"
+                "no usable network configuration; new pods without the host's network fail until there is one"
             );
         }
     }
 }
 
-/// Pause between two listings of the files. dockbridge usually uses a new file after at most two pauses.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(30);

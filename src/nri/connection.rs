@@ -32,7 +32,7 @@ use crate::error::shortened;
 pub(super) enum CloseReason {
     #[error("the plugin closed the connection")]
     ByPlugin,
-    #[error("the connection failed: {0}")]
+    #[error("the connection to the plugin failed: {0}")]
     Socket(String),
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
@@ -51,7 +51,7 @@ pub(super) enum CloseReason {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum CallError {
-    /// The plugin answered with an error, or the request is too long. This error does not close the connection.
+    /// The plugin answered with an error, or the request is too long. [`Connection::call`] leaves the connection open.
     #[error("{message}")]
     Refused { code: i32, message: String },
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub(super) struct Incoming {
     pub(super) request: Request,
 }
 
-/// The connection to a plugin. All clones refer to the same connection.
+/// Clones refer to the same connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     outgoing: mpsc::Sender<Vec<u8>>,
@@ -82,7 +82,7 @@ struct Waiting {
 }
 
 impl Connection {
-    /// Serves the socket of a plugin until the connection closes. The returned receiver delivers the plugin's calls.
+    /// Starts tasks that serve a plugin's socket until the connection closes. The receiver delivers the plugin's calls.
     pub(super) fn open(socket: UnixStream) -> (Self, mpsc::Receiver<Incoming>) {
         let (outgoing, queue) = mpsc::channel(WAITING_MESSAGES);
         let (requests, incoming) = mpsc::channel(WAITING_REQUESTS);
@@ -98,8 +98,7 @@ impl Connection {
         (connection, incoming)
     }
 
-    /// Calls a plugin's method. Closes the connection if the plugin does not answer within `limit`
-    /// plus [`LATE_ANSWER`].
+    /// Calls a method. Closes the connection if the plugin does not answer within `limit` plus [`LATE_ANSWER`].
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,

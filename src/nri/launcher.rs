@@ -1,6 +1,5 @@
-//! NRI plugins that dockbridge starts: executables named `NN-name` in a directory. Each plugin inherits one end
-//! of a socket pair. If a plugin or its connection ends, dockbridge starts the plugin again, after a pause of up to
-//! a minute.
+//! NRI plugins that dockbridge starts: executables named `NN-name` in a directory. Each plugin inherits one end of a
+//! socket pair. If its connection ends, dockbridge starts the plugin again, after a pause of up to a minute.
 
 use std::{
     ffi::OsStr,
@@ -95,7 +94,8 @@ impl Shared {
 
 /// The plugin of a file in the plugin directory. Fails if the plugin's name or configuration is unusable.
 pub(crate) fn installed(settings: &NriSettings, path: &Path) -> Result<InstalledPlugin, String> {
-    let file = path.file_name().and_then(OsStr::to_str).ok_or("the plugin's name is not UTF-8")?;
+    let file =
+        path.file_name().and_then(OsStr::to_str).ok_or("the plugin's file name is not UTF-8")?;
     let (index, name) = file.split_once('-').unwrap_or(("", file));
     check_name(index, name)?;
     let config = configuration(&settings.config_dir, index, name)?;

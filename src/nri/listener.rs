@@ -1,4 +1,4 @@
-//! The socket to which plugins connect: only as root, because a plugin can run any program on this node.
+//! The socket to which plugins connect. Only root can connect, because a plugin can run any program on this node.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Shared {
-    /// Serves plugins that dockbridge starts, and plugins that connect to the socket, until the stop.
+    /// Serves plugins that dockbridge starts, and plugins that connect to the socket, until dockbridge stops.
     pub(super) async fn serve(self: &Arc<Self>) {
         let listening = Arc::clone(self).listen();
         tokio::join!(listening, self.launch_all(), Arc::clone(self).follow());
@@ -62,7 +62,7 @@ impl Shared {
             if slots.available_permits() == 0 {
                 warn!(
                     limit = MAX_PLUGINS,
-                    "the limit of connected NRI plugins is reached; the next plugin waits until one disconnects"
+                    "the limit of connections to the NRI socket is reached; the next plugin waits until a connection ends"
                 );
             }
             let permit = Arc::clone(slots).acquire_owned().await;
@@ -75,7 +75,10 @@ impl Shared {
                     });
                 }
                 Err(error) => {
-                    warn!(error = chain(&error), "cannot accept an NRI plugin; retrying");
+                    warn!(
+                        error = chain(&error),
+                        "cannot accept the connection of an NRI plugin; retrying"
+                    );
                     sleep(ACCEPT_RETRY).await;
                 }
             }
@@ -107,8 +110,7 @@ async fn bind(path: &Path) -> Result<(ListeningSocket, UnixListener), HostError>
 
 const USED: &str = "another process, such as containerd, serves the NRI socket";
 const BIND_RETRY: Duration = Duration::from_secs(10);
-/// How often dockbridge checks its NRI socket. A containerd that starts removes any socket at the path of the NRI
-/// socket.
+/// How often to check that the NRI socket exists. A containerd with the same socket path removes it when it starts.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// Maximum number of connections to the NRI socket, including those whose plugin has not registered yet.

@@ -54,7 +54,7 @@ impl RegisterMetrics for NriMetrics {
         registry.register_family(
             "dockbridge_nri_plugin_disconnects_total",
             &["reason"],
-            "NRI plugin connections that ended, by reason",
+            "Ended connections of NRI plugins, or of programs that have not registered, by reason",
             &self.disconnects,
         );
         let calls = self.clone();
@@ -90,7 +90,6 @@ impl RegisterMetrics for NriMetrics {
     }
 }
 
-/// Number of metric rows, more than a node's plugins need, after which all new plugins are counted as `others`: a
-/// plugin may keep changing its name.
+/// Maximum number of rows; further plugins are `others`. A node needs fewer, but a plugin may keep changing its name.
 const MOST_ROWS: usize = 512;
 const OTHERS: &str = "others";

@@ -21,7 +21,7 @@ pub(super) enum ProtocolError {
     Length(u32),
     #[error("the plugin sent an unexpected ttrpc message of type {kind} for stream {stream}")]
     Unexpected { kind: u8, stream: u32 },
-    #[error("the plugin sent a message of more than {MOST_ENTRIES} entries")]
+    #[error("the plugin sent a message with more than {MOST_ENTRIES} fields or list items")]
     Entries,
     #[error("the plugin sent a message that cannot be decoded")]
     Message,
@@ -36,7 +36,6 @@ pub(super) struct Demux {
 }
 
 impl Demux {
-    /// Passes the payload in `bytes` to `deliver`, piece by piece.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -58,8 +57,7 @@ impl Demux {
         Ok(())
     }
 
-    /// Reads a complete header. Returns connection and length. Returns `None` for an incomplete header or a frame
-    /// without payload.
+    /// The connection and the payload's length, or `None` if the header is incomplete or the frame has no payload.
     fn begun(&mut self) -> Result<Option<(Channel, usize)>, ProtocolError> {
         let [a, b, c, d, e, f, g, h] = *self.header.as_slice() else { return Ok(None) };
         self.header.clear();
@@ -74,8 +72,8 @@ impl Demux {
     }
 }
 
-/// Splits a message into frames. A plugin in Go fails if its buffer is smaller than the payload of a frame. The
-/// buffer of such a plugin has 4096 bytes for the first frame of a message, and then room for the rest.
+/// Splits a message into frames. A plugin in Go fails if a frame's payload does not fit into the plugin's buffer, which
+/// has 4096 bytes for the first frame of a message, and then room for the rest.
 pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
     let (first, rest) = message.split_at(message.len().min(FIRST_FRAME));
     let mut out = Vec::with_capacity(message.len() + 2 * HEADER);
@@ -88,9 +86,7 @@ pub(super) fn frames(channel: Channel, message: &[u8]) -> Vec<u8> {
 }
 
 const HEADER: usize = 8;
-/// Maximum length of the payload of a message's first frame.
 const FIRST_FRAME: usize = 4096;
-/// Length of the header of a ttrpc message.
 pub(super) const MESSAGE_HEADER: usize = 10;
 /// Maximum length of a ttrpc message without its header.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 20;

@@ -19,7 +19,7 @@ use crate::{
     wire::nri::{self, Event},
 };
 
-/// A plugin that is registered and configured.
+/// A registered plugin.
 #[derive(Debug)]
 pub(super) struct Plugin {
     /// Two digits. dockbridge asks plugins in the order of their indices.
@@ -57,10 +57,15 @@ impl WithKind for Refusal {
 }
 
 impl Refusal {
-    /// Logs the error of a call about an event that has already happened.
+    /// Logs the error of a call about an event that plugins cannot refuse.
     pub(super) fn log(&self) {
         let Self { plugin, call, message, .. } = self;
-        warn!(plugin, call, error = message, "a call to an NRI plugin failed; continuing");
+        warn!(
+            plugin,
+            call,
+            error = message,
+            "a call to an NRI plugin failed, but plugins cannot reject this event; continuing"
+        );
     }
 }
 
@@ -73,8 +78,7 @@ impl Plugin {
         self.events & bit(event) != 0 && !self.connection.is_closed()
     }
 
-    /// Sends the plugin an event to which it subscribed. `None` without a subscription, and for a missing or invalid
-    /// answer.
+    /// Sends the plugin an event. `None` if it has not subscribed to the event, or for a missing or invalid answer.
     pub(super) async fn ask<A: Message + Default>(
         &self,
         event: Event,
@@ -100,7 +104,7 @@ impl Plugin {
         told.map(drop)
     }
 
-    /// Calls a method of the plugin. Returns `None` if the plugin was disconnected.
+    /// Calls a method of the plugin. Returns `None` if the connection closed before a valid answer.
     pub(super) async fn call<A: Message + Default>(
         &self,
         method: &'static str,
@@ -191,8 +195,7 @@ pub(super) fn check_name(index: &str, name: &str) -> Result<(), String> {
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     if name.is_empty() || name.len() > LONGEST_NAME || !name.bytes().all(permitted) {
         return Err(format!(
-            "the plugin's name is empty, is longer than {LONGEST_NAME} bytes, or has other characters than \
-             letters, digits and -_.+"
+            "the plugin's name must have 1 to {LONGEST_NAME} characters, and only ASCII letters, digits and -_.+"
         ));
     }
     Ok(())

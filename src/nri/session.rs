@@ -25,7 +25,6 @@ use crate::{
 };
 
 impl Shared {
-    /// Serves a plugin until its connection ends.
     pub(super) async fn session(
         self: Arc<Self>,
         socket: UnixStream,
@@ -74,7 +73,7 @@ impl Shared {
         reason
     }
 
-    /// Registers, configures and synchronises a plugin. Reports the plugin's name once it is known.
+    /// Sets `full_name` as soon as the plugin's name is known.
     async fn set_up(
         self: &Arc<Self>,
         connection: &Connection,
@@ -101,7 +100,7 @@ impl Shared {
         Ok(plugin)
     }
 
-    /// Configures the plugin. Returns the events to which it subscribes.
+    /// Returns the events to which the plugin subscribes.
     async fn configure(&self, plugin: &Plugin, config: String) -> Result<i32, CloseReason> {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let request = nri::ConfigureRequest {
@@ -121,14 +120,14 @@ impl Shared {
             let (plugin, events) = (plugin.full_name(), format!("{unknown:#x}"));
             info!(
                 plugin,
-                events, "an NRI plugin subscribed to events that dockbridge does not know"
+                events,
+                "an NRI plugin subscribed to events that dockbridge does not know; ignoring these events"
             );
         }
         Ok(events & ALL_EVENTS)
     }
 
-    /// Sends the plugin the existing pods and containers. From then on, dockbridge asks the plugin about new pods and
-    /// containers.
+    /// Sends the plugin the existing pods and containers, and then adds it to the connected plugins.
     async fn add(self: &Arc<Self>, plugin: &Arc<Plugin>) -> Result<(), CloseReason> {
         let _synchronizing = self.synchronizing.lock().await;
         let mut locked = self.lock_plugins().await;
@@ -208,9 +207,8 @@ impl LockedPlugins<'_> {
         Ok(Vec::new())
     }
 
-    /// The pods and containers that a new plugin receives as existing ones. If other plugins are connected,
-    /// these are the pods and containers that were reported to them: plugins have refused all others, dockbridge has
-    /// yet to ask about them, or they are too large for a message.
+    /// The pods and containers that a new plugin receives as existing ones. If other plugins are connected, a
+    /// new plugin receives only what was reported to them.
     fn existing(&mut self, now: &Snapshot) -> (Vec<nri::PodSandbox>, Vec<nri::Container>) {
         let Plugins { connected, pods, containers } = &mut *self.plugins;
         let shared = self.shared;
@@ -283,7 +281,7 @@ async fn next_call(
     }
 }
 
-/// Waits for the plugin's call of RegisterPlugin, which has its index and name. Refuses other calls before it.
+/// Waits for RegisterPlugin, and refuses calls before it. Returns the plugin's index and name.
 async fn registration(
     connection: &Connection,
     calls: &mut mpsc::Receiver<Incoming>,
@@ -315,8 +313,7 @@ fn stage(process: &Process) -> Stage {
     }
 }
 
-/// Whether a pod or container fits into a message. A plugin that connects does not learn of a pod or container that
-/// does not fit.
+/// Whether a pod or container fits into a message. A new plugin does not receive a pod or container that does not fit.
 fn fits(id: &str, length: usize) -> bool {
     let fits = length <= PORTION;
     if !fits {
@@ -329,8 +326,7 @@ fn fits(id: &str, length: usize) -> bool {
     fits
 }
 
-/// Divides all existing pods and containers into messages below the size limit. Returns at least one message,
-/// because a plugin expects a Synchronize call before its first event.
+/// Returns at least one message, because a plugin expects a Synchronize call before its first event.
 fn portions(
     pods: Vec<nri::PodSandbox>,
     containers: Vec<nri::Container>,
@@ -362,9 +358,8 @@ fn refusal(code: i32, message: &str) -> Status {
 const RUNTIME_SERVICE: &str = "nri.pkg.api.v1alpha1.Runtime";
 /// The release of NRI whose interface dockbridge implements.
 const NRI_VERSION: &str = "v0.12.0";
-/// How long a plugin may take to answer Shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Maximum size of all items of a message in bytes. The rest of a message is for other fields.
+/// Maximum size of all items of a message in bytes, which leaves room for the other fields of the message.
 const PORTION: usize = 3 << 20;
 /// Maximum number of bytes that a list item needs in addition to its content.
 const PER_ITEM: usize = 8;

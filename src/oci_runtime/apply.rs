@@ -32,7 +32,7 @@ pub(super) fn apply<'a>(
     Ok(())
 }
 
-/// The mount at a path. If several mounts have the same path, the container sees the last of them.
+/// The index of the mount at a path. If several mounts have the same path, the container sees the last of them.
 pub(super) fn mount_at(mounts: &[Value], destination: &str) -> Option<usize> {
     mounts.iter().rposition(|mount| is_entry("destination", mount, destination))
 }
@@ -118,7 +118,8 @@ fn add(document: &mut Value, keys: &[&str], values: &[Value]) -> Result<(), OciR
         ["mounts", destination, option] => {
             let mounts = list(document, &["mounts"])?;
             let mount = mount_at(mounts, destination).and_then(|at| mounts.get_mut(at));
-            let missing = || OciRuntimeError::Edit(format!("there is no mount at {destination}"));
+            let missing =
+                || OciRuntimeError::Edit(format!("the container has no mount at {destination}"));
             list(mount.ok_or_else(missing)?, &[option])?
         }
         _ => list(document, keys)?,

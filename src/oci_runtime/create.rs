@@ -1,4 +1,4 @@
-//! `create`: makes the mounts that a container's edits need, and changes the `config.json` of its bundle.
+//! Makes the mounts that a container's edits need, and changes the `config.json` of its bundle.
 
 use std::{
     fs, io,
@@ -26,11 +26,10 @@ use crate::{
     },
 };
 
-/// Prepares a bundle. Returns whether there are mounts to undo if the lower runtime's `create` fails.
+/// Prepares a bundle. Returns whether it has mounted anything.
 ///
 /// # Errors
-/// Fails if required edits are missing, do not match the document, or cannot be done. `prepare` then
-/// tries to unmount what it has mounted.
+/// Fails if required edits are missing, or the edits cannot be read or applied. Then tries to undo its mounts.
 pub fn prepare(
     directory: &EditsDirectory,
     id: &str,
@@ -39,7 +38,7 @@ pub fn prepare(
     let path = bundle.join("config.json");
     let edits = directory.read(id)?;
     let Some(bytes) = file::read_if_present(&path, MAX_CONFIG)? else {
-        // The lower runtime will report that `config.json` is missing.
+        // The lower runtime, or the restore, fails without `config.json`.
         return Ok(false);
     };
     let Some(edits) = edits else {
@@ -61,14 +60,13 @@ pub fn prepare(
         Ok(mounted != Mounted::default())
     });
     if done.is_err() {
-        // dockbridge-runtime reports the error in `done`. Another `create`, or the removal, unmounts the rest.
+        // The caller reports only the first error. Another `create`, or the removal, unmounts the rest.
         let _ = directory.unmount(id);
     }
     done
 }
 
-/// The mode of `config.json`. If the pod has a user namespace, hooks such as NVIDIA's run as the pod's root
-/// and must read `config.json`.
+/// The mode of `config.json`. With a user namespace, hooks such as NVIDIA's run as the pod's root and must read it.
 fn config_mode(bundle: &Path, edits: &OciEdits) -> Result<u32, HostError> {
     let Some(users) = &edits.users else { return Ok(0o600) };
     file::ensure_passable_by(bundle, Some(users.gids.host))?;
@@ -145,20 +143,25 @@ fn mount_root(engine: &Path, target: &Path, mappings: &IdMappings) -> Result<(),
                 )
             })
         }
-        None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd()))
-            .map_err(|e| explained(e, "the root file system", "use the storage driver overlay2")),
+        None => id_map::mount_without_devices(&engine, target, Some(ids.as_fd())).map_err(|e| {
+            explained(
+                e,
+                "the root file system",
+                "Docker's storage driver does not support id-mapped mounts; use overlay2",
+            )
+        }),
     }
 }
 
-/// Mounts a volume again, with mapped ids. If an image volume is an overlay, nothing writes to the upper
-/// directory that the engine may add to it, so the new mount has no upper directory. Any other overlay with an
-/// upper directory is a volume of the host, whose layers must not be mounted again: two mounts of the same upper
-/// directory would damage the directory, and a read-only volume could be written.
+/// Mounts a volume again, with mapped ids. If an image volume of a pod with a user namespace is an overlay, the new
+/// mount omits the upper directory that the engine may have added, because nothing writes to it. The layers of any
+/// other overlay with an upper directory must not be mounted again: writes through two mounts could damage the upper
+/// directory, and a read-only volume could be written.
 fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<(), OciRuntimeError> {
     let mappings = &mapped.mappings;
     let ids = user_namespace(mappings)?;
     let what = format!("the mount of {}", source.display());
-    let kernel = "the file system has no id-mapped mounts (tmpfs has them from Linux 6.3 on)";
+    let kernel = "its file system does not support id-mapped mounts (tmpfs does since Linux 6.3)";
     let is_read_only = |overlay: &Overlay| overlay.upper.is_none() || mapped.without_devices;
     // The source of an image volume may be a directory inside the image's overlay.
     let around = |it: &str| if mapped.without_devices { Overlay::around(it, source) } else { None };
@@ -169,8 +172,8 @@ fn mount_volume(source: &Path, target: &Path, mapped: &MappedMount) -> Result<()
         Some((overlay, part)) => {
             Overlay { upper: None, ..overlay }.mount_part_mapped(&part, target, ids.as_fd(), root)
         }
-        // The container's root user can remove `nodev` from the container's own mount, but not from the mount
-        // that dockbridge-runtime makes as the source of the container's mount.
+        // Root in a privileged container can remove `nodev` from the container's own mount, but not from the source
+        // of that mount, which dockbridge-runtime mounts here.
         None if mapped.without_devices => {
             id_map::mount_without_devices(source, target, Some(ids.as_fd()))
         }
@@ -194,9 +197,9 @@ fn explained(error: HostError, what: &str, reason: &str) -> OciRuntimeError {
     if error.source.kind() != io::ErrorKind::InvalidInput {
         return error.into();
     }
-    OciRuntimeError::Other(format!("cannot map the owners of files of {what}: {reason}"))
+    OciRuntimeError::Other(format!("cannot map the owners of the files in {what}: {reason}"))
 }
 
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Largest `config.json` in bytes. A `config.json` of the engine is usually smaller than 100 KiB.
+/// Maximum size of a `config.json` in bytes. The engine's are usually smaller than 100 KiB.
 const MAX_CONFIG: u64 = 256 << 20;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Only root can write in the directory of edits, and dockbridge-runtime accepts no file that others can change.
-//! Only root and the group of a pod's mapped root can enter a container's directory: others could run set-user-ID
-//! programs of the image or a volume. The directory of edits is lost at a reboot, which also ends all containers.
+//! Only root and the group of a pod's mapped root can enter a container's directory, so that others cannot run
+//! set-user-ID programs of the image or a volume. A reboot deletes the directory of edits, and ends all containers.
 
 use std::{
     ffi::OsString,
@@ -122,7 +122,7 @@ impl EditsDirectory {
         Ok(edits)
     }
 
-    /// The engine's id in the file of a container's edits, of any version. `None` if there is no file.
+    /// The engine's id in a container's edits file, whatever the file's version. `None` if there is no file.
     ///
     /// # Errors
     /// Fails if the file is unreadable or malformed, or if users other than root can change it or its directories.
@@ -145,7 +145,7 @@ impl EditsDirectory {
         for owned in [self.root.as_path(), &self.of(id), &path] {
             // dockbridge-runtime does as root what the file says.
             if !file::is_ours_alone(owned)? {
-                let reason = "users other than root can change this path, so the file of the container is not trusted";
+                let reason = "users other than root can change this path, so the container's edits.json is not trusted";
                 let (path, reason) = (owned.to_owned(), reason.to_owned());
                 return Err(OciRuntimeError::Malformed { path, reason });
             }
@@ -174,8 +174,7 @@ impl EditsDirectory {
         file::replace(&self.of(id).join(RESTORED), &[], Durability::Written)
     }
 
-    /// Records that a restored container has been started. Returns whether the container was restored and not
-    /// started before.
+    /// Records that a restored container was started. Returns whether it was restored and not started before.
     pub(super) fn take_restored(&self, id: &str) -> Result<bool, HostError> {
         let restored = self.of(id).join(RESTORED);
         let renamed = file::if_there(fs::rename(&restored, self.of(id).join(BEGUN)));
@@ -212,7 +211,7 @@ impl EditsDirectory {
     pub fn remove(&self, id: &str) -> Result<(), HostError> {
         self.unmount(id)?;
         let directory = self.of(id);
-        // dockbridge-runtime normally removes the filter's bundle, but dockbridge-runtime may have been killed.
+        // A killed dockbridge-runtime may have left the bundle for the seccomp filter.
         file::if_there(fs::remove_dir_all(self.filter(id))).or_cannot("remove", &directory)?;
         for path in entries(&directory)? {
             let is_ours = |name| [FILE, RESTORED, BEGUN].contains(&name) || file::is_draft(name);
@@ -255,5 +254,5 @@ const FILTER: &str = "filter";
 pub(super) const ROOT: &str = "root";
 /// Name of the directory of all mount points except [`ROOT`], in a container's directory.
 const MOUNTS: &str = "mounts";
-/// Largest file of edits in bytes: as many bytes as all labels of a container together may have.
+/// Maximum size of an edits file in bytes. All labels of a container together may be as large.
 const MAX_FILE: u64 = 4 << 20;

@@ -11,25 +11,23 @@ use crate::{
     model::listen::Listen,
 };
 
-/// The sockets that dockbridge will serve, before it accepts connections.
+/// The path and the inherited sockets that dockbridge will serve, before it accepts connections.
 #[derive(Debug)]
 pub struct CriSocket {
     path: PathBuf,
     inherited: Vec<InheritedSocket>,
 }
 
-/// Listening sockets. If dockbridge created the socket, dropping this value removes it.
+/// Listening sockets. Dropping this value removes the socket that dockbridge created, if any.
 #[derive(Debug)]
 pub struct Opened {
     pub listeners: Vec<UnixListener>,
-    /// The socket that dockbridge created. Sockets of systemd stay when dockbridge ends, and clients wait at
-    /// them for the next server.
+    /// The socket that dockbridge created. Sockets of systemd stay, and clients wait at them for the next server.
     pub own: Option<ListeningSocket>,
 }
 
 impl CriSocket {
-    /// Chooses the inherited sockets that `listen` selects. Fails if `listen` requires an inherited socket and none
-    /// matches.
+    /// Chooses the inherited sockets that `listen` selects. Fails if `listen` requires one and none matches.
     pub fn choose(listen: &Listen, inherited: Vec<InheritedSocket>) -> Result<Self, ListenError> {
         let (chosen, others): (Vec<_>, Vec<_>) =
             inherited.into_iter().partition(|socket| is_meant(listen, socket));
@@ -47,13 +45,13 @@ impl CriSocket {
             warn!(
                 listen = %listen,
                 sockets = describe(&others),
-                "systemd passed sockets that --listen does not name; closing these sockets"
+                "systemd passed sockets that --listen does not name; not serving these sockets"
             );
         }
         Ok(Self { path, inherited: chosen })
     }
 
-    /// The path to which clients connect: that of the setting, or of the first inherited socket.
+    /// The path to which clients connect: that of the setting, or of the first chosen socket.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -26,19 +26,18 @@ pub(super) fn grpc_timeout(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// Runs `work`. Fails with the limit if the limit is about to expire.
+/// Runs `work`. Fails with `limit` shortly before `limit` expires.
 pub(super) async fn within<T>(
     limit: Option<Duration>,
     work: impl Future<Output = T>,
 ) -> Result<T, Duration> {
     let Some(limit) = limit else { return Ok(work.await) };
-    // The error must reach the caller before the caller's own limit ends.
     let margin = (limit / 10).min(LONGEST_MARGIN);
     timeout(limit - margin, work).await.map_err(|_| limit)
 }
 
 /// The error for a call that missed its deadline. If Docker calls are running, names the one for which the CRI call
-/// probably waited: the longest running Docker call that began during the CRI call, otherwise the longest of all.
+/// probably waited: the longest-running one that began during the CRI call, otherwise the longest-running of all.
 pub(super) fn exceeded(limit: Duration, calls: Vec<RunningOperation>) -> Status {
     let longest = calls.into_iter().max_by_key(|call| (call.elapsed <= limit, call.elapsed));
     let waits = longest.map_or_else(
@@ -48,7 +47,7 @@ pub(super) fn exceeded(limit: Duration, calls: Vec<RunningOperation>) -> Status 
         },
     );
     Status::deadline_exceeded(format!(
-        "the call does not end before the deadline of the caller ({limit:?}): {waits}"
+        "the call takes longer than the caller's time limit ({limit:?}): {waits}"
     ))
 }
 

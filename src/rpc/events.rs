@@ -1,7 +1,7 @@
-//! GetContainerEvents: sends the changes between two snapshots of the store to all listeners.
+//! GetContainerEvents: sends the changes between successive snapshots of the store to all listeners.
 //!
-//! dockbridge renders each event once. One queue, which [`MOST_QUEUED`] limits, serves all listeners. A
-//! listener that reads so slowly that its events are discarded gets an error.
+//! dockbridge renders each event once. All listeners share one queue, which [`MOST_QUEUED`] limits. A listener that
+//! reads so slowly that its events are discarded gets an error.
 
 use std::{
     collections::VecDeque,
@@ -63,7 +63,6 @@ pub struct Events {
 #[derive(Debug)]
 struct RenderedEvents(Mutex<Option<Vec<cri::ContainerEventResponse>>>);
 
-/// The queue from which all listeners read, with a limit for its size.
 #[derive(Debug)]
 struct EventQueue {
     listeners: broadcast::Sender<Arc<RenderedEvents>>,
@@ -71,12 +70,12 @@ struct EventQueue {
     sent: VecDeque<(Weak<RenderedEvents>, usize)>,
 }
 
-/// Changes that are not rendered yet. An event has its pod as in `shown`, or as in the change if the pod is gone.
+/// Changes that are not rendered yet. An event shows its pod as in `shown`, or as in the change if the pod is gone.
 #[derive(Debug)]
 struct Batch {
     shown: Arc<Snapshot>,
     changes: Vec<Change>,
-    /// kubelet reads this as the time of the state in the event, so it must not be later than `shown`.
+    /// kubelet reads this as the time of the state in the event, so it must not be later than the snapshot `shown`.
     at: Nanos,
 }
 
@@ -145,9 +144,8 @@ impl Events {
             let shown = self.nri.shown(Arc::clone(&now));
             pending.push(tracker.changes(&shown), Instant::now());
             let changes = pending.take_ready(&shown, Instant::now());
-            // The task that renders reads cgroup files and never asks the engine, so its queue is full only
-            // on an overloaded host. If the queue is full, the streams of all listeners end, the last one after the
-            // queued events.
+            // The task that renders reads cgroup files and never asks the engine, so its queue is full only on an
+            // overloaded host. The streams of all listeners then end after the queued events.
             if !changes.is_empty() && batches.try_send(Batch { shown, changes, at }).is_err() {
                 return *self.listeners.lock() = None;
             }
@@ -184,7 +182,7 @@ impl Events {
 }
 
 impl EventQueue {
-    /// Sends events. If more than [`MOST_QUEUED`] bytes wait, discards the oldest batches except the new one.
+    /// Sends events. While more than [`MOST_QUEUED`] bytes wait, discards the oldest batch, but never the new one.
     fn send(&mut self, events: Vec<cri::ContainerEventResponse>) {
         self.sent.retain(|(events, _)| events.strong_count() > 0);
         let size = events.iter().map(prost::Message::encoded_len).sum();
@@ -236,7 +234,8 @@ fn listener_stream(
 }
 
 fn too_slow() -> Status {
-    let text = "the client read too slowly and missed events: list, then subscribe again";
+    let text = "the client read too slowly and missed events: subscribe again, then list all \
+                containers";
     status(Kind::ResourceExhausted, text.to_owned())
 }
 

@@ -48,9 +48,9 @@ impl Sandboxes {
         self.with_user_pin(id, netns::unpin).await
     }
 
-    /// Releases the network and namespaces of a pod that the store does not have, with the data of CNI's
-    /// cache. Returns false without releasing anything if a container that was renamed, or one of another
-    /// engine, may still use the namespaces.
+    /// Releases the network and namespaces of a pod that the store does not have, with the data of CNI's cache. Returns
+    /// false without releasing anything if Docker still has the pause container, for example under another name, or if
+    /// a process is still in the network namespace.
     pub(super) async fn release_unknown(&self, id: &SandboxId) -> Result<bool, Failure> {
         match self.deps.node.engine.inspect_container(id.as_str()).await {
             Err(error) if error.is_not_found() => {}
@@ -82,7 +82,7 @@ impl Sandboxes {
         change: impl FnOnce(&Path) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, Failure> {
         let at = self.pin_of(id);
-        let text = || format!("cannot pin or release the network namespace of sandbox {id}");
+        let text = || format!("cannot pin, check or release the network namespace of sandbox {id}");
         blocking(move || change(&at)).await.map_err(|error| Failure::from(error).within(text()))
     }
 }

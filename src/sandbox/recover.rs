@@ -2,7 +2,7 @@
 //!
 //! The content of a checkpoint file that was lost before the start comes from the pause container and from CNI's
 //! cache, the network namespace or the CNI configuration. A lost pin is restored only if the pause container runs. If
-//! Docker no longer has a sandbox, dockbridge first releases its network and then removes its files.
+//! the store no longer shows a sandbox, dockbridge first releases its network and then removes its files.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -27,23 +27,23 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Restores the pins and lost checkpoint files of all sandboxes, each after its inspect. The shutdown, which
-    /// waits for `tracker`, does not wait for inspects. Must be called after the engine's first list. CRI
-    /// calls may run at the same time as this function.
+    /// Restores lost pins and checkpoint files of sandboxes, each after the sandbox's inspect. The shutdown, which
+    /// waits for `tracker`, does not wait for inspects. Must be called after the engine's first list. CRI calls may run
+    /// at the same time as this function.
     pub async fn recover_sandboxes(&self, tracker: &TaskTracker) {
         let snapshot = self.deps.node.store.snapshot();
         let all = snapshot.sandboxes().iter().map(async |sandbox| {
             self.until_inspected(&sandbox.id).await;
             let recovered = tracker.track_future(self.recover_one(&sandbox.id)).await;
             if let Err(error) = recovered {
-                warn!(sandbox = %sandbox.id, error = chain(&error), "cannot recover this pod sandbox after the start of dockbridge");
+                warn!(sandbox = %sandbox.id, error = chain(&error), "cannot restore the pins or the checkpoint file of a pod after the start of dockbridge");
             }
         });
         join_all(all).await;
     }
 
     /// Restores the limits of running containers, removes the files and networks of unknown sandboxes, then calls DEL
-    /// for cached attachments of other pods that are gone. Must be called after all pods and containers were inspected.
+    /// for cached attachments of other pods that are gone. The store must be complete.
     pub async fn clean_up(&self) {
         self.deps.limits.restore().await;
         self.remove_leftovers().await;
@@ -51,9 +51,9 @@ impl Sandboxes {
         self.release_stale().await;
     }
 
-    /// Repeats [`Self::release_stale`] until it succeeds, with increasing pauses. Starts again each time the
-    /// network of a pod counts as released although its DEL has failed. Runs in the background, because plugins may
-    /// hang. The shutdown, which waits for `tracker`, waits for a running call of [`Self::release_stale`].
+    /// Repeats [`Self::release_stale`] until it succeeds, with increasing pauses. Starts again each time the network of
+    /// a pod counts as released although its DEL has failed. The shutdown, which waits for `tracker`, waits for a
+    /// running call of [`Self::release_stale`].
     pub async fn repeat_releases(&self, tracker: &TaskTracker, every: Duration) -> Infallible {
         let mut pauses = Backoff::new(every, LONGEST_PAUSE);
         let mut is_released = false;
@@ -70,8 +70,8 @@ impl Sandboxes {
         }
     }
 
-    /// Calls DEL for cached attachments of dockbridge and cri-dockerd that no pod has any more and whose namespace is
-    /// gone. Returns false if it must be called again.
+    /// Calls DEL for cached attachments of dockbridge and cri-dockerd that no pod has any more and whose network
+    /// namespace is gone. Returns false if it must be called again.
     async fn release_stale(&self) -> bool {
         if self.mode != NetworkMode::Cni {
             return true;
@@ -89,8 +89,7 @@ impl Sandboxes {
         released.is_ok()
     }
 
-    /// Removes the files of our OCI runtime for pods and containers that are gone, after the release of the networks
-    /// and pins of these pods. Must be called after all pods and containers were inspected.
+    /// Removes dockbridge-runtime's files of pods and containers that are gone, after the pods' networks and pins.
     pub async fn sweep_edits(&self) {
         let mut left = BTreeSet::new();
         for id in self.deps.node.ids_with_files().await {
@@ -123,8 +122,7 @@ impl Sandboxes {
             return;
         }
         for id in self.leftovers(&now).await {
-            // Skips a locked sandbox, because the call that has the lock may use or remove the files and pins. The
-            // next clean-up tries again.
+            // Skips a locked sandbox until the next clean-up: the call with the lock may use the files and pins.
             let Some(_held) = self.deps.node.locks.try_write(id.as_str()) else { continue };
             if let Err(error) = self.remove_leftover(&id).await {
                 tell_unclean(&id, &error);
@@ -209,7 +207,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Ids of sandboxes that Docker does not have, but of which files, pins or obsolete checkpoint files are left.
+    /// Ids of sandboxes that the store does not show, but of which files, pins or obsolete checkpoint files are left.
     async fn leftovers(&self, snapshot: &Snapshot) -> BTreeSet<SandboxId> {
         let files = self.deps.node.pod_files.pods().await;
         let pinned = self.deps.node.oci_runtime_files.pinned().await;

@@ -1,4 +1,4 @@
-//! RemovePodSandbox: removes containers, network, pause container and files. Also succeeds for an unknown pod.
+//! RemovePodSandbox: removes containers, network, pause container and files.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ impl Sandboxes {
     /// Returns when the store no longer shows the sandbox.
     ///
     /// # Errors
-    /// All failures to remove containers, or the failure of another step. After an error, another call continues
-    /// the removal.
+    /// All failures to remove containers, or the failure of another step. A repeated call continues the removal.
     pub async fn remove(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
@@ -44,7 +43,7 @@ impl Sandboxes {
     async fn remove_workloads(&self, id: &SandboxId) -> Result<(), Failure> {
         let snapshot = self.deps.node.store.snapshot();
         for container in snapshot.joined_to(id) {
-            warn!(sandbox = %id, container, "a container outside the pod has joined the pod's network namespace; leaving the container in place");
+            warn!(sandbox = %id, container, "a container outside the pod has joined the pod's network namespace; removing the pod and its network, but not this container");
         }
         let removals = snapshot
             .containers_of(id)

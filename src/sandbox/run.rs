@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Each step that acquires something pushes an undo. After a crash, the attachment on disk has what DEL needs. With
-//! dockbridge-runtime, the namespace is pinned before the start, and CNI ADD may run during the start. CNI ADD always
-//! waits for the attachment on disk.
+//! dockbridge-runtime, the namespace is pinned before the start, and CNI ADD may run during the start.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,13 +43,12 @@ use crate::{
 };
 
 impl Sandboxes {
-    /// Runs a sandbox and returns its id. A repeated call with the same request returns the same sandbox
-    /// while the sandbox is ready. Removes what an earlier failed attempt has left.
+    /// Runs a sandbox and returns its id. A repeated call with the same request returns the same sandbox while the
+    /// sandbox is ready. Removes what an earlier failed call has left.
     ///
     /// # Errors
-    /// Fails if the request cannot be fulfilled, if the attempt of the pod already has a ready sandbox with another
-    /// configuration, or if a step fails. All acquired resources have then been released, or the error lists those
-    /// that have not.
+    /// Fails if the request cannot be fulfilled, if this attempt of the pod has a ready sandbox with another
+    /// configuration, or if a step fails. Acquired resources are then released, or the error lists those that are not.
     pub async fn run(&self, spec: SandboxSpec) -> Result<SandboxId, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_else(|_| sandbox_name(&spec.metadata));
         let service = self.clone();
@@ -86,7 +84,7 @@ impl Sandboxes {
                 Ok(id)
             }
             Err(cause) => {
-                warn!(name, error = chain(&cause), "pod sandbox failed; cleaning up");
+                warn!(name, error = chain(&cause), "cannot start the pod sandbox; cleaning up");
                 let leftovers = undo.roll_back().await;
                 if leftovers.is_empty() {
                     return Err(cause);
@@ -97,8 +95,8 @@ impl Sandboxes {
         }
     }
 
-    /// Returns the ready sandbox of an equal request. Removes a sandbox of this pod that has ended, or that NRI plugins
-    /// refused. Searches by metadata: after a conflict, the pause container may have another name.
+    /// Returns the ready sandbox of an equal request. Removes a sandbox with the same metadata that is not ready, or
+    /// that NRI plugins refused. Searches by metadata: after a name conflict, a pause container may have another name.
     async fn reuse_or_remove(&self, spec: &SandboxSpec) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let same = |sandbox: &&Arc<SandboxRecord>| sandbox.document.spec.metadata == spec.metadata;
@@ -143,7 +141,7 @@ impl Sandboxes {
             pause: &pause,
             network: self.mode,
             oom_floor: self.deps.node.oom_floor().await,
-            // A random group name: the shim of an earlier sandbox of this pod might not have ended yet.
+            // Random, because the shim of an earlier sandbox of this pod might not have ended yet.
             shim_group: &format!("dockbridge-{:032x}", rand::rng().random::<u128>()),
         };
         plan::sandbox::plan(spec, &input)
@@ -160,8 +158,8 @@ impl Sandboxes {
         let container = created.clone();
         undo.push("remove the sandbox container", async move { service.discard(&container).await });
         let id = SandboxId::try_from(created)?;
-        // The store may show the sandbox from now on, but calls that create containers in it, stop it or remove it
-        // must wait for the end of this RunPodSandbox.
+        // The store may show the sandbox from now on, but because of this lock, calls that create containers in it,
+        // stop it or remove it wait for the end of this RunPodSandbox.
         undo.hold(self.deps.node.locks.write(id.as_str()).await);
         let (service, sandbox) = (self.clone(), id.clone());
         undo.push("release the namespaces of the sandbox", async move {
@@ -224,8 +222,8 @@ impl Sandboxes {
         self.save_attachment(&record, ready, Durability::Written).await
     }
 
-    /// Starts the pause container, and pins its network namespace or checks that it is in the pinned one. Returns the
-    /// container's start time.
+    /// Starts the pause container, and pins its network namespace or checks that the container has joined the pinned
+    /// namespace. Returns the container's start time.
     async fn start(
         &self,
         id: &SandboxId,
@@ -256,7 +254,7 @@ impl Sandboxes {
         Ok((pid, started_at.filter(|at| at.is_set())))
     }
 
-    /// Fails if the pause container has ended while plugins ran: the kernel knows this before the engine.
+    /// Fails if the pause container has already ended: the kernel knows this before the engine.
     fn ensure_ready(&self, id: SandboxId) -> Result<SandboxId, Failure> {
         let is_alive = Processes::new("/proc").get(self.pid_of(&id)?).is_some_and(|it| it.is_alive);
         if is_alive && self.record(&id)?.state() == SandboxState::Ready {
@@ -296,7 +294,9 @@ impl Sandboxes {
 }
 
 fn ended(id: &SandboxId) -> Failure {
-    Failure::unmet(format!("the process of sandbox {id} ended while the sandbox was being set up"))
+    Failure::unmet(format!(
+        "the pause container of sandbox {id} ended while the sandbox was being set up"
+    ))
 }
 
 /// Decides what to do with a container that already has the name for this pod's new sandbox.

@@ -42,10 +42,11 @@ fn all_gathered_causes_are_reported() {
 fn no_cause_is_swallowed() {
     let stuck = || {
         let cause = HostError::new("unmount", "/pin".as_ref(), io::Error::other("busy"));
-        Failure::from(cause).within("cannot pin or release the network namespace of sandbox x")
+        Failure::from(cause)
+            .within("cannot pin, check or release the network namespace of sandbox x")
     };
-    let words =
-        "cannot pin or release the network namespace of sandbox x: cannot unmount /pin: busy";
+    let words = "cannot pin, check or release the network namespace of sandbox x: cannot unmount \
+                 /pin: busy";
     let several = gather([Err(stuck()), Err(Lost.into())]).unwrap_err();
     assert!(chain(&several).starts_with(words), "{several}");
 }

@@ -1,4 +1,4 @@
-//! Finds dockerd and its configuration file, shows and writes the change, and makes dockerd read it.
+//! Finds dockerd and its configuration file, shows and writes the change, and makes dockerd read the file.
 
 use std::{
     fmt::Write as _,
@@ -37,11 +37,11 @@ pub struct SetupArgs {
     pub daemon_json: Option<PathBuf>,
 }
 
-/// Registers dockbridge-runtime with the engine behind `socket`, or removes the entry. Returns false if a
-/// running engine has not read the change. An engine that does not run reads the file when it starts.
+/// Registers dockbridge-runtime with the engine behind `socket`, or removes the entry. Returns false if a running
+/// engine has not applied the change. An engine that does not run reads the file when it starts.
 ///
 /// # Errors
-/// Fails if it refuses the change, or cannot read or write a file or its output.
+/// Fails if the change is refused, a file cannot be read, written or removed, or `out` cannot be written.
 pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool, SetupError> {
     let processes = Processes::new("/proc");
     let daemon = find(&processes, socket);
@@ -58,7 +58,6 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         if let Some(Daemon { pid, flags }) = &daemon
             && flags.adds_runtimes
         {
-            // dockerd does not start if both its command line and its file have runtimes.
             return Err(SetupError::Refused(format!(
                 "dockerd (process {pid}) has --add-runtime in its command line, and does not start if \
                  daemon.json also has \"runtimes\": move the runtimes of the command line into {}, restart Docker \
@@ -73,8 +72,8 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
         daemon_json::without_entry(&old).map_err(refused)?
     };
     let backup = Backup::of(&path);
-    // If an undo has the settings of the backup as its result, the undo restores the backup, which has the
-    // administrator's own layout.
+    // If an undo would result in the settings of the backup, it restores the backup, which has the administrator's own
+    // layout.
     let restored = changed.as_deref().filter(|_| args.undo).and_then(|new| backup.equal_to(new));
     let is_restored = restored.is_some();
     let changed = restored.or(changed);
@@ -114,7 +113,7 @@ pub fn run(socket: &Path, args: &SetupArgs, out: &mut impl Write) -> Result<bool
     if is_restored {
         fs::remove_file(&backup.0)?;
     } else if changed.is_some() && args.undo && has_usual_file && text.trim() == "{}" {
-        // No settings are left. Usually, `dockbridge setup` had created the file.
+        // No settings are left. With `--config-file`, dockerd does not start if the file is missing.
         fs::remove_file(&path)?;
     }
     Ok(reached.is_ok())
@@ -146,7 +145,7 @@ impl Backup {
     }
 }
 
-/// The flags of the dockerd behind `socket`; `None` if `find` finds no dockerd.
+/// The flags of the dockerd behind `socket`; `None` if dockbridge does not find this dockerd.
 pub fn daemon_flags(socket: &Path) -> Option<DaemonFlags> {
     find(&Processes::new("/proc"), socket).map(|daemon| daemon.flags)
 }
@@ -169,8 +168,8 @@ fn path(socket: &Path, args: &SetupArgs, daemon: Option<&Daemon>) -> Result<Path
         return Ok(path.clone());
     }
     let Some(daemon) = daemon else {
-        // A dockerd of a snap (in its own mount namespace) and a rootless dockerd (of another user) read other
-        // configuration files. systemd listens for a dockerd that does not run yet.
+        // A dockerd of a snap (in its own mount namespace) and a rootless dockerd (of another user) do not read
+        // `USUAL_FILE`. If systemd listens, dockerd might not run yet.
         return match capability::listening_pid(socket).filter(|pid| *pid != SYSTEMD) {
             Some(pid) => Err(SetupError::Refused(format!(
                 "process {pid} listens on {} and is not a dockerd of root in this mount namespace, so \
@@ -200,14 +199,15 @@ fn program(processes: &Processes) -> Result<String, SetupError> {
     let there = there.and_then(Path::to_str).map(str::to_owned);
     there.ok_or_else(|| {
         SetupError::Refused(format!(
-            "dockbridge-runtime is missing: neither {} nor {} exists; make one of them a link to dockbridge",
+            "dockbridge-runtime is missing: neither {} nor {} exists; create one of them as a link \
+             to dockbridge",
             beside.display(),
             usual.display()
         ))
     })
 }
 
-/// The lower runtime. Fails if its program is missing. A name must be that of a program in a directory of [`PROGRAMS`].
+/// The value of `--runtime`. Fails if there is no file with this path, or no program with this name in [`PROGRAMS`].
 fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
     let Some(name) = args.runtime.as_deref() else { return Ok(None) };
     let is_there = match Path::new(name) {
@@ -217,7 +217,9 @@ fn lower_runtime(args: &SetupArgs) -> Result<Option<&str>, SetupError> {
                 && PROGRAMS.iter().any(|place| Path::new(place).join(path).is_file())
         }
     };
-    let missing = || format!("there is no runtime {name}: install it, or give its absolute path");
+    let missing = || {
+        format!("cannot find the program {name} (--runtime): install it, or give its absolute path")
+    };
     if is_there { Ok(Some(name)) } else { Err(SetupError::Refused(missing())) }
 }
 
@@ -248,10 +250,10 @@ pub(super) fn difference(old: &str, new: &str) -> String {
 const USUAL_PROGRAM: &str = "/usr/bin/dockbridge-runtime";
 const PROGRAMS: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-/// The pid of systemd, which listens on the sockets of services that a connection starts.
+/// The pid of systemd, which listens on the sockets of socket units.
 const SYSTEMD: u32 = 1;
 /// Largest `daemon.json` in bytes, much larger than its settings need.
 const MAX_FILE: u64 = 4 << 20;
-const LEFT_BEHIND: &str =
-    "containers that use dockbridge-runtime cannot start again: remove their pods";
+const LEFT_BEHIND: &str = "after this change, containers that use dockbridge-runtime cannot start \
+                           again: remove their pods";
 const CONTEXT: usize = 3;

@@ -13,7 +13,7 @@ pub enum SetupError {
     Refused(String),
     #[error(transparent)]
     Host(#[from] HostError),
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output or remove a file: {0}")]
     Output(#[from] io::Error),
 }
 

@@ -44,12 +44,12 @@ pub struct DaemonFlags {
     pub ulimits: Vec<String>,
 }
 
-/// The configuration file that `dockbridge setup` has changed or left as it was, and that dockerd must read.
+/// The configuration file that dockerd must read, whether `dockbridge setup` has changed it or not.
 pub(super) struct Reading<'a> {
     pub(super) socket: &'a Path,
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
-    /// The path of dockbridge-runtime that dockerd must report afterwards; `None` for no such runtime.
+    /// The path of dockbridge-runtime that dockerd must report afterwards; `None` for an undo.
     pub(super) wanted: Option<&'a Path>,
     pub(super) is_changed: bool,
 }
@@ -71,8 +71,8 @@ fn restart(why: &str) -> String {
     format!("{why}: restart Docker ({ENDS})")
 }
 
-/// For each runtime except runc and dockbridge-runtime: a line that says whether dockbridge-runtime runs it. Empty
-/// if the engine does not answer.
+/// A line for each of the engine's runtimes, except dockbridge-runtime and runtimes with the path `runc`: whether
+/// dockbridge-runtime runs it in pods. Empty if the engine does not answer.
 pub(super) fn runtimes(socket: &Path) -> Result<Vec<String>, SetupError> {
     let engine = Engine::new(socket.to_owned(), Timeouts::default());
     let asked = async {
@@ -101,8 +101,8 @@ fn wait<T>(work: impl Future<Output = T>) -> Result<T, SetupError> {
 }
 
 impl Reading<'_> {
-    /// Makes dockerd read the file, and waits up to 10 s until dockerd reports the change. The inner result is a
-    /// sentence that says what happened, or what the administrator must do.
+    /// Makes a running dockerd read the file, and waits up to 10 s until dockerd reports the change. The inner `Ok`
+    /// says what happened, the inner `Err` what the administrator must do.
     pub(super) fn run(
         self,
         processes: &Processes,
@@ -141,7 +141,10 @@ impl Reading<'_> {
         };
         let read = flags.config_file.unwrap_or_else(|| USUAL_FILE.to_owned());
         if !is_same(Path::new(&read), self.path) {
-            return Ok(Err(format!("dockerd (process {pid}) reads another file: {read}")));
+            return Ok(Err(format!(
+                "dockerd (process {pid}) reads another file: {read} (to change that file, give its \
+                 absolute path with --daemon-json)"
+            )));
         }
         let is_empty = self.wanted.is_none() && !flags.adds_runtimes;
         let passing = if is_empty { daemon_json::with_runtimes(self.text) } else { None };
@@ -202,5 +205,5 @@ impl Reading<'_> {
 const ENDS: &str = "without live-restore, a restart ends every container";
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The configuration file that dockerd reads if no flag names another file.
+/// The configuration file that a dockerd of root reads if no flag names another file.
 pub const USUAL_FILE: &str = "/etc/docker/daemon.json";

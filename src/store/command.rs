@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// A request to the writer. The writer replies once a snapshot shows the effect, and to a ping at once.
+/// The writer replies to a ping at once, otherwise when a snapshot shows the effect or the inspect has failed.
 #[derive(Debug)]
 pub(super) enum Command {
     Refresh {
@@ -33,16 +33,20 @@ pub(super) enum Command {
         reply: oneshot::Sender<()>,
     },
     /// Docker has the image but does not list it.
-    ImageUnlisted { id: ImageId, reply: oneshot::Sender<()> },
-    /// Asks the writer to reply at once, for the health check.
-    Ping { reply: oneshot::Sender<()> },
+    ImageUnlisted {
+        id: ImageId,
+        reply: oneshot::Sender<()>,
+    },
+    Ping {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// A message to the writer from the event stream or a running inspect.
 #[derive(Debug)]
 pub(super) enum Signal {
     Connected(Box<EngineInfo>),
-    /// The event stream begins to list all containers and images.
+    /// dockbridge begins to list all containers and images.
     Listing,
     Listed(Listing),
     /// An event of the engine, with its time on the engine's clock.

@@ -20,7 +20,6 @@ use crate::{
     model::engine::EngineEvent,
 };
 
-/// The task that follows the engine.
 #[derive(Debug)]
 pub(super) struct EventStream {
     inspector: Inspector,
@@ -69,7 +68,7 @@ impl EventStream {
             warn!(
                 found,
                 advice,
-                "docker does not list all pods; keeping networks, mounts and files of missing pods while hidden containers run"
+                "docker does not list all pods; keeping networks, mounts and files of missing pods while any unlisted container runs"
             );
         }
         self.send(Signal::Connected(Box::new(engine))).await?;
@@ -120,8 +119,7 @@ impl EventStream {
         }
     }
 
-    /// Lists containers and images. A slow list of images delays the first answers about pods by at most
-    /// [`FIRST_IMAGES`].
+    /// A slow list of images delays the first answers about pods by at most [`FIRST_IMAGES`].
     fn list(&self) -> impl Future<Output = Result<Listing, EventStreamEnd>> + use<> {
         let engine = self.inspector.engine.clone();
         let deadline = self.inspector.settings.list_deadline;
@@ -130,8 +128,8 @@ impl EventStream {
         let hooks = is_first.then(|| self.inspector.hooks.clone());
         async move {
             let (containers, images) = tokio::join!(
-                within(deadline, "the list of containers", engine.list_containers()),
-                within(image_deadline, "the list of images", engine.list_images()),
+                within(deadline, "a request for the list of containers", engine.list_containers()),
+                within(image_deadline, "a request for the list of images", engine.list_images()),
             );
             let images = images.inspect_err(|end| {
                 if let EventStreamEnd::Disconnected(reason) = end {

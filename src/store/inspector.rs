@@ -38,8 +38,8 @@ pub(super) struct Inspector {
 }
 
 impl Inspector {
-    /// Inspects `target` and, for a container, runs the hook. If this takes long, tells the writer that the inspect is
-    /// slow, so that the writer can start other inspects.
+    /// Inspects `target` and runs the hooks. If this takes long, tells the writer that the inspect is slow, so that the
+    /// writer can start other inspects.
     pub(super) async fn run(self, target: Target, at: Generation) -> Result<Inspected, Failure> {
         let mut inspect = std::pin::pin!(self.inspect_and_hook(&target, at));
         if let Ok(inspected) = time::timeout(self.settings.slow_after, &mut inspect).await {
@@ -50,7 +50,7 @@ impl Inspector {
         inspect.await
     }
 
-    /// Inspects `target` and, for a container, runs the hook. The deadline applies only to the engine's answer.
+    /// Inspects `target` and runs the hooks. Only the engine's answers have a deadline.
     async fn inspect_and_hook(
         &self,
         target: &Target,
@@ -79,8 +79,7 @@ impl Inspector {
         time::timeout(waited, inspect(&self.engine, target)).await.map_err(late)?
     }
 
-    /// Adds the cause of a container's end. A cause that the store has shown changes only to an OOM kill that
-    /// the engine reports.
+    /// Adds the cause of a container's end.
     async fn with_cause(&self, target: &Target, inspected: Inspected) -> Inspected {
         let Inspected::Container(observed) = inspected else { return inspected };
         match *observed {
@@ -93,8 +92,8 @@ impl Inspector {
         }
     }
 
-    /// Determines the cause of a container's end, unless it is known. The engine may learn the cause a little later
-    /// than the end, so this function waits for the cause of a SIGKILL without a known cause if the end is recent.
+    /// Waits if a container has recently ended by an unexplained SIGKILL, because the engine may learn the cause of an
+    /// end a little later than the end.
     async fn container_with_cause(&self, target: &Target, record: ContainerRecord) -> Inspected {
         self.oom.observe_container(&record).await;
         if let Some(cause) = self.oom.exit_cause(&record).await {
@@ -133,7 +132,7 @@ impl Inspector {
     async fn before_shown(&self, record: &ContainerRecord, at: Generation) {
         let mut hook = std::pin::pin!(self.hooks.before_shown(record));
         if time::timeout(PROVISIONAL_AFTER, &mut hook).await.is_err() {
-            // `send` does not fail here: the writer exists as long as this task.
+            // `send` does not fail here: this task ends with the writer.
             let _ = self.signals.send(Signal::Provisional(Box::new(provisional(record)), at)).await;
             hook.await;
         }
@@ -181,12 +180,12 @@ async fn inspect(engine: &Engine, target: &Target) -> Result<Inspected, Failure>
 }
 
 pub(super) fn inspect_timeout(name: &str, waited: Duration) -> Failure {
-    let text = format!("Docker did not answer the inspect of {name} within {waited:?}");
+    let text = format!("docker inspect of {name} did not end within {waited:?}");
     Failure::new(Kind::DeadlineExceeded, text)
 }
 
-/// How long the hook may take before the store shows a new container without its end. A hook for a container with a
-/// complete log takes less time. A caller of the store waits longer than this for the first list (`SYNC_TIMEOUT`).
+/// How long the hook may take before the store shows a new container without its end. Long enough for the
+/// hook if the container's log is complete, and shorter than `SYNC_TIMEOUT`, the wait for the first list.
 const PROVISIONAL_AFTER: Duration = Duration::from_millis(100);
 /// Pauses before dockbridge asks the engine again whether a container ran out of memory. The engine learns of an
 /// OOM kill and of the end in separate ways. On an idle machine the first pause is long enough. The pauses and

@@ -22,7 +22,7 @@ impl RegisterMetrics for Store {
         registry.register_family(
             "dockbridge_store_inspects_total",
             &["object", "result"],
-            "Inspects of containers, pods and images for the store",
+            "Inspects of containers (including pause containers) and images for the store",
             &metrics.inspects,
         );
         registry.register(
@@ -40,7 +40,7 @@ fn register_state(store: &Store, registry: &mut Registry) {
     registry.register_fn(
         "dockbridge_engine_last_contact_age_seconds",
         &[],
-        "Time since Docker last opened the event stream, sent an event or a list, or answered a ping during the stream; absent before the first stream",
+        "Time since Docker last opened the event stream, sent a list or an event that dockbridge handles, or answered a ping during the stream; absent before the first stream",
         move || {
             let since = metrics.since_last_contact();
             since.map(|since| Sample::single(since.as_secs_f64())).unwrap_or_default()
@@ -50,12 +50,14 @@ fn register_state(store: &Store, registry: &mut Registry) {
         let store = store.clone();
         registry.register_fn(name, &[], help, move || Sample::single(value(&store.snapshot())));
     };
-    gauge("dockbridge_store_synced", "1 once Docker's containers have been listed", |now| {
-        f64::from(u8::from(now.is_synced()))
-    });
+    gauge(
+        "dockbridge_store_synced",
+        "1 once Docker has listed its containers and CRI clients can list pods; stays 1 if Docker goes down",
+        |now| f64::from(u8::from(now.is_synced())),
+    );
     gauge(
         "dockbridge_store_initial_inspects_complete",
-        "1 once the containers in the first list were inspected, the inspects of the images have ended, and Docker hides no running container of another image store; otherwise, dockbridge cleans up no leftovers of pods except commands of ExecSync and unfinished container checkpoints",
+        "1 once the containers of pods in the first list were inspected, the inspects of the images have ended, and Docker hides no running container of another image store; otherwise, dockbridge cleans up no leftovers of pods except commands of ExecSync and unfinished container or pod checkpoints",
         |now| f64::from(u8::from(now.is_complete())),
     );
     gauge(
@@ -65,10 +67,10 @@ fn register_state(store: &Store, registry: &mut Registry) {
     );
     gauge(
         "dockbridge_engine_reachable",
-        "1 while the Docker Engine answers and dockbridge knows its containers",
+        "1 while the Docker Engine answers and dockbridge knows the engine's containers",
         |now| f64::from(u8::from(now.health == EngineHealth::Reachable)),
     );
-    gauge("dockbridge_images", "Images on the node", |now| counted(now.images().len()));
+    gauge("dockbridge_images", "Images that Docker lists", |now| counted(now.images().len()));
     let now = store.clone();
     registry.register_fn("dockbridge_pods", &["state"], "Pods by state", move || {
         let snapshot = now.snapshot();

@@ -2,16 +2,16 @@
 //!
 //! The engine learns of an OOM kill from a shim that watches the container's cgroup. The cgroup may be gone before the
 //! shim has read it, because systemd removes a scope as soon as it is empty. On cgroup v2, the kernel also counts the
-//! kill in all parent cgroups, and the pod's cgroup exists longer than those of its containers. dockbridge attributes a
-//! kill in the pod's cgroup to the container that has just ended, unless several pods share the cgroup, or the kill was
-//! in the cgroup of a container that has not ended, or belongs to a container that ended earlier. dockbridge looks for
-//! kills at each end, even if the cause of the end is known, because the next container would otherwise get the kills.
+//! kill in all cgroups above, and the pod's cgroup exists longer than those of its containers. dockbridge attributes
+//! new kills in the pod's cgroup to the container that has just ended, even after exit code 0, because the next
+//! container would otherwise get them. dockbridge does not count kills in cgroups of containers that have not ended,
+//! and cannot attribute kills in a cgroup that several pods share.
 //!
 //! On cgroup v1 each cgroup has its own count of OOM kills, which disappears with the cgroup. On cgroup v1,
 //! dockbridge learns only from the engine that an OOM kill ended a container: from an inspect or an `oom` event.
 //!
-//! kubelet reads an end only once, so dockbridge keeps a cause that the store has shown, unless the engine reports
-//! an OOM kill later (decision 0022).
+//! kubelet reads an end only once, so dockbridge keeps a cause that the store has shown, unless a later inspect
+//! reports an OOM kill (decision 0022).
 
 mod causes;
 mod kill_accounting;
@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// Determines why containers ended. Clones share their data.
+/// Determines which ended containers ran out of memory. Clones share their data.
 #[derive(Clone, Debug, Default)]
 pub struct OomDetector {
     cgroups: Cgroups,
@@ -52,7 +52,7 @@ pub struct OomDetector {
     known: Arc<Mutex<Known>>,
     /// Held from the read of the kernel's counts until the kills are attributed, by one task at a time.
     counting: Arc<tokio::sync::Mutex<()>>,
-    /// The state directory for causes that the engine does not know. `None` if causes are not saved.
+    /// The state directory, where dockbridge saves OOM kills that inspects do not report. `None` to save nothing.
     checkpoints: Option<Checkpoints>,
     /// Held during a save, so that the last save has the latest causes.
     saving: Arc<tokio::sync::Mutex<()>>,
@@ -76,8 +76,8 @@ struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum KillEvent {
     EngineKill,
-    /// dockbridge is about to ask the engine to kill the container. If the container hides signals, no event
-    /// of the engine will report this kill.
+    /// dockbridge is about to ask the engine to kill the container. If the container has a label named `signal`, the
+    /// engine's event will not show that this is a SIGKILL.
     OwnKill,
     /// The engine sent an `oom` event. If the event comes after the end, inspects might not report the kill.
     OutOfMemory,
@@ -97,7 +97,7 @@ impl OomDetector {
         {
             let mut known = oom.known.lock();
             known.causes = ExitCauses::loaded(kills);
-            // Containers with a saved cause are older than the first list, so a missing one is gone.
+            // Containers with a saved cause are older than the first list, so one that this list lacks is gone.
             known.missing = known.causes.ids().map(str::to_owned).collect();
         }
         oom
@@ -108,11 +108,11 @@ impl OomDetector {
         Self { cgroups, ..Self::default() }
     }
 
-    /// Records an inspected pod that runs and has a cgroup parent, once. If no other recorded pod uses the same cgroup,
-    /// all kills in it so far then count as attributed, except those in cgroups of existing containers.
+    /// Records an inspected pod that runs, has a cgroup parent and is not recorded yet. If no other recorded pod uses
+    /// the same cgroup, all kills there so far count as attributed, except those in cgroups of existing containers.
     pub(super) async fn observe_pod(&self, record: &SandboxRecord) {
         let Some(pid) = record.pid() else { return };
-        // Without a cgroup parent, the parent is a cgroup that other containers also use, such as `/docker`.
+        // Without a cgroup parent, the cgroup above the pod's containers, such as `/docker`, also has others.
         if record.document.parent().is_empty() || self.known.lock().pods.contains_key(&record.id) {
             return;
         }
@@ -131,8 +131,8 @@ impl OomDetector {
         }
     }
 
-    /// Records an inspected container that runs. If Docker has restarted it, attributes kills to the end of its
-    /// earlier run: otherwise the next end would get them.
+    /// Records an inspected container that runs. If Docker restarts or has restarted it, attributes the new kills to
+    /// the end of its earlier run: otherwise the next end would get them.
     pub(super) async fn observe_container(&self, record: &ContainerRecord) {
         let Process::Running { pid, started_at } = record.process else { return };
         let seen = self.known.lock().runs.get(record.id.as_str()).copied();
@@ -144,8 +144,8 @@ impl OomDetector {
         }
     }
 
-    /// The cause of an end, if it was determined earlier, is obvious, or follows from the kernel's counts or an
-    /// `oom` event. `None` if the container has not ended, or if the engine may still learn the cause.
+    /// The cause of the container's end, if dockbridge can determine it without another inspect. `None` also if the
+    /// container has not ended.
     pub(super) async fn exit_cause(&self, record: &ContainerRecord) -> Option<ExitCause> {
         let Process::Exited { finished_at, .. } = record.process else { return None };
         let decided = self.known.lock().causes.of(record.id.as_str(), finished_at);
@@ -167,8 +167,8 @@ impl OomDetector {
     }
 
     /// Attributes the new kills in the pod's cgroup, without those of running containers, to this end. Returns whether
-    /// there were new kills; `None` if dockbridge cannot know this, or to which end the kills belong. Each kill counts
-    /// in one call only.
+    /// there were new kills; `None` if dockbridge cannot know this, or to which end the kills belong. No kill counts
+    /// in two calls.
     async fn attribute_kills(&self, record: &ContainerRecord) -> Option<bool> {
         let _lock = self.counting.lock().await;
         let (cgroup, ended) = self.known.lock().has_ended(record)?;
@@ -189,8 +189,8 @@ impl OomDetector {
         self.known.lock().events.entry(id.to_owned()).or_default().insert(event, at);
     }
 
-    /// Whether a SIGKILL of the engine explains the end: since the start of the run, the engine reported one (which
-    /// does not count if the container hides signals), or dockbridge requested one before the end.
+    /// Whether a SIGKILL of the engine explains the end: since the start of the run, dockbridge requested one before
+    /// the end, or, if no label hides the container's signals, the engine reported one.
     pub(super) fn was_killed_by_engine(&self, record: &ContainerRecord) -> bool {
         let Process::Exited { finished_at, .. } = record.process else { return false };
         let known = self.known.lock();
@@ -219,13 +219,13 @@ impl OomDetector {
         self.known.lock().forget(id);
     }
 
-    /// Whether all causes that only dockbridge knows are saved.
+    /// Whether [`Self::save`] has nothing to save.
     pub(super) fn is_saved(&self) -> bool {
         !self.known.lock().causes.is_unsaved
     }
 
-    /// Saves the causes that only dockbridge knows, if they have changed. Waits for a save that already runs.
-    /// Logs a failure; the next save then includes the causes that were not saved.
+    /// Saves the OOM kills that inspects do not report, if they have changed. Waits for a save that already runs.
+    /// Logs a failure; the next save then includes the kills that were not saved.
     pub(super) async fn save(&self) {
         let _lock = self.saving.lock().await;
         let Some(kills) = self.known.lock().causes.take_unsaved() else { return };
@@ -235,7 +235,7 @@ impl OomDetector {
             let error = chain(&error);
             warn!(
                 error,
-                "cannot save OOM kills; if dockbridge restarts before the next save, they are shown as plain errors"
+                "cannot save OOM kills; if dockbridge restarts before a later save succeeds, they are shown as plain errors"
             );
         }
     }
@@ -294,7 +294,7 @@ impl Known {
         pods.chain(containers).chain(ended).chain(self.runs.keys().map(String::as_str))
     }
 
-    /// Forgets a container. The accounting of the pod's cgroup keeps the container while the engine lists it.
+    /// Forgets a container. The accounting of the pod's cgroup keeps it until two lists in a row lack it.
     fn forget(&mut self, id: &str) {
         self.causes.forget(id);
         self.runs.remove(id);
@@ -327,8 +327,8 @@ pub(super) fn with_cause(cause: ExitCause, mut record: ContainerRecord) -> Conta
     record
 }
 
-/// The parent of a container's cgroup. `None` if the process is gone, or without cgroup v2: only cgroup v2 also counts
-/// the kills in the cgroups below.
+/// The cgroup above the pause container's. `None` if the latter is not found, or without cgroup v2: only cgroup v2
+/// also counts the kills in the cgroups below.
 fn pod_cgroup(cgroups: &Cgroups, pid: u32, id: &str) -> Option<PathBuf> {
     let cgroup = cgroups.find(pid, id).ok()?;
     let (hierarchy, path) = cgroup.directory("memory")?;

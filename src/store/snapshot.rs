@@ -1,4 +1,4 @@
-//! A consistent, immutable view of everything that the store knows. A reader gets the view without a copy.
+//! An immutable view of the store at one moment. A reader gets the view without a copy.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -21,7 +21,7 @@ use crate::{
 pub struct Snapshot {
     /// `None` before the first answer to `info`.
     pub engine: Option<Arc<EngineInfo>>,
-    /// Whether the engine answers now. While it does not answer, the records have the last known state.
+    /// Whether the engine answers. While the engine does not answer, the records have the last known state.
     pub health: EngineHealth,
     pub(super) progress: Progress,
     pub(super) sandboxes: Arc<Index<SandboxRecord>>,
@@ -64,8 +64,7 @@ impl Snapshot {
         }
     }
 
-    /// Whether the store shows the engine's first list of containers. The snapshot then has all containers of
-    /// pods, perhaps some only with the state of the list ([`Process::Listed`]).
+    /// Whether the store shows the engine's first list of containers, perhaps some of them only as listed.
     pub const fn is_synced(&self) -> bool {
         self.progress.containers_listed
     }
@@ -76,8 +75,7 @@ impl Snapshot {
     }
 
     /// Whether the containers of the first lists were inspected, the inspects of the images have ended, and the
-    /// engine lists all running containers. If false, dockbridge must clean up nothing except commands of ExecSync and
-    /// unfinished container checkpoints.
+    /// engine lists all running containers.
     pub fn is_complete(&self) -> bool {
         self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
     }
@@ -210,14 +208,11 @@ pub(super) struct Progress {
     pub(super) complete: bool,
 }
 
-/// Images by id and by name.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     by_hex: Vec<Arc<ImageRecord>>,
     by_name: HashMap<String, Arc<ImageRecord>>,
-    /// Images of containers that ListContainers does not show.
     used_by_hidden: HashSet<ImageId>,
-    /// Pairs of a sandbox and a foreign container that has joined the sandbox's network namespace.
     joined: BTreeSet<(SandboxId, String)>,
 }
 
@@ -260,10 +255,10 @@ impl Images {
     }
 }
 
-/// The error while the engine has not answered `info`, or has not listed its containers or images.
+/// The error until the engine has answered `info` and listed its containers and images.
 pub(super) fn never_synced(reason: &str) -> Failure {
     let text =
-        format!("dockbridge does not have Docker's lists of containers and images yet: {reason}");
+        format!("dockbridge still lacks Docker's list of containers, of images, or both: {reason}");
     Failure::new(Kind::Unavailable, text)
 }
 

@@ -10,7 +10,7 @@ use http::{
 };
 use sha1::{Digest as _, Sha1};
 
-/// What the streams are for. Each purpose has its own list of protocols.
+/// What the streams are for, which decides which protocols dockbridge supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Command,
@@ -20,7 +20,7 @@ pub enum Purpose {
 /// The protocol that dockbridge and the client have negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Streams of a SPDY connection. The protocol of port-forward has only one version.
+    /// Streams of a SPDY connection. For port-forward, the version is `V1`.
     Spdy(Version),
     /// Numbered channels in the messages of a WebSocket.
     Channels(Version, Encoding),
@@ -169,7 +169,7 @@ impl Refusal {
     }
 }
 
-/// Whether a header, which may have several lines with lists of words, contains `word`. Ignores case.
+/// Whether one of the [`words`] of a header is `word`. Ignores case.
 fn holds(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words(headers, name).any(|found| found.eq_ignore_ascii_case(word))
 }
@@ -191,10 +191,14 @@ const NO_UPGRADE: Refusal = Refusal::new(
 );
 const NO_VERSIONS: Refusal =
     Refusal::new(StatusCode::BAD_REQUEST, "the header X-Stream-Protocol-Version is required\n");
-const NO_SPDY_VERSION: Refusal =
-    Refusal::new(StatusCode::FORBIDDEN, "none of the stream protocol versions is supported\n");
-const NO_SUBPROTOCOL: Refusal =
-    Refusal::new(StatusCode::FORBIDDEN, "none of the WebSocket subprotocols is supported\n");
+const NO_SPDY_VERSION: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "none of the requested stream protocol versions is supported\n",
+);
+const NO_SUBPROTOCOL: Refusal = Refusal::new(
+    StatusCode::FORBIDDEN,
+    "none of the requested WebSocket subprotocols is supported\n",
+);
 const NOT_GET: Refusal =
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a WebSocket handshake must use GET\n");
 const OLD_WEBSOCKET: Refusal =

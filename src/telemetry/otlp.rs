@@ -1,11 +1,9 @@
 //! Exports finished spans by OTLP over gRPC without TLS to a collector, which should be on this node and can
 //! forward them.
 //!
-//! dockbridge sends the new spans about once a second, but without a pause while enough spans for a full batch
-//! wait. If an export fails, its spans are lost. dockbridge logs when exports begin to fail, and at most once a
-//! minute that the collector is too slow.
-//!
-//! docs/decisions/0021 explains why this module uses no crate for OTLP.
+//! dockbridge sends the new spans about once a second, but without a pause while enough spans for a full batch wait. If
+//! an export fails, its spans are lost. dockbridge logs when exports begin to fail, and at most once a minute that the
+//! collector is too slow. docs/decisions/0021 explains why this module uses no crate for OTLP.
 
 pub mod message;
 
@@ -33,7 +31,6 @@ use crate::error::chain;
 /// Sends spans to a collector.
 #[derive(Debug)]
 pub struct Collector {
-    /// Address of the collector: `http://host:port`.
     endpoint: String,
     noted: SpanQueue,
 }
@@ -52,7 +49,7 @@ impl Collector {
                 warn!(
                     endpoint = self.endpoint,
                     error = chain(&error),
-                    "cannot use the trace collector; exporting no spans"
+                    "the address of the trace collector is not valid; exporting no spans"
                 );
                 return;
             }
@@ -105,8 +102,7 @@ struct ExportState {
 }
 
 impl ExportState {
-    /// How many dropped spans dockbridge must log now. dockbridge logs dropped spans at most once a minute,
-    /// and not while the collector fails, because dockbridge has already logged the failure.
+    /// How many dropped spans to warn about now: at most once a minute, and not while exports fail, which is logged.
     fn overflow(&mut self, dropped: u64, now: Instant) -> Option<u64> {
         let due = self.logged_at.is_none_or(|at| now.duration_since(at) >= LOG_EVERY);
         let lost = dropped.saturating_sub(self.logged);
@@ -117,8 +113,7 @@ impl ExportState {
         Some(lost)
     }
 
-    /// Stores the result of an export. Apart from debug messages, logs only if the collector begins to fail or
-    /// works again.
+    /// Apart from debug messages, logs only when exports begin to fail or succeed again.
     fn update(&mut self, collector: &str, sent: Result<(), BoxError>, dropped: u64) {
         let was_failing = std::mem::replace(&mut self.failing, sent.is_err());
         match sent {
@@ -147,7 +142,7 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
         let mut collector = Grpc::new(channel);
         collector.ready().await?;
         let request = Request::new(ExportTraceServiceRequest::of(batch));
-        // dockbridge ignores that the collector may have rejected some spans.
+        // The answer is ignored, also if it says that the collector has rejected some spans.
         let codec = ProstCodec::<ExportTraceServiceRequest, ()>::default();
         collector.unary(request, PathAndQuery::from_static(EXPORT), codec).await?;
         Ok::<(), BoxError>(())
@@ -157,15 +152,12 @@ async fn send(channel: Channel, batch: Vec<FinishedSpan>) -> Result<(), BoxError
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an export waits for more spans after the first span.
 const GATHER_TIME: Duration = Duration::from_secs(1);
 const BATCH: usize = 512;
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    //! Tests of when dockbridge logs dropped spans.
-
     use std::time::Instant;
 
     use super::{ExportState, LOG_EVERY};

@@ -1,6 +1,5 @@
-//! Outside of `docs/decisions`, documents name only commands and flags of dockbridge and targets of `make`
-//! that exist. `make book-test` runs the commands in blocks that are marked as tested. This test also checks
-//! commands inside sentences.
+//! Tests that dockbridge's commands and flags and make's targets in documents exist, except in `docs/decisions`. This
+//! test also checks commands inside sentences. `make book-test` runs the commands in blocks that are marked as tested.
 
 use std::{ffi::OsString, fs};
 
@@ -24,8 +23,6 @@ fn commands_of_documents_are_understood() {
                 ["make", target, ..] => {
                     target.contains('=') || makefile.contains(&format!("\n{target}:"))
                 }
-                // A page quotes an error that begins with `dockbridge lacks`. The quoted error is not a command.
-                ["dockbridge", "lacks", ..] => continue,
                 ["dockbridge", ..] => is_understood(&words),
                 [flag] if flag.starts_with("--") => is_flag(flag) || FOREIGN.contains(&flag),
                 _ => continue,
@@ -40,14 +37,13 @@ fn commands_of_documents_are_understood() {
     hold("commands and flags that nothing knows", &breaches);
 }
 
-/// Whether dockbridge accepts a command, of which only the part before the first placeholder, such as `[--pod]` or
-/// `state|tasks`, is checked.
+/// Whether dockbridge accepts the part of a command before the first placeholder, such as `[--pod]` or `state|tasks`.
 fn is_understood(words: &[&str]) -> bool {
     let ends = |word: &&str| word.starts_with(['#', '&', '[', '…']) || word.contains(['|', '>']);
     let end = words.iter().position(ends);
     let words: Vec<OsString> =
         words[..end.unwrap_or(words.len())].iter().map(OsString::from).collect();
-    // This test also accepts the name of a command group without a subcommand.
+    // The name of a command group without a subcommand is also accepted.
     match Invocation::read(&words) {
         Ok(_) => true,
         Err(error) => matches!(

@@ -13,7 +13,7 @@ const SUITES: [(&str, &str); 5] = [
     ("e2e", "node e2e"),
 ];
 
-/// Writes the page. The runs come in any order.
+/// The order of `runs` does not matter.
 pub(crate) fn markdown(runs: &[Run], commit: &str) -> String {
     let rows = rows(runs);
     let ordered: Vec<&Run> = rows.iter().flatten().copied().flatten().collect();
@@ -30,7 +30,7 @@ pub(crate) fn markdown(runs: &[Run], commit: &str) -> String {
     page
 }
 
-/// The rows of the table: one for each engine and cgroup version, with the runs of all suites.
+/// The rows of the table: one for each pair of engine and cgroup version.
 fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
     let mut rows: BTreeMap<_, [Option<&Run>; SUITES.len()]> = BTreeMap::new();
     for run in runs {
@@ -48,8 +48,7 @@ fn rows(runs: &[Run]) -> Vec<[Option<&Run>; SUITES.len()]> {
     rows
 }
 
-/// The value of a fact in the first run of a row that has the fact, or an empty text. A run that did not
-/// begin can lack facts.
+/// The value of a fact from the row's first run that has it, or an empty text. A run that did not begin can lack facts.
 fn known<'a>(row: &[Option<&'a Run>], name: &str) -> &'a str {
     let mut facts = row.iter().flatten().map(|run| run.fact(name));
     facts.find(|fact| !fact.is_empty()).unwrap_or("")
@@ -61,8 +60,7 @@ fn write_table(page: &mut String, rows: &[[Option<&Run>; SUITES.len()]]) {
     *page += &format!("|{}\n", "---|".repeat(1 + SUITES.len()));
     for row in rows {
         let engine = known(row, "engine");
-        // If no run of this row reported the engine's name, a run of the same engine in another row may have
-        // reported it.
+        // If no run of this row reported the engine's name, a run of the same engine in another row may have done so.
         let same = |name| {
             let others = rows.iter().filter(|other| known(*other, "engine") == engine);
             others.map(|other| known(other, name)).find(|fact| !fact.is_empty()).unwrap_or("")
@@ -109,10 +107,9 @@ fn write_failures(page: &mut String, runs: &[&Run]) {
     }
 }
 
-/// Writes the reasons for skipped tests. Runs with the same skips share a list.
+/// Writes the reasons for skips. Runs with the same reasons and numbers share a list.
 fn write_skips(page: &mut String, runs: &[&Run]) {
-    *page +=
-        "## Skipped\n\nA story that skips a part and passes counts as passed and as skipped.\n\n";
+    *page += "## Skipped\n\nA story that skips a part, or is skipped as a whole, also counts as passed unless it fails.\n\n";
     let mut lists: Vec<(&BTreeMap<String, usize>, Vec<String>)> = Vec::new();
     for run in runs {
         let Outcome::Ended(results) = &run.outcome else { continue };

@@ -1,6 +1,6 @@
-//! CheckpointContainer and CheckpointPod with the fake dockerd: which requests are refused, and how
-//! dockbridge removes the unfinished container and pod checkpoints of an ended dockbridge.
-//! `tests/stories/checkpoints.rs` tests complete container checkpoints, which need a real container.
+//! CheckpointContainer and CheckpointPod with the fake dockerd: which requests are refused, and how dockbridge removes
+//! the unfinished container and pod checkpoints of an ended dockbridge. Complete ones need real containers: the stories
+//! test them.
 
 use std::{
     fs,
@@ -73,7 +73,7 @@ impl Scene {
         }
     }
 
-    /// A request for a pod checkpoint into an empty directory.
+    /// A request for a pod checkpoint into a directory, which is created if it is missing.
     fn pod_spec(&self) -> DumpSpec {
         let now = self.verbs.node.store.snapshot();
         let sandbox = now.container(&self.container).unwrap().document.sandbox.to_string();
@@ -109,7 +109,7 @@ fn is_in_progress(error: &Failure) -> bool {
     error.kind() == Kind::FailedPrecondition && error.to_string().ends_with("is already being made")
 }
 
-/// Starts a process whose current directory is `directory`, and which is killed when the value is dropped.
+/// Starts a process whose current directory is `directory`, and which is killed when the returned `Child` is dropped.
 async fn program_in(directory: &Path) -> Child {
     let mut program = tokio::process::Command::new("cat");
     program.current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -123,11 +123,11 @@ async fn each_refusal_has_its_code_and_leaves_nothing() {
     let scene = Scene::start().await;
     let (kind, text) =
         scene.refused(DumpSpec { containers: vec!["x".to_owned()], ..scene.spec() }).await;
-    assert_eq!((kind, text.as_str()), (Kind::NotFound, "container x is not known"));
+    assert_eq!((kind, text.as_str()), (Kind::NotFound, "container x is not known to dockbridge"));
     let nowhere = scene.place.path().join("nowhere/out.tar");
     let (kind, text) = scene.refused(DumpSpec { location: nowhere, ..scene.spec() }).await;
     assert_eq!(kind, Kind::InvalidArgument);
-    assert!(text.ends_with("nowhere is not a directory"), "{text}");
+    assert!(text.ends_with("nowhere does not exist or is not a directory"), "{text}");
     fs::write(scene.spec().location, "").unwrap();
     let (kind, text) = scene.refused(scene.spec()).await;
     assert_eq!(kind, Kind::AlreadyExists, "{text}");
@@ -150,8 +150,8 @@ async fn each_refusal_has_its_code_and_leaves_nothing() {
     assert!(!scene.unfinished().exists() && !scene.spec().location.exists());
 }
 
-/// A container checkpoint continues after its deadline, so the next checkpoint of the container is refused
-/// until the first has ended.
+/// A container checkpoint can continue after the deadline of its request. Until it has ended, dockbridge refuses
+/// another one of the same container.
 #[tokio::test]
 async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     let scene = Scene::start().await;
@@ -178,9 +178,9 @@ async fn two_at_once_are_refused_also_after_the_deadline_of_the_first() {
     }
 }
 
-/// While a pod checkpoint is being made, dockbridge refuses another one of the same pod, because both would
-/// use the same directory for their files. dockbridge also refuses a container checkpoint to a path that the pod
-/// checkpoint uses, even if the request spells the path differently.
+/// While a pod checkpoint is being made, dockbridge refuses another one of the same pod, because both would use the
+/// same directory for their temporary files. dockbridge also refuses a container checkpoint to a path that the pod
+/// checkpoint uses, even if the request reaches the path through a symbolic link.
 #[tokio::test]
 async fn other_containers_of_the_pod_or_the_same_place_are_refused_as_well() {
     let scene = Scene::start().await;
@@ -297,7 +297,7 @@ async fn two_leftovers_of_one_container_are_removed_together() {
     });
     adopt().await;
     assert!(state().starts_with("FROZEN"));
-    // A user had paused the container before, and the engine does not answer.
+    // A user had paused the container before the container checkpoint, and the engine does not answer.
     scene.docker.inject(Rule::new("GET /containers/*/json", Fault::Reset));
     adopt().await;
     assert!(state().starts_with("FROZEN"));
@@ -320,7 +320,10 @@ async fn a_pod_is_refused_as_a_whole() {
     assert_eq!(kind, Kind::InvalidArgument, "{text}");
     assert!(text.ends_with("is not in the pod"), "{text}");
     let unknown = DumpSpec { sandbox: Some("x".to_owned()), ..scene.pod_spec() };
-    assert_eq!(scene.refused(unknown).await, (Kind::NotFound, "sandbox x is not known".to_owned()));
+    assert_eq!(
+        scene.refused(unknown).await,
+        (Kind::NotFound, "sandbox x is not known to dockbridge".to_owned())
+    );
     let nowhere = DumpSpec { location: scene.place.path().join("no"), ..scene.pod_spec() };
     let (kind, text) = scene.refused(nowhere).await;
     assert_eq!(kind, Kind::InvalidArgument, "{text}");

@@ -101,7 +101,7 @@ impl Bench {
         seen.await.unwrap();
     }
 
-    /// An image called `app:1` and `app:2`, seen by the store.
+    /// Adds an image with the names `app:1` and `app:2`, and returns its id when the store has the image.
     async fn with_two_names(&self) -> String {
         let image = self.docker.world(|world| {
             let image = world.add_image("app:1");
@@ -112,7 +112,7 @@ impl Bench {
         image
     }
 
-    /// An image that is the parent of `child:1`, seen by the store. Returns its id.
+    /// Adds an image and its child `child:1`, and returns the id of the parent when the store has both images.
     async fn with_child(&self) -> String {
         let parent = self.docker.world(|world| {
             let parent = world.add_image("parent:1");
@@ -176,8 +176,7 @@ async fn a_pull_answers_with_the_id_and_the_store_shows_it() {
     assert_eq!((again, bench.docker.count(PULL)), (id(&offered), 2));
 }
 
-/// A registry may send an image of any size. If dockbridge kept an image whose inspect is too large, all
-/// cleanup of the node would wait for this inspect, and kubelet could never remove the image.
+/// If dockbridge kept pulled images whose inspect is too large, images of such failed pulls could fill the disk.
 #[tokio::test]
 async fn a_pulled_image_whose_inspect_is_too_large_does_not_stay() {
     let bench = Bench::new().await;
@@ -288,7 +287,7 @@ async fn a_hundred_equal_pulls_are_one() {
     assert_eq!(bench.docker.count(PULL), 1);
 }
 
-/// A pull may be silent for longer in phases without progress reports than while it downloads.
+/// A pull may make no progress for longer while it may be extracting layers than while it downloads.
 #[tokio::test]
 async fn a_pull_without_progress_is_given_up() {
     let silences = [
@@ -418,7 +417,7 @@ async fn the_last_of_several_removals_counts() {
     bench.see(&image).await;
     bench.docker.inject(Rule::new("DELETE /images/*", no_effect));
     let error = bench.images.remove("app:1").await.unwrap_err();
-    assert!(error.to_string().contains("still exists after 5 removals"), "{error}");
+    assert!(error.to_string().contains("still exists after 5 attempts to remove it"), "{error}");
 }
 
 #[tokio::test]
@@ -597,7 +596,7 @@ async fn another_image_under_the_name_of_the_built_in_pause_is_not_used() {
     let own = bench.images.pause().await.unwrap();
     assert!(archive::is_of(own.as_str()));
     assert_eq!(bench.docker.count(LOAD), 1);
-    // The engine gets another image with the name of the built-in pause image, which stays without a name.
+    // Another image gets the name of the built-in pause image. The built-in image stays in the engine without a name.
     let pulled = bench.docker.world(|world| {
         for image in &mut world.images {
             image.tags.clear();

@@ -102,7 +102,7 @@ impl Node {
         read(&self.path(&self.key(file)))
     }
 
-    /// The bodies of the engine's update requests so far.
+    /// The bodies of the update requests that the engine has got so far.
     fn told(&self) -> Vec<Value> {
         let calls = self.docker.matching("POST /containers/*/update");
         calls.iter().map(Recorded::json).collect()
@@ -170,7 +170,7 @@ async fn a_file_that_cannot_be_set_leaves_the_rest_set_and_named() {
     let (kind, text) = kind(verbs.0.update(&node.container, asked).await);
     assert_eq!(kind, Kind::FailedPrecondition);
     assert!(text.contains("cannot set linux.resources.unified[\"memory.nonsense\"]"), "{text}");
-    let set = "; already set or ignored: CpuShares, linux.resources.unified[\"memory.low\"]";
+    let set = "has already set or ignored: CpuShares, linux.resources.unified[\"memory.low\"]";
     assert!(text.ends_with(set), "{text}");
     assert_eq!(node.told(), [json!({ "CpuShares": 800 })]);
     assert_eq!(node.held("memory.low"), "2000");

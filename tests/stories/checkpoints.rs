@@ -105,7 +105,7 @@ pub(crate) async fn of_a_counter(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Each refused CheckpointContainer call has an error with the reason, and the container keeps running.
+/// Each refused CheckpointContainer call returns the reason, and the container can be checkpointed afterwards.
 pub(crate) async fn refused(world: World) -> Outcome {
     let Some(stage) = stage(&world, "refused_checkpoint").await? else { return Ok(()) };
     let (cri, place) = (&stage.cri, &stage.folders.shared);
@@ -124,8 +124,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     denied(checkpoint(cri, &id, &archive, 0).await, (failed, "/tmp/pipe is a named pipe"))?;
     stage.engine.inside(&id, "rm /tmp/pipe").await?;
 
-    // Without a setting in /etc/criu/runc.conf, CRIU does not save established TCP connections. dockbridge's error
-    // has the last lines of CRIU's log, which say that there is a connection.
+    // Without a setting in /etc/criu/runc.conf, CRIU fails if a process has an established TCP connection.
+    // dockbridge's error has the last error lines of CRIU's log.
     let line = "sleep 999 | nc -l -p 9099 & \
                 until grep -q :238B /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done; \
                 sleep 999 | nc 127.0.0.1 9099";
@@ -172,7 +172,7 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     denied(again, (Code::FailedPrecondition, "already being made"))?;
     ensure!(!stop.is_finished(), "the stop did not wait");
     let removal = stage.cri.remove_container(&id).await;
-    denied(removal, (Code::DeadlineExceeded, "is in use by a container checkpoint"))?;
+    denied(removal, (Code::DeadlineExceeded, "is in use by a container or pod checkpoint"))?;
     drop(program);
     stop.await??;
     ensure_eq!(
@@ -192,8 +192,8 @@ pub(crate) async fn held_up(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The disk of the archive, and then the disk of the state directory, becomes full while the container is
-/// frozen. The error says that the disk is full. No unfinished files are left, and the container keeps running.
+/// The disk of the archive, and then the disk of unfinished container checkpoints, becomes full during the call. The
+/// error says that the disk is full. No unfinished files are left, and the container keeps running.
 pub(crate) async fn on_a_full_disk(world: World) -> Outcome {
     let Some(stage) = stage(&world, "full_disk").await? else { return Ok(()) };
     let (sandbox, id) = counter(&stage).await?;
@@ -273,7 +273,7 @@ fn denied(answer: Answer, wanted: (Code, &str)) -> Outcome {
     security::said(answer.map(|()| String::new()), wanted)
 }
 
-/// A dockbridge for container checkpoints, or `None` if this machine has no CRIU that works.
+/// Starts a dockbridge, or skips the story and returns `None` if this machine has no CRIU that works.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<Stage>> {
     let checked = Command::new("criu").arg("check").output().await;
     if !checked.is_ok_and(|checked| checked.status.success()) {

@@ -1,5 +1,5 @@
-//! Tests containers that start from a container checkpoint, with a real CRIU: their processes continue in a new
-//! pod, with the rights of the new container.
+//! Tests containers that start from a container checkpoint, with a real CRIU: their processes continue in a new pod,
+//! with at most the rights of the new container.
 
 use std::{
     fs,
@@ -113,13 +113,13 @@ pub(crate) async fn of_more_than_allowed(world: World) -> Outcome {
         (
             "capabilities",
             no_capabilities,
-            "capabilities that processes of the new container do not have: CAP_CHOWN",
+            "a capability that processes of the new container do not have: CAP_CHOWN",
         ),
-        ("root", no_root, "a restored process has user id 0, not 1000"),
-        ("privileges", no_more_rights, "a restored process lacks no_new_privs"),
-        ("volume", no_volume, "only the checkpoint has such a mount at /data"),
+        ("root", no_root, "a checkpointed process has user id 0, but"),
+        ("privileges", no_more_rights, "a checkpointed process lacks no_new_privs"),
+        ("volume", no_volume, "no mount like the checkpoint's mount at /data"),
         ("write", read_only, "the mount at /data lacks options"),
-        ("other", other_volume, "only the checkpoint has such a mount at /data"),
+        ("other", other_volume, "no mount like the checkpoint's mount at /data"),
     ] {
         let id = cri.create(&sandbox, &config, &pod).await?;
         let refused = cri.start(&id).await;
@@ -174,8 +174,8 @@ pub(crate) async fn refused(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Without dockbridge-runtime, also with Docker 20.10, CheckpointPod works. CreateContainer with an archive and
-/// RestorePod are refused, and the error names what is missing.
+/// Without dockbridge-runtime, also with Docker 20.10, CheckpointPod works, but CreateContainer with an archive and
+/// RestorePod fail with an error that names what is missing.
 async fn without_the_runtime(stage: &Stage, place: &Path) -> Outcome {
     let (sandbox, id) = checkpoints::counter(stage).await?;
     let checkpoint = place.join("pod");
@@ -263,8 +263,8 @@ pub(crate) async fn of_an_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The restored processes have files open as ordinary programs do: deleted files on the root file system, on
-/// a volume and in memory, devices, a named pipe, and a nested working directory.
+/// A restored process keeps its nested working directory and its open files: deleted files on the root file system, on
+/// a volume and in memory, a device, and a named pipe.
 pub(crate) async fn of_open_files(world: World) -> Outcome {
     let Some((stage, archive)) = stage(&world, "open_files").await? else { return Ok(()) };
     let cri = &stage.cri;
@@ -480,8 +480,8 @@ fn denied(answer: Answer<String>, wanted: (Code, &str)) -> Outcome {
     security::said(answer, wanted)
 }
 
-/// A dockbridge with restores enabled, and the path for an archive, or `None` if this machine has no CRIU
-/// that works, the engine does not have `dockbridge-runtime`, or runc is too old for restores on cgroup v2.
+/// Starts a dockbridge with restores enabled, and returns it with a path for an archive. Returns `None` if this machine
+/// has no CRIU that works, the engine does not have `dockbridge-runtime`, or runc is too old for restores on cgroup v2.
 pub(crate) async fn stage(world: &World, story: &str) -> Outcome<Option<(Stage, PathBuf)>> {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -512,7 +512,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// A container that was checkpointed and has ended, or `None` in the same cases as [`stage`].
+    /// Returns `None` in the same cases as [`stage`].
     async fn checkpointed(world: &World, story: &str) -> Outcome<Option<Self>> {
         let Some((stage, archive)) = stage(world, story).await? else { return Ok(None) };
         Self::on(stage, archive).await.map(Some)
@@ -542,8 +542,7 @@ fn again(stage: &Stage, archive: &Path) -> cri::ContainerConfig {
     container
 }
 
-/// Waits until the container has continued to count, without leaving out a number, and returns the first
-/// number after the restore.
+/// Waits until the restored container counts, and returns its first number. Fails if a number is missing.
 async fn numbers(file: &Path) -> Outcome<u32> {
     let mut looks = Looks::every(Duration::from_millis(20));
     loop {

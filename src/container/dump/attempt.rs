@@ -44,7 +44,6 @@ use crate::{
     oci_runtime::criu_log,
 };
 
-/// One container or pod checkpoint that is being made.
 pub(super) struct Attempt {
     pub(super) node: Arc<Node>,
     /// The directory for all unfinished container and pod checkpoints, see `Dumps`.
@@ -79,7 +78,6 @@ impl Attempt {
         self.containers.iter().map(of).map(|path| Place::new(path, self.id())).collect()
     }
 
-    /// Where the index of a pod checkpoint is written.
     fn index(&self) -> Option<Place> {
         self.pod.as_ref().map(|pod| Place::new(self.spec.location.join(POD_INDEX), pod.id.as_str()))
     }
@@ -88,8 +86,8 @@ impl Attempt {
         self.archives().into_iter().chain(self.index()).collect()
     }
 
-    /// The ids and paths that no other container or pod checkpoint may use at the same time. A pod's id is one of
-    /// them: the directory of temporary files has this name, whichever containers are saved.
+    /// The ids and paths that no other container or pod checkpoint may use at the same time. A pod checkpoint
+    /// also uses the pod's id, because the directory of its temporary files has this name.
     pub(super) fn in_use(&self) -> BTreeSet<String> {
         let ids = self.containers.iter().map(|container| container.id.to_string());
         let files = self.places().into_iter().map(|place| place.location);
@@ -98,7 +96,7 @@ impl Attempt {
         ids.chain([self.id().to_owned()]).chain(paths).collect()
     }
 
-    /// Removes the archives of a container or pod checkpoint whose caller no longer waits, and the index of a pod.
+    /// Removes the files of a container or pod checkpoint whose caller no longer waits.
     pub(super) async fn discard(&self, result: Result<Vec<Written>, Failure>) {
         let error = match result {
             Ok(written) => {
@@ -111,7 +109,7 @@ impl Attempt {
         info!(id, error, "discarding a container or pod checkpoint whose caller no longer waits");
     }
 
-    /// Makes the container or pod checkpoint. Returns its files, which are complete and have their final names.
+    /// Returns the files of the container or pod checkpoint, which are complete and have their final names.
     pub(super) async fn make(&self) -> Result<Vec<Written>, Failure> {
         let facts = self.facts().await?;
         let parts = self.parts(&facts);
@@ -147,7 +145,9 @@ impl Attempt {
             let directory = if is_pod { &location } else { location.parent().unwrap_or(&location) };
             if !directory.is_dir() {
                 let directory = directory.display();
-                return Err(Failure::invalid(format!("{directory} is not a directory")));
+                return Err(Failure::invalid(format!(
+                    "{directory} does not exist or is not a directory"
+                )));
             }
             if is_pod {
                 let mut listed = fs::read_dir(directory).or_cannot("list", directory)?;
@@ -221,7 +221,7 @@ impl Attempt {
         Ok(written)
     }
 
-    /// Writes the archives. Returns their size, and all files.
+    /// Returns the total size of the archives in bytes, and all written files.
     async fn write(
         &self,
         facts: Vec<Facts>,
@@ -246,7 +246,6 @@ impl Attempt {
         })
     }
 
-    /// Runs the detached program to its end.
     async fn run(&self, parts: &[Part]) -> Result<Report, Failure> {
         let freezes = self.node.engine.freezes();
         let mut held = Vec::new();
@@ -294,7 +293,7 @@ impl Attempt {
             if ended == Some(NO_SPACE.into()) {
                 let full = io::Error::new(io::ErrorKind::StorageFull, "No space left on device");
                 return HostError::new(
-                    "save the container or pod checkpoint in",
+                    "write the temporary files of the container or pod checkpoint in",
                     &self.place,
                     full,
                 )
@@ -326,8 +325,12 @@ impl Attempt {
         };
         if is_disk_full {
             let full = io::Error::new(io::ErrorKind::StorageFull, reason);
-            return HostError::new("save the container or pod checkpoint in", &self.place, full)
-                .into();
+            return HostError::new(
+                "write the temporary files of the container or pod checkpoint in",
+                &self.place,
+                full,
+            )
+            .into();
         }
         unfit(container, &reason)
     }
@@ -375,9 +378,8 @@ impl Attempt {
     }
 }
 
-/// Thaws the containers that the detached program has frozen, and freezes those again that somebody has paused
-/// since. The detached program may have been killed. Retries forever to thaw a container, because no other code
-/// knows which containers are frozen. All containers are thawed at the same time.
+/// Thaws the containers, which the detached program leaves frozen if it is killed. Retries forever, because the
+/// containers would otherwise stay frozen.
 pub(super) async fn let_continue(node: &Node, parts: Vec<Part>) {
     join_all(parts.into_iter().map(|part| let_one_continue(node, part))).await;
 }
@@ -407,7 +409,7 @@ async fn let_one_continue(node: &Node, part: Part) {
         warn!(
             container,
             error,
-            "cannot freeze a container that was paused during its container or pod checkpoint; the container runs"
+            "cannot freeze a container again that Docker shows as paused; restart the container with Docker"
         );
     }
 }
@@ -416,7 +418,6 @@ pub(super) fn name(container: &ContainerRecord) -> &str {
     &container.document.spec.metadata.name
 }
 
-/// The error if the container or pod cannot be saved.
 pub(super) fn unfit(id: &str, reason: &str) -> Failure {
     Failure::unmet(without_numbers(&format!(
         "container or pod {id} cannot be checkpointed: {reason}"
@@ -428,7 +429,7 @@ fn paused(id: &str) -> Failure {
 }
 
 fn busy(id: &str) -> Failure {
-    let why = "for example, a stop or the start of a command has not ended";
+    let why = "for example, a call to stop it or to start a command in it has not ended";
     Failure::unmet(format!("container {id} is busy: {why}"))
 }
 
@@ -437,15 +438,14 @@ fn exists(location: &Path) -> Failure {
     Failure::new(Kind::AlreadyExists, text)
 }
 
-/// Creates the detached program's directory. Removes a directory that an earlier dockbridge could not remove.
+/// Creates the detached program's directory. Removes a directory that an earlier attempt has left.
 fn create(directory: &Path, parts: &[Part]) -> Result<(), HostError> {
     remove_directory(directory)?;
     let mut images = parts.iter().map(|part| part.directory.join(IMAGES));
     images.try_for_each(|images| file::ensure_directory(&images, MODE))
 }
 
-/// Fails if a disk does not have enough space. The files of the detached program and the archive exist at the
-/// same time, perhaps on the same file system.
+/// The files of the detached program and the archives exist at the same time, perhaps on the same file system.
 fn has_space(place: &Path, directory: &Path, size: u64) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt as _;
     let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());
@@ -476,8 +476,7 @@ fn bind_mount((source, destination): (String, String)) -> BindMount {
 
 /// Only dockbridge's own user may read the saved memory of containers.
 const MODE: u32 = 0o700;
-/// How long a container or pod checkpoint waits, for each container, for other calls, such as a stop of the container
-/// or the start of a command in it.
+/// How long a container or pod checkpoint waits for other calls, such as a stop, for each of its containers.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const THAW_RETRY: Duration = Duration::from_secs(1);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

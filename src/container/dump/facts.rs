@@ -20,7 +20,6 @@ use crate::{
     model::record::ContainerRecord,
 };
 
-/// The facts about a container of which a container checkpoint can be made.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// The container's OCI runtime: a path, or the name of a program in `PATH`.
@@ -31,7 +30,7 @@ pub(super) struct Facts {
     pub(super) config: Value,
     pub(super) freezer: Freezer,
     pub(super) layer: PathBuf,
-    /// A high estimate of the bytes that CRIU's images and the changed files need.
+    /// About how many bytes CRIU's images and the changed files need.
     pub(super) size: u64,
 }
 
@@ -48,7 +47,7 @@ impl Facts {
         let processes = Processes::new(PROC);
         let shim = processes.get(pid).ok_or(HIDDEN)?.parent;
         // If a shim serves several containers, its working directory is the bundle of the first container.
-        // The path through `/proc` is correct even if the shim has other mounts than dockbridge.
+        // The path through `/proc` is correct even if the shim and dockbridge have different mounts.
         let shim = Path::new(PROC).join(shim.to_string());
         let bundle = shim.join("cwd/..").join(id);
         let config = json(&bundle.join("config.json")).map_err(|error| match error.kind() {
@@ -67,7 +66,9 @@ impl Facts {
             let table = fs::read_to_string(shim.join("mountinfo")).unwrap_or_default();
             upper_directories(&table, engine_root).remove(id)
         });
-        let layer = layer.ok_or("dockbridge finds no overlay directory with the writable layer")?;
+        let layer = layer.ok_or(
+            "dockbridge cannot find the overlay directory of the container's writable layer",
+        )?;
         let changed = rootfs_diff::size(&layer).map_err(|error| error.to_string())?;
         Ok(Self {
             runtime: if options.binary_name.is_empty() {
@@ -77,14 +78,15 @@ impl Facts {
             },
             root: Path::new(root).join(namespace),
             config,
-            freezer: Freezer::of(&group).ok_or("the container's cgroup cannot be frozen")?,
+            freezer: Freezer::of(&group)
+                .ok_or("the container's cgroup has no freezer or no longer exists")?,
             layer,
             size: memory(&group).saturating_add(changed).saturating_add(SPACE_FOR_SMALL_FILES),
         })
     }
 }
 
-/// The options of the containerd shim that dockbridge needs.
+/// The options in the bundle's `options.json` that dockbridge needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Options {
@@ -92,8 +94,8 @@ struct Options {
     root: String,
 }
 
-/// Refuses a container with a user namespace: CRIU could save such a container, but the archive would have
-/// wrong owners of files.
+/// Refuses a container with a user namespace: CRIU could save such a container, but the files in the archive would have
+/// wrong owners.
 fn has_own_users(pid: u32) -> Result<(), String> {
     let map =
         |process: &str| fs::read_to_string(Path::new(PROC).join(process).join("uid_map")).ok();
@@ -123,7 +125,7 @@ fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
 const PROC: &str = "/proc";
 const HIDDEN: &str = "dockbridge cannot see the container's process or its cgroup";
 const RUNC: &str = "runc";
-/// The shim's default for the runtime's state directory.
+/// The shim's default for its option `root`.
 const RUNC_ROOT: &str = "/run/containerd/runc";
 /// Space for CRIU's small images and the logs, in bytes.
 const SPACE_FOR_SMALL_FILES: u64 = 16 << 20;

@@ -93,8 +93,8 @@ fn pid_target(
         })
 }
 
-/// The accounts (`/etc/passwd`, `/etc/group`) of the image. If the accounts cannot be read, a container fails if its
-/// groups depend on the accounts or a file is not regular, and otherwise the container's status does not show its user.
+/// The accounts (`/etc/passwd`, `/etc/group`) of the image. Fails if a file is not regular, or if the container's
+/// groups depend on a file that cannot be read. None for another unreadable file: the status then shows no user.
 async fn accounts(
     files: &ImageFiles,
     image: &ImageRecord,
@@ -116,5 +116,5 @@ async fn accounts(
 }
 
 fn unreadable(cause: UnreadableFile) -> Failure {
-    Failure::from(cause).within("cannot inspect the content of the image")
+    Failure::from(cause).within("cannot read /etc/passwd or /etc/group of the image")
 }

@@ -46,7 +46,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Returns the reason if a dangling link at `source`, or a file in its path, prevents a directory at `source`.
+/// The reason if the engine could not create a directory at `source`: a dangling link there, or a file in its path.
 fn refuse_source(source: &Path) -> Option<String> {
     let error = fs::metadata(source).err()?;
     match error.kind() {
@@ -72,11 +72,11 @@ fn refuse_propagation<'a>(
     match wanted {
         Propagation::Bidirectional if !shared => Some(format!(
             "{source:?} is not on a shared mount, so the host cannot see what the container mounts there: \
-             run mount --make-rshared"
+             run mount --make-rshared on the mount that contains this path"
         )),
         Propagation::HostToContainer if !shared && !follows => Some(format!(
-            "{source:?} is on a private mount, so the container cannot see what is mounted there later: run \
-             mount --make-rshared"
+            "{source:?} is on a private mount, so the container cannot see what is mounted there after the \
+             container's start: run mount --make-rshared on the mount that contains this path"
         )),
         _ => None,
     }
@@ -99,8 +99,8 @@ fn innermost(mounts: &[Mount]) -> BTreeMap<usize, &Mount> {
     found
 }
 
-/// Checks a mount inside another mount. If the source of the outer mount exists, it must be a directory. If the outer
-/// mount is read-only, the path of the inner mount must exist in that source, or lead through a symbolic link.
+/// Checks a mount inside another bind mount. If the source of the outer mount exists, it must be a directory. If the
+/// outer mount is read-only, the path of the inner mount must exist in that source, or lead through a symbolic link.
 fn refuse_place(
     mount: &Mount,
     around: Option<&Mount>,
@@ -192,9 +192,12 @@ mod tests {
         let found = innermost(&mounts);
         assert!(
             std::ptr::eq(found[&7], &mounts[50_001]),
-            "of two mounts at one path, the later one counts"
+            "of two outer mounts at one path, the later one contains the inner mount"
         );
-        assert!(std::ptr::eq(found[&50_002], &mounts[7]), "the inner mount counts");
+        assert!(
+            std::ptr::eq(found[&50_002], &mounts[7]),
+            "of two nested mounts around a mount, the inner one is found"
+        );
         assert_eq!(found.len(), 2);
         check(&mounts, || None, &|_| Ok(())).unwrap();
     }

@@ -8,8 +8,9 @@ use crate::{
     model::{engine::EngineInfo, security::SelinuxLabel},
 };
 
-/// Refuses SELinux options that the loaded policy does not know, unless dockbridge cannot ask the kernel. If the engine
-/// runs without SELinux, the options are ignored, because Helm charts set them without regard to the node.
+/// Refuses SELinux options that the loaded policy does not know. If dockbridge cannot ask the kernel, refuses only a
+/// colon in user, role or type. If the engine runs without SELinux, the options are ignored, because Helm charts set
+/// them without regard to the node.
 pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result<(), Failure> {
     let Some(label) = label else { return Ok(()) };
     let context = context(label);
@@ -28,7 +29,7 @@ pub(super) fn check(label: Option<&SelinuxLabel>, engine: &EngineInfo) -> Result
     };
     if has_separator || refused {
         let text = format!(
-            "{FIELD}: the SELinux policy has no such user, role, type and level: {context:?}"
+            "{FIELD}: the SELinux policy has no such combination of user, role, type and level: {context:?}"
         );
         return Err(Failure::invalid(text));
     }

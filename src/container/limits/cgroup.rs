@@ -1,4 +1,4 @@
-//! Reads and sets limits in a running container's cgroup. The functions that are not async block.
+//! Reads and sets limits in a container's cgroup. Functions that read or write files block unless they are async.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -18,18 +18,17 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, IfMissing},
 };
 
-/// The cgroup of one process of a container.
+/// The cgroup of a container, found through one of its processes.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerCgroup {
     pub(super) group: Arc<Cgroup>,
     pid: u32,
-    /// The container's id, for errors, and to find the cgroup again.
     id: String,
     cgroups: Cgroups,
 }
 
 impl ContainerCgroup {
-    /// The cgroup in which process `pid` of container `id` runs. None if dockbridge cannot find the cgroup.
+    /// The cgroup of container `id` in which, or below which, process `pid` runs. None if dockbridge cannot find it.
     pub(super) fn of(cgroups: &Cgroups, pid: u32, id: &str) -> Option<Self> {
         match cgroups.find(pid, id) {
             Ok(group) => Some(Self { group, pid, id: id.to_owned(), cgroups: cgroups.clone() }),
@@ -94,8 +93,8 @@ impl ContainerCgroup {
         if is_absent { self.handle_missing(setting, refused) } else { Err(refused) }
     }
 
-    /// Sets the limits whose file has another value. Adds the names of the limits whose file it wrote or ignored to
-    /// `set`, but not the names of limits that systemd has set.
+    /// Sets the limits whose file has another value. Adds to `set` the limits that this function wrote into files or
+    /// ignored, but not limits that systemd has set.
     pub(super) async fn write(
         &self,
         settings: &[CgroupFile],
@@ -104,7 +103,7 @@ impl ContainerCgroup {
         let (cgroup, requested) = (self.clone(), settings.to_vec());
         let changed = blocking(move || cgroup.differing(requested)).await;
         self.set_systemd_properties(&changed).await;
-        // When systemd sets one property, it may reset other files.
+        // When systemd sets one property, it may reset other files of the cgroup.
         let (cgroup, requested) = (self.clone(), settings.to_vec());
         let (written, outcome) = blocking(move || {
             let mut written = Vec::new();
@@ -156,7 +155,7 @@ impl ContainerCgroup {
     }
 
     /// If systemd manages the cgroup, sets properties of the cgroup's unit, because a reload of systemd would reset
-    /// the files. dockbridge also writes the files, so a refusal by systemd is only a warning.
+    /// the files. dockbridge also writes the cgroup files, so a failure of `systemctl` is only logged.
     async fn set_systemd_properties(&self, settings: &[CgroupFile]) {
         let Some(scope) = self.group.scope() else { return };
         // One call for each setting: systemd applies either all properties of a call or none, and older
@@ -169,8 +168,7 @@ impl ContainerCgroup {
         }
     }
 
-    /// systemd sets the properties a moment after its answer, and then also resets other files to its
-    /// defaults. If dockbridge wrote a file before this reset, the value would be lost.
+    /// systemd sets the properties a moment after its answer, and may then reset a file that dockbridge has written.
     async fn wait_until_set(&self, setting: &CgroupFile, before: Option<String>) {
         let deadline = Instant::now() + SETTLE_TIMEOUT;
         while Instant::now() < deadline {
@@ -188,10 +186,9 @@ impl ContainerCgroup {
     }
 }
 
-/// The error if dockbridge cannot find the cgroup of the container that has the limit's file.
 pub(super) fn no_group(setting: &CgroupFile) -> Failure {
     let field = setting.field();
-    Failure::unmet(format!("{field}: dockbridge finds no cgroup of the container for this limit"))
+    Failure::unmet(format!("{field}: dockbridge cannot find the container's cgroup for this limit"))
 }
 
 fn not_set(field: &str, value: &str, cause: &HostError) -> Failure {
@@ -222,8 +219,7 @@ async fn set_property(scope: &str, properties: &[String]) -> bool {
 
 /// The error number ERANGE, for which Rust's `io::ErrorKind` has no variant.
 const OUT_OF_RANGE: i32 = 34;
-/// How long systemd may take for one call.
 const SYSTEMD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long systemd may take to apply a property, and how often dockbridge checks whether it has.
+/// How long dockbridge waits until systemd has applied a property.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! Checks whether this node can limit huge pages as requested.
+//! Refuses limits of huge pages that the kernel cannot enforce, except a limit of zero.
 
 use crate::{
     concurrency::blocking::blocking,
@@ -7,7 +7,6 @@ use crate::{
     model::{engine::EngineInfo, resources::Resources},
 };
 
-/// Refuses limits of huge pages that the kernel cannot enforce, except a limit of zero.
 pub(in crate::container) async fn check_hugepages(
     cgroups: &Cgroups,
     limits: &Resources,
@@ -28,7 +27,7 @@ pub(in crate::container) async fn check_hugepages(
         if !known.contains(&size) {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Failure::invalid(format!(
-                "linux.resources.hugepage_limits[{size}].page_size: huge page sizes of this node: {known}"
+                "linux.resources.hugepage_limits[{size}].page_size: not a huge page size of this node, which has {known}"
             )));
         }
         if !counted {

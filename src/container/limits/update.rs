@@ -1,7 +1,7 @@
 //! UpdateContainerResources.
 //!
-//! dockbridge calls the engine first and then sets what the engine cannot set. After a failure or a crash,
-//! the limits that are already set stay, the status shows them, and kubelet repeats the call.
+//! dockbridge calls the engine first and then sets what the engine cannot set. After a failure or a crash, the limits
+//! that are already set stay, and kubelet repeats the call.
 
 use serde_json::Value;
 use tracing::info;
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Limits {
-    /// Changes the limits that are set in `asked`; for a stopped container, from its next start.
+    /// Changes the limits that are set in `asked`. If the container has not started yet, they apply from its start.
     ///
     /// # Errors
     /// The container is unknown, an NRI plugin refuses, the limits contradict each other, the memory limit is
@@ -69,7 +69,11 @@ impl Limits {
         outcome.map_err(|cause| {
             // `set` names limits that this call has already set or ignored: Docker's names or CRI's fields.
             let set = set.join(", ");
-            let set = if set.is_empty() { set } else { format!("; already set or ignored: {set}") };
+            let set = if set.is_empty() {
+                set
+            } else {
+                format!("; this call has already set or ignored: {set}")
+            };
             let text = format!("cannot change the limits of container {id}: {cause}{set}");
             Failure::new(cause.kind(), text)
         })?;
@@ -78,7 +82,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limits of `plan` until one is refused. Adds names of limits that it has set or ignored to `set`.
+    /// Sets the limits of `plan` until one is refused. Adds to `set` names of limits that it has set or ignored.
     async fn set(
         &self,
         record: &ContainerRecord,

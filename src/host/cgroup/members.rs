@@ -9,13 +9,12 @@ use std::{
 use super::{Cgroup, Cgroups, read};
 
 impl Cgroups {
-    /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any
-    /// hierarchy. The result contains every process that stayed in one of these cgroups during the whole read, except
-    /// processes in pid namespaces that dockbridge cannot see, and perhaps contains processes that have ended. The
-    /// call's cost depends mainly on the size of the cgroup.
+    /// The pids in the cgroup of `owner` that contains process `pid`, and in the cgroups below it, in any hierarchy.
+    /// The result may lack processes that moved during the read, and may contain processes that have ended. Leaves out
+    /// processes in pid namespaces that dockbridge cannot see.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if the process or its cgroup no longer exists or dockbridge cannot see it.
+    /// [`io::ErrorKind::NotFound`] if the process has ended, or is in no cgroup of `owner` that dockbridge can read.
     pub fn processes(&self, pid: u32, owner: &str) -> io::Result<BTreeSet<u32>> {
         let Cgroup { v2, v1, .. } = self.find_uncached(pid, owner)?;
         // Controllers that are mounted together have the same directory.
@@ -24,7 +23,7 @@ impl Cgroups {
         for place in places {
             seen |= gather(&place, &mut found);
         }
-        let unseen = || io::Error::new(io::ErrorKind::NotFound, "the cgroup no longer exists");
+        let unseen = || io::Error::new(io::ErrorKind::NotFound, "the cgroup is gone or unreadable");
         if seen { Ok(found) } else { Err(unseen()) }
     }
 }

@@ -15,8 +15,7 @@ fn value(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// A temporary directory on a file system with extended attributes `user.*`. None if the file system has no such
-/// attributes.
+/// A temporary directory. None if its file system has no extended attributes `user.*`.
 fn folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().ok()?;
     fs::write(folder.path().join("probe"), "").ok()?;
@@ -58,7 +57,8 @@ fn a_tree_that_is_too_deep_is_refused() {
     let deep = (0..=MAX_DEPTH + 1).fold(folder.path().join("d"), |path, _| path.join("d"));
     fs::create_dir_all(&deep).unwrap();
     let refused = relabel(&folder.path().join("d"), (NAME, "label"), &|| false).unwrap_err();
-    assert!(refused.source.to_string().contains("nested over 200 deep"), "{}", refused.source);
+    let text = refused.source.to_string();
+    assert!(text.contains("nested more than 200 levels deep"), "{text}");
 }
 
 /// Files that are not directories also count towards the limit.

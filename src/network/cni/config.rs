@@ -1,7 +1,6 @@
 //! One network configuration: a list of plugins, or a single plugin that becomes a list.
 //!
-//! dockbridge passes the fields of each plugin to the plugin, and changes only `name`, `cniVersion`,
-//! `runtimeConfig` and `prevResult`.
+//! Each plugin gets its configuration, in which only `name`, `cniVersion`, `runtimeConfig` and `prevResult` change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +102,7 @@ impl NetworkConfigList {
         let name = fields.name.unwrap_or_default();
         if !is_network_name(&name) {
             return Err(format!(
-                "network name {name:?} must be at most {NAME_LIMIT} letters, digits, '_', '.', '-', starting with a letter or digit"
+                "network name {name:?} must be at most {NAME_LIMIT} ASCII letters, digits, '_', '.' or '-', starting with a letter or digit"
             ));
         }
         let versions = known_versions(fields.version.as_deref(), &fields.versions)?;

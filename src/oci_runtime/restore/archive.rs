@@ -1,5 +1,5 @@
-//! Reads the archive of a container checkpoint, which anybody may have written. Checks all its entries before
-//! it writes a file.
+//! Reads the archive of a container checkpoint, which anybody may have written. [`Contents::find`] checks the entries
+//! before [`Contents::unpack`] writes files.
 
 use std::{
     collections::HashSet,
@@ -27,11 +27,11 @@ struct Content {
 }
 
 impl Contents {
-    /// Finds the files in an archive.
+    /// Finds the files that a restore uses.
     ///
     /// # Errors
-    /// Fails if the archive is damaged or truncated, if a path leads out of it, or if a file that a restore uses is
-    /// there twice, is in a wrong directory, or is a link or device.
+    /// Fails if the archive is damaged, is truncated, or has too many entries or a path with `..`, or if a file that a
+    /// restore uses is there twice, is in a wrong directory, or is not a regular file.
     pub fn find(archive: &mut (impl Read + Seek)) -> io::Result<Self> {
         let length = archive.seek(SeekFrom::End(0))?;
         archive.rewind()?;
@@ -67,7 +67,7 @@ impl Contents {
         Ok(Self(found))
     }
 
-    /// Total size of the found files in bytes.
+    /// Total size in bytes that the found files have in the archive.
     pub fn size(&self) -> u64 {
         self.0.iter().map(|content| content.size).fold(0, u64::saturating_add)
     }
@@ -92,12 +92,11 @@ impl Contents {
         Ok(bytes)
     }
 
-    /// Writes the found files into a directory that so far has only the directory [`IMAGES`]. Decompresses the
-    /// archive of changed files. All files together may take `space` bytes.
+    /// Writes the found files into a directory that so far has only the directory [`IMAGES`]. Decompresses the archive
+    /// of changed files. All files together may take `space` bytes.
     ///
     /// # Errors
-    /// Fails if a write fails, if there is not enough space, if the archive has become shorter, or if
-    /// `is_over` returns true.
+    /// Fails if a read or write fails, the files need more space, the archive has shrunk, or `is_over` returns true.
     pub fn unpack(
         &self,
         archive: &mut (impl Read + Seek),
@@ -193,23 +192,23 @@ pub(in crate::oci_runtime) fn decompressed<'a>(
     })
 }
 
-/// Refuses an archive of changed files that needs more than `space` bytes, or has more files, names and
-/// attributes than this module allows.
+/// Refuses an archive of changed files that needs more than `space` bytes, has a sparse file, or has more files, names
+/// or attributes than this module allows.
 pub(in crate::oci_runtime) fn check_bounds(archive: impl Read, space: u64) -> io::Result<()> {
     let mut left = space;
     visit(Archive::new(archive).entries()?, &mut |entry| {
         // The reader that later applies the files keeps the map of a sparse file in memory.
         if entry.header().entry_type().is_gnu_sparse() {
-            return Err(refused("the archive has a sparse file".to_owned()));
+            return Err(refused("the archive of changed files has a sparse file".to_owned()));
         }
         left = left.checked_sub(entry.size()).ok_or_else(full)?;
         Ok(())
     })
 }
 
-/// Calls `each` with the entries. Long names and attributes are separate entries here. The size of a name or
-/// attribute is bounded, because other readers keep it in memory. The total size of names and attributes and the
-/// number of entries are bounded, because names, attributes, inodes and directory entries need disk space.
+/// Calls `each` with the entries, also with those that have only a long name or attributes of other entries. Refuses
+/// too many entries, which need inodes and directory entries on disk, and names or attributes that are too large,
+/// because other readers keep them in memory.
 fn visit<R: Read>(
     entries: Entries<'_, R>,
     each: &mut dyn FnMut(&Entry<'_, R>) -> io::Result<()>,
@@ -226,7 +225,7 @@ fn visit<R: Read>(
         if is_pax || kind.is_gnu_longname() || kind.is_gnu_longlink() {
             left =
                 left.checked_sub(size).filter(|_| size <= LARGEST_EXTENSION).ok_or_else(|| {
-                    refused("the archive has names or attributes that are too large".to_owned())
+                    refused("the names or attributes in the archive are too large".to_owned())
                 })?;
         }
         let mut text = Vec::new();

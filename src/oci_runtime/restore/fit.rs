@@ -1,8 +1,8 @@
-//! Fits CRIU's images of a container checkpoint to the new container, as pure functions: refuses images with rights
-//! that the container must not have, and writes the container's own settings into the images.
+//! Fits CRIU's images of a container checkpoint to the new container: refuses images with rights that the container
+//! must not have, and writes the container's own settings into the images.
 //!
-//! CRIU does what the images say, with the rights of root on the node, so this module accepts only known
-//! images, and checks each image that could give a right, a mount, a device or a namespace.
+//! CRIU does what the images say, with the rights of root on the node, so this module accepts only known images, and
+//! checks each image that could give a right, a mount, a device or a namespace.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::{
 /// The new container to which the images are fitted.
 pub(in crate::oci_runtime) struct Target<'a> {
     pub(in crate::oci_runtime) config: &'a Config,
-    /// The hard resource limits of a new process, in the order of the kernel's numbers.
+    /// The hard resource limits that a new container inherits, in the order of the kernel's numbers.
     pub(in crate::oci_runtime) limits: &'a [u64],
     /// The seccomp filter of the new container, if it has one.
     pub(in crate::oci_runtime) filter: Option<&'a [u8]>,
@@ -30,11 +30,11 @@ pub(in crate::oci_runtime) struct Target<'a> {
     pub(in crate::oci_runtime) exists: &'a dyn Fn(&str) -> bool,
 }
 
-/// How a restore handles an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handling {
     Read,
-    /// CRIU gets the image unchanged, because the image cannot give rights.
+    /// CRIU gets the image unchanged, because the image cannot give rights: it has memory, or state of what other
+    /// images describe.
     Kept,
     /// CRIU does not get the image, because it concerns only the old container.
     Removed,
@@ -54,7 +54,6 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
         | "utsns" | "tmpfs-dev" | "tmpfs" | "mm" | "remap-fpath" | "ghost-file" => {
             Some(Handling::Read)
         }
-        // Images without rights: they have memory, and state that other images describe.
         "fs" | "fdinfo" | "pagemap" | "pagemap-shmem" | "pages" | "pipes-data" | "fifo-data"
         | "sk-queues" | "timens" | "ipcns-var" | "ipcns-shm" | "ipcns-msg" | "ipcns-sem"
         | "tty-info" | "tty-data" | "filelocks" | "memfd" | "tcp-stream" => Some(Handling::Kept),
@@ -64,12 +63,9 @@ pub(super) fn handling(name: &str) -> Option<Handling> {
 }
 
 impl Images {
-    /// Fits the images. Returns the paths in the root file system and in volumes that CRIU will use. The caller must
-    /// replace CRIU's images in the directory with the fitted images, and check the paths once the changed files of the
-    /// container checkpoint are in the root file system.
-    ///
-    /// # Errors
-    /// The reason why the container checkpoint is refused.
+    /// Returns the paths in the root file system and in volumes that CRIU will use, or why the container checkpoint is
+    /// refused. The caller must replace CRIU's images in the directory with the fitted images, and check the paths once
+    /// the changed files of the container checkpoint are in the root file system.
     pub(in crate::oci_runtime) fn fit(
         &mut self,
         target: &Target<'_>,
@@ -77,7 +73,7 @@ impl Images {
         let hooks = &target.config.hooks;
         let left_out = [&hooks.create_container, &hooks.start_container, &hooks.poststart];
         if left_out.iter().any(|hooks| !hooks.is_empty()) {
-            return Err("the new container has hooks that do not run at a restore".to_owned());
+            return Err("the new container has hooks that would not run at a restore".to_owned());
         }
         self.check_standard_files()?;
         self.check_namespaces(target.config)?;
@@ -125,8 +121,7 @@ impl Images {
         Ok(())
     }
 
-    /// Checks the namespaces of the processes. CRIU restores a process in the node's namespace if the images
-    /// have the same number for the process's namespace and CRIU's.
+    /// CRIU uses the node's namespace if the images have the same number for a process's namespace and CRIU's.
     fn check_namespaces(&self, config: &Config) -> Result<(), String> {
         let inventory = self.read::<Inventory>("inventory.img")?;
         // Images of version 1 have another format.
@@ -152,17 +147,17 @@ impl Images {
             ("mount", first.mount, node.mount),
             ("user", first.user, node.user),
         ] {
-            // CRIU reads a missing number as 0.
+            // CRIU reads a missing number of a namespace as 0.
             let (own, host) = (own.unwrap_or_default(), host.unwrap_or_default());
             match (own != host, config.has_namespace(kind)) {
                 (true, false) => {
                     return Err(format!(
-                        "the checkpoint does not have the {kind} namespace of its node, and the new container uses the node's"
+                        "the new container uses the node's {kind} namespace, but the checkpointed container did not"
                     ));
                 }
                 (is_separate, true) if !is_separate || own == 0 => {
                     return Err(format!(
-                        "the checkpoint has either no {kind} namespace or the {kind} namespace of its node, and the new container does not use the node's"
+                        "the new container does not use the node's {kind} namespace, but the checkpointed container had no {kind} namespace or used its node's"
                     ));
                 }
                 _ => {}
@@ -200,8 +195,8 @@ impl Images {
                 Ok::<_, String>(seccomp::Chains::new(filters.unwrap_or_default(), filter))
             })
             .transpose()?;
-        // With a cgroup namespace, the processes need their own set of cgroups: CRIU makes the namespace
-        // while it enters the cgroups of the set.
+        // With a cgroup namespace, the processes need their own set of cgroups: CRIU makes the namespace while it
+        // enters the cgroups of the set.
         let set = if target.config.has_namespace("cgroup") { OWN_CGROUPS } else { NO_CGROUPS };
         for process in &tree {
             let task = self.core(process.pid)?.task.as_deref().map(decoded::<Task>).transpose()?;
@@ -218,8 +213,8 @@ impl Images {
             }
             for thread in threads.values() {
                 rights::check(thread, target.config)?;
-                // If a thread is in the strict mode of seccomp, CRIU would give the other threads neither this
-                // mode nor a filter.
+                // If a thread is in seccomp's strict mode, CRIU would give the other threads neither this mode nor a
+                // filter.
                 let is_strict = thread.seccomp_mode == Some(seccomp::STRICT);
                 if is_strict && (chains.is_some() || threads.len() > 1) {
                     return Err("a process is in the strict mode of seccomp, and has several threads or would get a seccomp filter".to_owned());
@@ -255,14 +250,12 @@ impl Images {
         Ok(core)
     }
 
-    /// Replaces the cgroups in the images, so that the restored processes stay in the cgroup into which the
-    /// lower runtime puts CRIU.
+    /// Makes the restored processes stay in the cgroup into which the lower runtime puts CRIU.
     fn fit_cgroups(&mut self, config: &Config) -> Result<(), String> {
         let inventory = Inventory { cgroups: Some(NO_CGROUPS), ..Inventory::default() };
         self.change("inventory.img", |entry| merged(entry, &inventory))?;
         if config.has_namespace("cgroup") {
-            // The lower runtime tells CRIU which path replaces the path `PLACE`. The controller without a name is
-            // cgroup v2, which every kernel has.
+            // The lower runtime tells CRIU which path replaces `PLACE`. The controller without a name is cgroup v2.
             let path = format!("/{PLACE}");
             let hidden = u32::try_from(path.len()).ok();
             let member = CgroupMember { controller: String::new(), path, hidden };
@@ -340,7 +333,7 @@ const OWNERS: [(u32, u32); 13] = [
 const VERSION: u32 = 2;
 /// runc's name for the network namespace that it gets from the engine.
 const POD_NETWORK: &str = "extRootNetNS";
-/// The audit user of a restored process: unset, as for a process of a new container. CRIU then sets none.
+/// The audit user of a restored process: unset, as for a process of a new container.
 const NO_LOGIN: u32 = u32::MAX;
 /// Number of the set of cgroups in which CRIU itself is, so that CRIU moves no process.
 const NO_CGROUPS: u32 = 1;

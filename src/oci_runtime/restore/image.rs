@@ -1,4 +1,4 @@
-//! The format of CRIU's images: one or two magic numbers, and then entries, each a length and a message.
+//! CRIU's usual format of images: one or two magic numbers, and then entries, each a length and a message.
 
 use bytes::Buf;
 use prost::{
@@ -21,7 +21,7 @@ impl Image {
         let mut entries = Vec::new();
         while !rest.is_empty() {
             if entries.len() >= MOST_ENTRIES {
-                return Err("the file has too many entries".to_owned());
+                return Err("the CRIU image has too many entries".to_owned());
             }
             let (entry, after) = split_entry(rest)?;
             entries.push(entry.to_vec());
@@ -30,7 +30,7 @@ impl Image {
         Ok(Self { magic: magic.to_vec(), entries })
     }
 
-    /// Decodes the first entry of an image. The image may have other content after it.
+    /// Decodes the first entry of an image, which may have other content after the entry.
     pub(super) fn first<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
         let start = if has_two(bytes) { 8 } else { 4 };
         decoded(split_entry(bytes.get(start..).unwrap_or_default())?.0)
@@ -42,7 +42,6 @@ impl Image {
         Self { magic, entries: vec![entry.encode_to_vec()] }
     }
 
-    /// The image in encoded form.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.magic.clone();
         for entry in &self.entries {
@@ -64,12 +63,11 @@ fn has_two(bytes: &[u8]) -> bool {
     COMMON.iter().any(|magic| bytes.starts_with(&magic.to_le_bytes()))
 }
 
-/// Decodes an entry of an image, or a message inside an entry.
 pub(super) fn decoded<M: Message + Default>(bytes: &[u8]) -> Result<M, String> {
     M::decode(bytes).map_err(|error| error.to_string())
 }
 
-/// The encoded `message` with the fields of `changes` replaced. All other fields stay, also unknown fields.
+/// The encoded `message` with the fields replaced that `changes` sets. All other fields stay, also unknown fields.
 pub(super) fn merged(message: &[u8], changes: &impl Message) -> Result<Vec<u8>, String> {
     let changes = changes.encode_to_vec();
     let mut replaced = Vec::new();
@@ -90,8 +88,7 @@ pub(super) fn part(message: &[u8], wanted: u32) -> Result<Vec<u8>, String> {
     fields(message, |tag, mut field| {
         let is_part = matches!(decode_key(&mut field), Ok((_, WireType::LengthDelimited)));
         if tag == wanted && is_part && decode_varint(&mut field).is_ok() {
-            // If an embedded message occurs twice, decoders merge the two, which has the same result as decoding the
-            // joined bytes.
+            // Decoders merge an embedded message that occurs twice, which is the same as decoding the joined bytes.
             part.extend_from_slice(field);
         }
     })?;
@@ -124,7 +121,7 @@ mod tests {
     fn changes_replace_fields_and_keep_what_is_not_known() {
         let thread = Thread { nice: Some(-5), seccomp_mode: Some(0), ..Thread::default() };
         let mut bytes = thread.encode_to_vec();
-        // Field 13 of the message, which the test does not change, is a name.
+        // Field 13, which `Thread` does not have, is the thread's name.
         bytes.extend([13 << 3 | 2, 2, b's', b'h']);
         let changes = Thread { seccomp_mode: Some(2), cgroups: Some(1), ..Thread::default() };
         let merged = merged(&bytes, &changes).unwrap();

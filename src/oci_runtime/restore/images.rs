@@ -9,7 +9,6 @@ use super::image::{Image, decoded};
 /// CRIU's images of a container checkpoint that dockbridge-runtime has read or made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::oci_runtime) struct Images {
-    /// The bytes of each CRIU image, by its name.
     pub(in crate::oci_runtime) contents: BTreeMap<String, Vec<u8>>,
     /// The names of the CRIU images that must be written.
     pub(in crate::oci_runtime) changed: BTreeSet<String>,
@@ -26,7 +25,6 @@ impl Images {
         Image::read(bytes).map_err(|reason| format!("CRIU image {name} cannot be read: {reason}"))
     }
 
-    /// Decodes the entries of a CRIU image.
     pub(super) fn read<M: Message + Default>(&self, name: &str) -> Result<Vec<M>, String> {
         let image = self.image(name)?;
         let entries = image.entries.iter().map(|entry| decoded(entry));
@@ -35,12 +33,12 @@ impl Images {
             .map_err(|reason| format!("CRIU image {name} is damaged: {reason}"))
     }
 
-    /// Decodes the entries of the image whose name starts with `prefix`. Fails unless exactly one name does.
+    /// Decodes the entries of the only image whose name starts with `prefix`. Fails if there are none or several.
     pub(super) fn read_single<M: Message + Default>(&self, prefix: &str) -> Result<Vec<M>, String> {
         match self.names(prefix).as_slice() {
             [name] => self.read(name),
             names => Err(format!(
-                "the checkpoint has {} images named {prefix}N instead of one",
+                "the checkpoint has {} CRIU images named {prefix}N instead of one",
                 names.len()
             )),
         }

@@ -64,7 +64,7 @@ fn properties(entry: &mut Entry<'_, impl Read>) -> io::Result<Properties> {
     for extension in entry.pax_extensions()?.into_iter().flatten() {
         let extension = extension?;
         let name = extension.key().ok().and_then(|key| key.strip_prefix("SCHILY.xattr."));
-        // Other attributes belong to the kernel, or are the SELinux label of the old container.
+        // Leaves out other attributes, such as those of overlayfs and the SELinux label of the old container.
         let is_restored = |name: &&str| {
             name.starts_with("user.")
                 || name.starts_with("system.posix_acl_")
@@ -75,7 +75,9 @@ fn properties(entry: &mut Entry<'_, impl Read>) -> io::Result<Properties> {
         }
     }
     let header = entry.header();
-    let id = |id: u64| u32::try_from(id).map_err(|_| refused("has an owner id above 32 bits"));
+    let id = |id: u64| {
+        u32::try_from(id).map_err(|_| refused("has a user or group id of more than 32 bits"))
+    };
     let (uid, gid) = (id(header.uid()?)?, id(header.gid()?)?);
     Ok(Properties { uid, gid, mode: header.mode()?, modified: header.mtime()?, attributes })
 }
@@ -88,9 +90,8 @@ fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("/{}: {error}", path.display()))
 }
 
-/// Maximum depth of a path, more than dockbridge accepts when it writes an archive. The removal of a
-/// directory needs memory for each level.
+/// Maximum number of names in a path, more than dockbridge writes. The removal of a directory needs memory per level.
 const MAX_DEPTH: usize = 1000;
-/// In image layers, the prefix of a deleted file's name, and the name that marks an opaque directory.
+/// Markers in image layers: a prefix before a deleted file's name, and the name of a file that empties its directory.
 const DELETED: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";

@@ -1,5 +1,4 @@
-//! Checks that the mounts of a container checkpoint are the new container's: CRIU follows the container
-//! checkpoint, not the `config.json`.
+//! Checks that the mounts of a container checkpoint are the new container's: CRIU does not follow the `config.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +8,8 @@ use super::{
 };
 use crate::model::path::parts;
 
-/// Fails if the mounts of the container checkpoint and of the new container differ, if the checkpoint lacks a
-/// restriction of one of the new container's mounts, or if a mount is not safe to restore. `exists` tells which paths
-/// this kernel has.
+/// Fails if the mounts of the container checkpoint and the new container differ, if the checkpoint lacks a restriction
+/// of the new container's mount, or if a mount is not safe to restore. `exists` tells which paths the kernel has.
 pub(super) fn check(
     mounts: &[Mount],
     config: &Config,
@@ -117,7 +115,7 @@ pub(super) enum Content<'a> {
     Kernel,
 }
 
-/// What the mount contains. The mount must have passed [`check`].
+/// The mount must have passed [`check`].
 pub(super) fn content<'a>(mount: &Mount, config: &'a Config) -> Content<'a> {
     let path = parts(&mount.path);
     let is_at = |it: &String| parts(it) == path;
@@ -169,10 +167,9 @@ fn check_flags(mount: &Mount, config: &Config) -> Result<(), String> {
         return Err(format!("the mount at {} has flags that are not allowed", mount.path));
     }
     if mount.is_deleted == Some(true) {
-        return Err(format!("the mount at {} has a deleted root", mount.path));
+        return Err(format!("the mount at {} shows a deleted file or directory", mount.path));
     }
-    // A mount that is not external, such as the root, may have a propagation that at least one mount of the new
-    // container has.
+    // A mount that is not external, such as the root, may have the propagation of any mount of the new container.
     let is_external = mount.outside.is_some();
     let is_at = |it: &&config::Mount| parts(&it.destination) == parts(&mount.path);
     let mut planned = config.mounts.iter().filter(|it| !is_external || is_at(it));
@@ -204,7 +201,9 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
     let linux = &config.linux;
     let is_masked = linux.masked_paths.iter().any(is_at);
     let is_read_only = !is_masked && linux.readonly_paths.iter().any(is_at);
-    let unknown = || Err(format!("only the checkpoint has such a mount at {}", mount.path));
+    let unknown = || {
+        Err(format!("the new container has no mount like the checkpoint's mount at {}", mount.path))
+    };
     let planned = config.mounts.iter().find(|it| is_at(&it.destination));
     let cgroups = config.mounts.iter().find(|it| {
         it.kind == "cgroup" && path.starts_with(&parts(&it.destination)) && !is_at(&it.destination)
@@ -241,7 +240,10 @@ fn check_mount(mount: &Mount, path: &[&str], config: &Config) -> Result<(), Stri
         needed |= READ_ONLY;
     }
     if mount.flags & needed != needed {
-        return Err(format!("the mount at {} lacks options of the new container", mount.path));
+        return Err(format!(
+            "in the checkpoint, the mount at {} lacks options that it has in the new container",
+            mount.path
+        ));
     }
     Ok(())
 }
@@ -258,7 +260,7 @@ fn kinds(kind: &str) -> &'static [u32] {
         "tmpfs" => &[TMPFS],
         "devpts" => &[TERMINALS],
         "mqueue" => &[14],
-        // With cgroup v1, a mount of type `cgroup` is a tmpfs, in which the OCI runtime bind-mounts the controllers.
+        // With cgroup v1, a mount of type `cgroup` is a tmpfs, in which the OCI runtime mounts the controllers.
         "cgroup" => &[TMPFS, CGROUPS],
         _ => &[],
     }

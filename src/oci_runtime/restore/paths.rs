@@ -1,9 +1,8 @@
-//! Checks the paths in a container checkpoint that CRIU opens as root in a restore. The restored processes give up
-//! their rights only later.
+//! Checks the paths in a container checkpoint that CRIU opens as root in a restore.
 //!
-//! CRIU opens most paths in the container's mounts, where a link in `/proc` would lead to CRIU's program and
-//! open files. CRIU recreates deleted files before it changes its root, so a link in their paths could lead to
-//! files of the node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
+//! CRIU opens most paths in the container's mounts, where a link in `/proc` would lead to CRIU's program and open
+//! files. CRIU recreates deleted files before it changes its root, so a link in their paths could lead to files of the
+//! node. CRIU follows links, so the paths must not contain any: `docs/decisions/0048`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +34,7 @@ pub(super) struct Links(pub(super) BTreeMap<String, BTreeSet<PathBuf>>);
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     mount: Option<u32>,
-    /// Whether the file was deleted and CRIU recreates it, or CRIU links the file where a deleted file was.
+    /// Whether CRIU recreates this deleted file, or makes a hard link from this file to the path of a deleted one.
     is_made: bool,
     /// Whether CRIU changes the permissions of the file, because it is a terminal.
     is_terminal: bool,
@@ -97,8 +96,8 @@ impl Images {
     }
 
     /// Returns two sets of the numbers that CRIU's images give to open files. The first set has the deleted files, and
-    /// the files that CRIU links in their place. The second set has only the linked files, which CRIU removes after it
-    /// has linked them.
+    /// the files that CRIU hard-links to the paths of deleted files. The second set has only these hard-linked files,
+    /// whose own paths CRIU removes afterwards.
     fn made(&self) -> Result<(BTreeSet<u32>, BTreeSet<u32>), String> {
         let (mut made, mut linked) = (BTreeSet::new(), BTreeSet::new());
         if self.contents.contains_key(REMADE) {
@@ -111,7 +110,7 @@ impl Images {
                     }
                     Some(GHOST) => {}
                     Some(_) => {
-                        return Err("an open file cannot be recreated, such as a file in /proc of an ended process".to_owned());
+                        return Err("the checkpoint has an open file that dockbridge cannot recreate, such as a file in /proc of an ended process".to_owned());
                     }
                 }
             }
@@ -122,7 +121,8 @@ impl Images {
             let GhostFile { mode } = Image::first(bytes).map_err(damaged)?;
             if !RECREATED_TYPES.contains(&(mode & TYPE)) {
                 return Err(format!(
-                    "the deleted file in {name} is neither a regular file, a directory nor a named pipe"
+                    "the deleted file in CRIU image {name} is not a regular file, directory or \
+                     named pipe"
                 ));
             }
         }
@@ -138,7 +138,8 @@ impl Images {
             {
                 if start < LOWEST_ADDRESS && !config.allows("CAP_SYS_RAWIO") {
                     return Err(format!(
-                        "the checkpoint has memory at the low address {start:#x}, which needs CAP_SYS_RAWIO"
+                        "the checkpoint has memory at the low address {start:#x}, and the new \
+                         container has no CAP_SYS_RAWIO"
                     ));
                 }
                 check_flags(flags.unwrap_or_default())?;
@@ -229,12 +230,14 @@ impl Places<'_> {
         let below = names.get(parts(&mount.path).len()..).unwrap_or_default();
         let content = mounts::content(mount, self.config);
         if use_.is_made && mount.flags & mounts::READ_ONLY != 0 {
-            return refused("must be recreated, and the mount of the file is read-only");
+            return refused("would have to be recreated, but its mount is read-only");
         }
         // Outside of the root file system, a deleted file must be directly in its mount, or another container
         // could put a link into its path.
         if use_.is_made && content != Content::Root && below.len() != 1 {
-            return refused("must be recreated, and is not directly in its mount");
+            return refused(
+                "would have to be recreated, but is not in the top directory of its mount",
+            );
         }
         if use_.is_terminal && matches!(content, Content::Root | Content::Volume(_)) {
             return refused(

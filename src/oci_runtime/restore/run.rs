@@ -1,5 +1,4 @@
-//! Prepares a restore: checks and changes CRIU's images, changes the root file system, and returns the
-//! command line for the lower runtime.
+//! Prepares a restore: fits CRIU's images, changes the root file system, and returns the lower runtime's command line.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -37,12 +36,12 @@ use crate::{
 };
 
 /// Fits the container checkpoint to the container that `line` creates. Returns the command line with which the lower
-/// runtime restores the container. `bundle` is the directory for an auxiliary container, from which the
-/// seccomp filter is read. `run` runs the lower runtime to its end, and returns whether it succeeded.
+/// runtime restores the container. `bundle` is the bundle for an auxiliary container, which gets the same seccomp
+/// filter, so that the filter can be read. `run` runs the lower runtime to its end, and returns whether it succeeded.
 ///
 /// # Errors
-/// Fails if the container checkpoint does not fit the container, for example because it has rights that the
-/// container must not have, or cannot be read. After a failure, no process of the container checkpoint has run.
+/// Fails if the container checkpoint cannot be read or does not fit the container, for example because it has rights
+/// that the container must not have. After a failure, no process of the container checkpoint has run.
 pub(in crate::oci_runtime) fn prepare(
     line: &CommandLine,
     (checkpoint, bundle): (&Path, &Path),
@@ -51,7 +50,7 @@ pub(in crate::oci_runtime) fn prepare(
     let document: Value = json_file(&line.bundle.join("config.json"))?;
     let mut config = Config::deserialize(&document).map_err(|error| Other(error.to_string()))?;
     let root = line.bundle.join(&config.root.path);
-    // CRIU's images have resolved paths, so links such as /var/run in the paths of mounts are also resolved.
+    // CRIU's images have resolved paths, so links such as /var/run are also resolved in the new container's mounts.
     let files = RootFiles::open(&root).or_cannot("open", &root)?;
     for mount in &mut config.mounts {
         let resolved = files.resolve(Path::new(&mount.destination));
@@ -81,7 +80,7 @@ pub(in crate::oci_runtime) fn prepare(
     for Located { volume, path } in located {
         let source = volume.as_deref().map_or(root.as_path(), Path::new);
         check_file(source, &path).map_err(|error| {
-            // `join` would end the path of a volume that is a single file in a slash.
+            // If the volume is a single file, `join` would add a slash to its path.
             let file: PathBuf = source.join(&path).components().collect();
             unfit(&format!("the checkpoint needs the file {}: {error}", file.display()))
         })?;
@@ -108,8 +107,7 @@ pub(in crate::oci_runtime) fn check_runtime(features: &[u8]) -> Result<(), OciRu
     }
 }
 
-/// Time limit for a restore, which grows with the size of `checkpoint`. CRIU might never end if a file that it opens is
-/// a named pipe or on a dead disk.
+/// Time limit for a restore, which grows with `checkpoint`'s size. CRIU might hang at a named pipe or on a dead disk.
 pub fn time_limit(checkpoint: &Path) -> Duration {
     let directories = [checkpoint.to_owned(), checkpoint.join(IMAGES)].map(fs::read_dir);
     let files = directories.into_iter().flatten().flatten().flatten();
@@ -121,7 +119,7 @@ fn unfit(reason: &str) -> OciRuntimeError {
     Other(format!("the checkpoint does not fit the new container: {reason}"))
 }
 
-/// Refuses a link or device, and a path through a link or in `/proc`. An empty path is `source`, which may be a link.
+/// Refuses a link, a device, and a path through a link or in procfs. An empty path is `source`, which may be a link.
 fn check_file(source: &Path, path: &str) -> io::Result<()> {
     let kind = match path {
         "" => Some(fs::metadata(source)?.file_type()),
@@ -137,7 +135,7 @@ fn check_file(source: &Path, path: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the command line of `restore` from that of `create`, whose flags for files and terminals it keeps.
+/// Makes the command line of `restore` from that of `create`, whose flags it keeps.
 fn restore_command(line: &CommandLine, config: &Config, checkpoint: &Path) -> CommandLine {
     let process = &config.process;
     let mut flags: Vec<OsString> = vec!["restore".into(), "--detach".into(), "--file-locks".into()];
@@ -172,7 +170,7 @@ fn read_images(directory: &Path) -> Result<(Images, Vec<String>), OciRuntimeErro
             Some(Handling::Removed) => removed.push(name),
             None => {
                 return Err(Other(format!(
-                    "the checkpoint has {name}, which dockbridge cannot restore"
+                    "the checkpoint has the CRIU image {name}, which dockbridge cannot restore"
                 )));
             }
         }
@@ -198,8 +196,8 @@ fn apply_layer(root: &Path, checkpoint: &Path) -> Result<(), OciRuntimeError> {
     Ok(layer::apply(&files, archive.into_iter(), &deleted).map_err(failed)?)
 }
 
-/// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the runtime, its
-/// library and the kernel, so this function reads the filter of an auxiliary container that never starts.
+/// Finds the seccomp filter that the lower runtime makes for the container. The filter depends on the runtime,
+/// libseccomp and the kernel, so this function reads the filter of an auxiliary container that never starts.
 fn filter(
     line: &CommandLine,
     document: &Value,
@@ -226,19 +224,19 @@ fn filter(
                 Ok(pid) if is_created => Ok(seccomp_filter::of_process(pid)
                     .or_cannot("read the seccomp filter of", bundle)?),
                 _ => Err(Other(
-                    "the runtime cannot create a container with the seccomp filter".to_owned(),
+                    "the runtime cannot create an auxiliary container with the seccomp filter"
+                        .to_owned(),
                 )),
             }
         });
     remove_filter(line, bundle, run)?;
     match read? {
-        None => Err(Other("the runtime set no seccomp filter".to_owned())),
+        None => Err(Other("the runtime did not set the new container's seccomp filter".to_owned())),
         filter => Ok(filter),
     }
 }
 
-/// Removes the auxiliary container for the seccomp filter, if there is one. A killed dockbridge-runtime may
-/// have left such a container.
+/// Removes the auxiliary container for the seccomp filter, which a killed dockbridge-runtime may have left.
 pub(in crate::oci_runtime) fn remove_filter(
     line: &CommandLine,
     bundle: &Path,
@@ -277,8 +275,7 @@ fn filter_config(document: &Value, bundle: &Path, (id, filter_id): (&str, &str))
             // With `noNewPrivileges`, crun loads the seccomp filter only when the container starts.
             "noNewPrivileges": false,
             "cwd": "/",
-            // `/proc` is mounted, so `/proc/self/exe` exists whatever the image contains. The program of the
-            // auxiliary container never runs.
+            // This program exists in any image, because `/proc` is mounted. The auxiliary container never runs it.
             "args": ["/proc/self/exe"],
         },
         "mounts": [
@@ -314,11 +311,11 @@ fn json_file<T: for<'a> serde::Deserialize<'a>>(path: &Path) -> Result<T, OciRun
 
 /// Time limit for the restore of a small container checkpoint.
 const TIME_LIMIT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 90 });
-/// Bytes that a slow disk reads in a second. The time limit grows with the size of the container checkpoint.
+/// Bytes that a slow disk reads in a second.
 const SLOW_DISK_RATE: u64 = 16 << 20;
-/// Largest CRIU image or JSON file in bytes that is read. CRIU's images of memory may be larger, but are not read.
+/// Largest CRIU image or JSON file in bytes that is read. Images with the content of memory are not read.
 const LARGEST_IMAGE: u64 = 64 << 20;
-/// Largest total size in bytes of the CRIU images that are read, because all are in memory at the same time.
+/// Largest total size in bytes of the CRIU images that are read: all are in memory at the same time.
 const LARGEST_SUM: u64 = 128 << 20;
 const LIMITS: &str = "/proc/self/limits";
 /// Annotation with runc's version in the answer to `features`. Runtimes not based on runc lack this annotation.

@@ -55,14 +55,14 @@ impl Chains {
             let found = self
                 .filters
                 .get_mut(first)
-                .ok_or("the checkpoint lacks a seccomp filter that a process uses")?;
+                .ok_or("the checkpoint lacks a seccomp filter that one of its processes uses")?;
             match found.previous {
                 Some(before) if before >= MOVED => first = index(before),
                 _ => {
                     found.previous = Some(own);
                     return match self.below.insert(first, own) {
                         Some(other) if other != own => {
-                            Err("processes with and without filters for single threads share a seccomp filter".to_owned())
+                            Err("two processes share a seccomp filter, but only one of them has separate filters for its threads".to_owned())
                         }
                         _ => Ok(filter),
                     };
@@ -79,7 +79,7 @@ impl Chains {
 
 /// SECCOMP_FILTER_FLAG_TSYNC.
 const ALL_THREADS: u32 = 1;
-/// The numbers of the container checkpoint's filters grow by the number of filters that precede them.
+/// The numbers of the container checkpoint's filters grow by 2, the number of filters of the new container.
 const MOVED: u32 = 2;
 pub(super) const STRICT: u32 = 1;
 const WITH_FILTER: u32 = 2;

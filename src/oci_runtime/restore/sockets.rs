@@ -1,12 +1,10 @@
-//! Checks that no socket in a container checkpoint needs a capability that the new container lacks: CRIU creates
-//! sockets as root.
+//! Checks that the new container has the capabilities for a container checkpoint's sockets: CRIU makes them as root.
 
 use super::{
     config::Config,
     messages::{InternetSocket, NetlinkSocket, OpenFile, SocketOptions},
 };
 
-/// Fails if the socket needs a capability that processes of the new container do not have.
 pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     let needs = |what: &str, capability: &str| match config.allows(capability) {
         true => Ok(()),
@@ -22,7 +20,7 @@ pub(super) fn check(file: &OpenFile, config: &Config) -> Result<(), String> {
     if let Some(InternetSocket { port: 1.., .. }) = internet
         && internet.is_some_and(|socket| socket.port < first_unprivileged_port(config))
     {
-        needs("a socket on a reserved port", "CAP_NET_BIND_SERVICE")?;
+        needs("a socket on a privileged port", "CAP_NET_BIND_SERVICE")?;
     }
     if let Some(NetlinkSocket { protocol, groups, .. }) = &file.netlink_socket
         && groups.iter().any(|bits| *bits != 0)

@@ -1,5 +1,5 @@
-//! Checks the archive of a tmpfs, which CRIU unpacks with GNU tar. Accepts only archives that GNU tar and
-//! this module certainly read in the same way.
+//! Checks a tmpfs archive of a container checkpoint, before CRIU unpacks the archive with GNU tar. Refuses archives
+//! that GNU tar could read differently from this module.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use tar::{Archive, Entry, EntryType, Header, PaxExtensions};
 
 use super::config::{Config, Device};
 
-/// Refuses devices that the new container does not have. Returns the paths of all links.
+/// Refuses devices whose numbers belong to no device of the new container. Returns the paths of all links.
 pub(super) fn check(bytes: &[u8], config: &Config) -> Result<BTreeSet<PathBuf>, String> {
     let mut content = MultiGzDecoder::new(bytes).take(LARGEST_ARCHIVE);
     let (mut links, mut names, mut left) = (BTreeSet::new(), Names::default(), LARGEST_EXTENSIONS);
@@ -53,14 +53,14 @@ fn intact<T>(read: io::Result<T>) -> Result<T, String> {
     read.map_err(|error| format!("is damaged: {error}"))
 }
 
-/// Refuses a header that GNU tar may read differently: an unknown format or type, a size that is not octal, a
-/// size of an entry without content, or a file whose name ends in a slash.
+/// Refuses a header that GNU tar may read differently: an unknown format or type, a size that is not octal, a size
+/// other than 0 for an entry that cannot have content, or a file whose name ends in a slash.
 fn check_header(header: &Header) -> Result<(), String> {
     let is_known_format = [&b"ustar  \0"[..], b"ustar\x0000"].contains(&field(header, MAGIC));
     let kind = header.entry_type();
     let has_content = kind == EntryType::Regular || EXTENSIONS.contains(&kind);
     if !has_content && !WITHOUT_CONTENT.contains(&kind) {
-        return Err("has an entry of an unknown kind".to_owned());
+        return Err("has an entry of an unsupported kind".to_owned());
     }
     let size = intact(header.entry_size())?;
     let is_named_directory = kind == EntryType::Regular && header.path_bytes().ends_with(b"/");
@@ -101,16 +101,19 @@ fn check_device(header: &Header, path: &Path, config: &Config) -> Result<(), Str
     let is_allowed = is_standard || config.linux.devices.iter().any(is_own);
     if !is_allowed || !is_octal(field(header, MAJOR)) || !is_octal(field(header, MINOR)) {
         let path = path.display();
-        return Err(format!("has the device {path}, which is damaged or not in the new container"));
+        return Err(format!(
+            "has the device {path}, whose numbers are damaged or belong to no device of the new \
+             container"
+        ));
     }
     Ok(())
 }
 
-/// The names that extension headers have for the next entry.
+/// The name and the link target that extension headers set for the next entry.
 #[derive(Debug, Default)]
 struct Names {
     path: Option<Vec<u8>>,
-    /// Whether there is a name for a link's target. The name is not needed, because links are not followed.
+    /// Whether the link target is set. The target itself is not kept, because this module follows no links.
     has_target: bool,
     has_pax: bool,
 }
@@ -135,7 +138,7 @@ impl Names {
                     b"path" => self.name(value)?,
                     b"linkpath" => self.target(value)?,
                     key if PAX.contains(&key) || key.starts_with(b"SCHILY.xattr.") => {}
-                    _ => return Err("has an entry with an unknown attribute".to_owned()),
+                    _ => return Err("has an entry with an unsupported attribute".to_owned()),
                 }
             }
             return Ok(());
@@ -154,7 +157,7 @@ impl Names {
     fn target(&mut self, name: &[u8]) -> Result<(), String> {
         match std::mem::replace(&mut self.has_target, true) {
             false => check_name(name),
-            true => Err("has an entry with two targets".to_owned()),
+            true => Err("has an entry with two link targets".to_owned()),
         }
     }
 }
@@ -179,7 +182,7 @@ fn is_zero(rest: &mut impl Read) -> io::Result<bool> {
     }
 }
 
-/// Maximum size of an unpacked archive, because a few compressed bytes can become many.
+/// An archive must decompress to fewer bytes than this, because a few compressed bytes can become many.
 const LARGEST_ARCHIVE: u64 = 256 << 20;
 const LARGEST_EXTENSIONS: u64 = 8 << 20;
 const MOST_ENTRIES: usize = 100_000;

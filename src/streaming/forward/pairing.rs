@@ -7,7 +7,7 @@ use tracing::info;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::streaming) enum StreamType {
-    /// The stream on which dockbridge sends failures as text.
+    /// The stream on which dockbridge says why it cannot forward a connection.
     Error,
     Data,
 }
@@ -44,7 +44,7 @@ impl PairStream {
             _ => return Err("the stream's type is neither error nor data"),
         };
         let port = header("port").and_then(|port| port.parse().ok()).filter(|port| *port != 0);
-        let port = port.ok_or("the stream's port is not between 1 and 65535")?;
+        let port = port.ok_or("the stream's port is missing or not between 1 and 65535")?;
         let key = match (header("requestID").filter(|id| !id.is_empty()), role) {
             (Some(request), _) => Key::Request(request.to_owned()),
             (None, StreamType::Error) => Key::Stream(id),
@@ -79,9 +79,9 @@ impl<S> Pairing<S> {
         Self(HashMap::new())
     }
 
-    /// Adds a stream and accepts it, unless its pair already has a stream of this type. If the stream is the first of
-    /// its pair, returns it with the channel on which the second stream will arrive. The pair no longer waits once this
-    /// channel is dropped.
+    /// Adds a stream and accepts it, unless the waiting first stream of its pair has the same type. If the stream is
+    /// the first of its pair, returns it with the channel on which the second stream will arrive. The pair no longer
+    /// waits once this channel is dropped.
     pub(in crate::streaming) fn join(
         &mut self,
         half: PairStream,
@@ -89,11 +89,11 @@ impl<S> Pairing<S> {
     ) -> Option<FirstStream<S>> {
         self.0.retain(|_, (_, waiting)| !waiting.is_closed());
         if self.0.get(&half.key).is_some_and(|(role, _)| *role == half.role) {
-            info!("refused a port-forward stream: its request already has a stream of this type");
+            info!("refused a port-forward stream: its pair already has a stream of this type");
             return None;
         }
         if let Some((_, waiting)) = self.0.remove(&half.key) {
-            // If the task no longer waits, the failed `send` drops the stream, which resets the stream.
+            // If the task no longer waits, the failed `send` drops the stream, and so ends it.
             let _ = waiting.send(AcceptedStream { half, stream: accept() });
             return None;
         }

@@ -88,7 +88,7 @@ where
             return;
         }
         ConnectionEnd::Broken(error) => {
-            tracing::info!(%error, "the client violated the SPDY protocol");
+            tracing::info!(%error, "closing a client's SPDY connection after an invalid frame");
             GoAwayReason::Broken
         }
         ConnectionEnd::Done => GoAwayReason::Done,
@@ -98,7 +98,7 @@ where
     }
 }
 
-/// Reads until the peer closes the connection or violates the protocol.
+/// Reads until the peer disconnects or violates the protocol.
 async fn read(reader: &mut ReadHalf<impl AsyncRead>, reading: &mut FrameReader) -> ConnectionEnd {
     let mut input = bytes::BytesMut::new();
     loop {

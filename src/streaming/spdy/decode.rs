@@ -1,4 +1,4 @@
-//! Decodes bytes to frames. The bytes may arrive in any pieces. No I/O.
+//! Decodes bytes into frames. The bytes may arrive in any pieces. No I/O.
 //!
 //! The decoder buffers only control frames, passes on data in pieces, and skips SETTINGS and frames of unknown types.
 
@@ -55,7 +55,7 @@ impl Decoder {
     /// Removes the next frame, or piece of a data frame, from `input`. `None` if there are too few bytes.
     ///
     /// # Errors
-    /// Fails if the peer violated the protocol. The bytes after the error cannot be decoded.
+    /// Fails if the peer violated the protocol or a limit. The bytes after the error cannot be decoded.
     pub(super) fn next(&mut self, input: &mut BytesMut) -> Result<Option<Frame>, Malformed> {
         loop {
             let found = match self.state {
@@ -78,7 +78,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes a complete control frame. Headers of unused frames also change the state of the compression.
+    /// Decodes a complete control frame. Also decompresses unused headers, because they change the compression's state.
     fn control(
         &mut self,
         kind: Kind,
@@ -147,8 +147,8 @@ fn head(mut head: &[u8]) -> Result<DecodeState, Malformed> {
     Err(WRONG_LENGTH)
 }
 
-const VERSION_UNKNOWN: Malformed = Malformed("a control frame of another SPDY version");
-const WRONG_LENGTH: Malformed = Malformed("a frame whose length does not match its type");
+const VERSION_UNKNOWN: Malformed = Malformed("a control frame has a SPDY version other than 3");
+const WRONG_LENGTH: Malformed = Malformed("the length of a control frame does not fit its type");
 /// The decoder skips SETTINGS and frames of unknown types as if they were data for this stream id, which no stream has.
 const NO_STREAM: u32 = 0;
 /// Maximum size of a compressed header block in bytes. Compression makes incompressible data slightly longer.

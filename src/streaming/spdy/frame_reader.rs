@@ -20,13 +20,12 @@ use super::{
 };
 use crate::streaming::inbox::{InboxSender, Window};
 
-/// The reading side's state of a connection: its decoder and its streams.
 #[derive(Debug)]
 pub(super) struct FrameReader {
     decoder: Decoder,
     streams: HashMap<u32, OpenStream>,
     count: StreamCount,
-    /// The highest stream id that the peer has used so far.
+    /// The highest id of the streams that the peer has tried to open, or 0.
     pub(super) highest: u32,
     window: Window,
     over: CancellationToken,
@@ -64,8 +63,8 @@ impl FrameReader {
         }
     }
 
-    /// Handles all complete frames in `input`, and the bytes of an incomplete data frame. Waits for slow
-    /// readers of streams.
+    /// Handles all complete frames in `input`, and the bytes of an incomplete data frame. Waits while the window or the
+    /// queue of answers is full.
     pub(super) async fn take(&mut self, input: &mut BytesMut) -> Result<(), Malformed> {
         while let Some(frame) = self.decoder.next(input)? {
             match frame {
@@ -82,7 +81,7 @@ impl FrameReader {
     async fn open(&mut self, opening: SynStream) -> Result<(), Malformed> {
         let SynStream { id, last, one_way, headers } = opening;
         if id % 2 == 0 || id <= self.highest {
-            return Err(Malformed("a stream id that is even, or not higher than earlier ones"));
+            return Err(Malformed("a new stream's id is even, or not higher than all earlier ids"));
         }
         self.highest = id;
         self.streams.retain(|_, entry| !entry.life.has_ended());
@@ -112,7 +111,7 @@ impl FrameReader {
         }
     }
 
-    /// Passes data to its stream. Discards data for a stream that does not exist or whose reader was dropped.
+    /// Passes data to the reader of its stream, or discards the data if there is no such reader.
     async fn data(&mut self, id: u32, bytes: Bytes, last: bool) {
         if let Some(entry) = self.streams.get(&id) {
             self.hand_on(entry, bytes).await;
@@ -150,9 +149,9 @@ impl FrameReader {
         }
     }
 
-    /// A frame whose write shows whether the peer is still connected. The frame is an empty data frame, which
-    /// peers ignore, or a ping if no stream can send data. A ping is worse: a peer that waits until
-    /// dockbridge reads might not send the echo, and then also stops reading.
+    /// A frame that is written only to notice a lost peer: an empty data frame, which peers ignore, or a ping if no
+    /// stream can send data. A ping is worse: a peer that waits until dockbridge reads might not send the echo, and
+    /// then also stops reading.
     fn probe(&self) -> ControlFrame {
         let writable = self.streams.iter().find(|(_, entry)| {
             let life = &entry.life;
@@ -162,7 +161,7 @@ impl FrameReader {
     }
 }
 
-/// How long dockbridge waits for the slow reader of a stream before it checks whether the peer is still connected.
+/// While dockbridge waits for the slow reader of a stream, it probes the peer at this interval.
 const PROBE_AFTER: Duration = Duration::from_millis(400);
 /// The id of dockbridge's pings. The ids of a server's pings are even.
 const OUR_PING: u32 = 2;

@@ -10,7 +10,7 @@ use super::{
     limits::{HEADER_BYTES, HEADERS},
 };
 
-/// The headers of a stream. Names are in lower case and unique.
+/// The headers of a stream. Names are unique and have no upper-case ASCII letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Headers {
     pairs: Vec<(String, String)>,
@@ -32,19 +32,21 @@ impl Headers {
         for _ in 0..count {
             let (name, value) = (text(&mut block)?, text(&mut block)?);
             if name.is_empty() || name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                return Err(Malformed("a header name that is empty or not in lower case"));
+                return Err(Malformed(
+                    "the name of a stream header is empty or has upper-case letters",
+                ));
             }
             if pairs.iter().any(|(known, _)| known == name) {
-                return Err(Malformed("a header name given twice"));
+                return Err(Malformed("two stream headers have the same name"));
             }
             pairs.push((name.to_owned(), value.to_owned()));
         }
         let is_whole = block.is_empty();
-        is_whole.then_some(Self { pairs }).ok_or(Malformed("bytes after the last header"))
+        is_whole.then_some(Self { pairs }).ok_or(Malformed("bytes after the last stream header"))
     }
 }
 
-/// Decompresses the header blocks of one connection, in their order.
+/// Decompresses all header blocks of one connection, in the order in which they arrive.
 #[derive(Debug)]
 pub(super) struct Inflater(Decompress);
 
@@ -74,8 +76,8 @@ impl Inflater {
         }
     }
 
-    /// Handles the result of a decompression. The first header block of a connection requests the dictionary
-    /// if the peer compresses with it. The end of the zlib stream is an error.
+    /// The first header block of a connection requests the dictionary if the peer compresses with it. The end of the
+    /// zlib stream is an error.
     fn judge(&mut self, result: Result<Status, DecompressError>) -> Result<(), Malformed> {
         match result {
             Ok(Status::Ok) => Ok(()),
@@ -93,14 +95,14 @@ fn text<'a>(block: &mut &'a [u8]) -> Result<&'a str, Malformed> {
     let length = usize::try_from(length).map_err(|_| TRUNCATED)?;
     let (text, rest) = block.split_at_checked(length).ok_or(TRUNCATED)?;
     *block = rest;
-    std::str::from_utf8(text).map_err(|_| Malformed("a header that is not UTF-8"))
+    std::str::from_utf8(text).map_err(|_| Malformed("a stream header is not UTF-8"))
 }
 
 /// The separator between two values of the same header.
 const VALUE_SEPARATOR: char = '\0';
 const TRUNCATED: Malformed = Malformed("truncated headers");
-const TOO_LONG: Malformed = Malformed("headers that are too long");
-pub(super) const CORRUPT: Malformed = Malformed("headers that cannot be inflated");
+const TOO_LONG: Malformed = Malformed("the stream headers are too long");
+pub(super) const CORRUPT: Malformed = Malformed("the stream headers cannot be decompressed");
 
 #[cfg(test)]
 pub(super) mod tests;

@@ -1,6 +1,5 @@
-//! Limits of the CRI, where zero and empty mean "not set", except zero in a limit for huge pages. This module
-//! refuses malformed values and values outside of the kernel's range. The module `docker` refuses contradictions
-//! between limits for memory and swap.
+//! Limits of the CRI, where zero and empty mean "not set", except zero in a limit for huge pages. This module checks
+//! each value alone. The module `docker` refuses contradictions between limits for memory and swap.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads `LinuxContainerResources`. The error names the first field with an invalid value.
+/// Reads `LinuxContainerResources`. The error names one field with an invalid value.
 pub fn resources(given: &cri::LinuxContainerResources) -> Result<Resources, ParseError> {
     at_least(0, given.memory_limit_in_bytes).at("memory_limit_in_bytes")?;
     changed(given)
@@ -34,7 +33,7 @@ pub fn pod_update(
 ) -> Result<PodResources, ParseError> {
     let without_overhead = |given: &cri::LinuxContainerResources| {
         changed(&cri::LinuxContainerResources {
-            // kubelet subtracts the overhead from the limits in the pod's cgroup, also from -1 (no limit).
+            // kubelet has subtracted the pod's overhead from these limits, even from -1 (no limit).
             cpu_quota: match given.cpu_quota {
                 ..0 => UNLIMITED,
                 0 => 0,
@@ -101,12 +100,11 @@ fn at_least(least: i64, value: i64) -> Result<i64, ParseError> {
     in_range(value, value >= least)
 }
 
-/// Limits the number and length of the entries of `unified`, because a label stores them. Each key
-/// names a file of the cgroup, and no cgroup has so many files.
+/// Limits the number and length of the entries of `unified`, because a label stores them.
 fn check_count(pairs: &BTreeMap<String, String>) -> Result<(), ParseError> {
     ParseError::unless(pairs.len() <= MAX_KEYS, format!("has more than {MAX_KEYS} keys"))?;
     let are_short = pairs.iter().all(|(key, value)| key.len() + value.len() <= MAX_PAIR);
-    ParseError::unless(are_short, format!("has an entry of more than {MAX_PAIR} bytes"))
+    ParseError::unless(are_short, format!("has a key and value of over {MAX_PAIR} bytes together"))
 }
 
 /// The kernel accepts a CPU period of 1 ms to 1 s.
@@ -114,7 +112,7 @@ fn cpu_period(value: i64) -> Result<i64, ParseError> {
     in_range(value, value == 0 || (1_000..=1_000_000).contains(&value))
 }
 
-/// The kernel accepts a CPU quota from [`MIN_QUOTA`] to [`MAX_QUOTA`]. -1 removes the limit.
+/// The quota -1 means that there is no limit.
 fn cpu_quota(value: i64) -> Result<i64, ParseError> {
     in_range(value, matches!(value, -1 | 0) || (MIN_QUOTA..=MAX_QUOTA).contains(&value))
 }
@@ -133,7 +131,7 @@ fn in_range(value: i64, is_valid: bool) -> Result<i64, ParseError> {
     ParseError::unless(is_valid, format!("is out of range: {value}")).map(|()| value)
 }
 
-/// Checks that a list of CPUs or memory nodes has the kernel's format: `0-3,8`.
+/// Checks a list of CPUs or memory nodes, such as `0-3,8`.
 fn cpu_list(list: &str) -> Result<String, ParseError> {
     let valid = list.is_empty() || list.split(',').all(is_cpu_range);
     text::checked(valid, "is not a list like 0-3,8", list)
@@ -168,7 +166,7 @@ fn cgroup_key(key: &str) -> Result<(), ParseError> {
     let valid = key.contains('.')
         && !key.starts_with('.')
         && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
-    ParseError::unless(valid, "is not a cgroup file like memory.high")
+    ParseError::unless(valid, "is not the name of a cgroup file, such as memory.high")
 }
 
 fn cgroup_value(key: &str, value: &str) -> Result<(), ParseError> {

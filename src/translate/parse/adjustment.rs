@@ -49,7 +49,7 @@ pub fn adjustment(
             add_resources(&mut edits, given);
         }
         match linux.oom_score_adj.map(|score| score.value) {
-            // The score 0 becomes an edit, because in an update 0 means "not set".
+            // The score 0 becomes an edit, because in `Resources` 0 means "not set".
             Some(0) => edits.push(SpecEdit::set(&["process", "oomScoreAdj"], 0)),
             Some(score) => {
                 resources.oom_score_adj =
@@ -64,10 +64,10 @@ pub fn adjustment(
 
 /// The error if plugins request a limit that is malformed or out of range.
 pub fn impossible(error: ParseError) -> Failure {
-    Failure::from(error).within("NRI plugins set limits that no container can have")
+    Failure::from(error).within("NRI plugins requested a limit that is not valid")
 }
 
-/// Fails for more than `MOST_CHANGES` changes of a plugin, because making them takes quadratic time.
+/// Fails if a plugin asks for more than `MOST_CHANGES` changes, because applying edits takes quadratic time.
 pub fn check_length(plugin: &str, given: &nri::ContainerAdjustment) -> Result<(), Failure> {
     let hooks = given.hooks.iter().flat_map(hooks).map(|(_, all)| all.len()).sum::<usize>();
     let linux = given.linux.as_ref().map_or(0, |linux| {
@@ -129,7 +129,7 @@ fn add_linux(edits: &mut Vec<SpecEdit>, given: &nri::LinuxContainerAdjustment) {
     edits.extend(rdt(given.rdt.as_ref().unwrap_or(&nri::LinuxRdt::default()), class));
 }
 
-/// Adds edits for limits and device rules that no update can change.
+/// Adds edits for device rules, and for limits that [`Resources`] does not have.
 fn add_resources(edits: &mut Vec<SpecEdit>, given: &nri::LinuxResources) {
     let memory = given.memory.unwrap_or_default();
     let cpu = given.cpu.clone().unwrap_or_default();
@@ -191,7 +191,7 @@ fn mount(given: &nri::Mount) -> SpecEdit {
     entry(&["mounts"], destination, mount)
 }
 
-/// The edit for a device. As plugins expect, the container may read, write and (block device) `mknod` it.
+/// As plugins expect, the container may read and write the device, and `mknod` it if it is a block device.
 fn device(given: &nri::LinuxDevice) -> SpecEdit {
     let device = without_empty(json!({
         "type": given.r#type,
@@ -263,7 +263,7 @@ fn syscall(given: &nri::LinuxSyscall) -> Value {
     }))
 }
 
-/// Edits for Intel RDT. A class is a resctrl group of the kernel. An empty class means no group.
+/// Edits for Intel RDT. A class names a resctrl group. An empty class removes all RDT settings.
 fn rdt(given: &nri::LinuxRdt, class: Option<&str>) -> Vec<SpecEdit> {
     let at = ["linux", "intelRdt"];
     if class == Some("") {
@@ -288,10 +288,8 @@ fn memory_policy(given: &nri::LinuxMemoryPolicy) -> Value {
     }))
 }
 
-/// The number, or `None` if it is 0.
 fn set<T: Default + PartialEq>(number: T) -> Option<T> {
     (number != T::default()).then_some(number)
 }
 
-/// Maximum number of changes that one plugin may request for a container.
 const MOST_CHANGES: usize = 4096;

@@ -18,7 +18,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a container's configuration. An error names the field that is missing or wrong.
+/// Reads a container's configuration.
 pub fn container_spec(
     config: Option<&cri::ContainerConfig>,
     sandbox: Option<&cri::PodSandboxConfig>,
@@ -106,7 +106,7 @@ fn metadata(given: Option<&cri::ContainerMetadata>) -> Result<ContainerMetadata,
     Ok(ContainerMetadata { name: text::name(&given.name).at("name")?, attempt: given.attempt })
 }
 
-/// Refuses a relative working directory, as the engine does. Allows `..`, which cannot leave the container.
+/// Refuses a relative working directory, as the engine does.
 fn working_dir(path: &str) -> Result<String, ParseError> {
     if path.is_empty() { Ok(String::new()) } else { text::absolute(path) }
 }
@@ -124,7 +124,7 @@ fn variable(given: &cri::KeyValue) -> Result<(String, String), ParseError> {
     Ok((key, value))
 }
 
-/// The path of the log, always below the pod's log directory. `None` (no log) without a path or directory.
+/// The path of the log in the pod's log directory. `None` (no log) without a path or directory.
 fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, ParseError> {
     text::no_parent(path)?;
     let path = text::plain(path)?;
@@ -134,7 +134,7 @@ fn log_path(directory: Option<&Path>, path: &str) -> Result<Option<PathBuf>, Par
     Ok(directory.map(|directory| directory.join(relative)))
 }
 
-/// Name of the stop signal, such as `SIGTERM`. `None` leaves the choice to image and engine. Refuses unknown numbers.
+/// Name of the stop signal, such as `SIGTERM`. `None` leaves the choice to the image or the engine.
 pub fn stop_signal(number: i32) -> Result<Option<String>, ParseError> {
     let signal = cri::Signal::try_from(number)
         .map_err(|_| ParseError::invalid(format!("is not a known signal: {number}")))?;
@@ -259,7 +259,10 @@ fn sub_path(given: &cri::Mount, has_image: bool) -> Result<String, ParseError> {
 
 /// Path of a mount in the container. Refuses the root, as the engine does. The engine cleans the path.
 fn target(path: &str) -> Result<String, ParseError> {
-    ParseError::unless(path.is_empty() || !parts(path).is_empty(), "must not be the root")?;
+    ParseError::unless(
+        path.is_empty() || !parts(path).is_empty(),
+        "must not be the root directory",
+    )?;
     text::absolute(path)
 }
 

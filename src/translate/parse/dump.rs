@@ -31,7 +31,7 @@ pub fn dump_spec(request: &cri::CheckpointContainerRequest) -> Result<DumpSpec, 
     let container = object_id("container_id", &request.container_id)?;
     let location = text::path(&request.location).at("location")?;
     if location.ends_with('/') {
-        return Err(ParseError::invalid("must be the path of a file")).at("location");
+        return Err(ParseError::invalid("must not end with '/'")).at("location");
     }
     let seconds = u64::try_from(request.timeout)
         .map_err(|_| ParseError::invalid("must not be negative"))
@@ -59,8 +59,8 @@ pub fn pod_dump_spec(request: &cri::CheckpointPodRequest) -> Result<DumpSpec, Pa
 /// Reads the directory of a pod checkpoint, and the configurations of the pod and its containers.
 ///
 /// # Errors
-/// Refuses what [`sandbox_spec`] and [`container_spec`] refuse. Also refuses a path that is not absolute or has a
-/// component `..`, a request without containers or with two containers of the same name, and all options.
+/// Refuses what [`sandbox_spec`] and [`container_spec`] refuse, a path that is not absolute or has a component `..`,
+/// a request without containers or with two containers of the same name, and all options.
 pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSpec, ParseError> {
     let checkpoint = PathBuf::from(text::path(&request.checkpoint_path).at("checkpoint_path")?);
     no_options(&request.options)?;
@@ -77,14 +77,13 @@ pub fn pod_restore_spec(request: &cri::RestorePodRequest) -> Result<PodRestoreSp
     Ok(PodRestoreSpec { checkpoint, sandbox, containers })
 }
 
-/// Refuses an empty list, and a list that has an item twice.
 fn unique(items: &[String]) -> Result<(), ParseError> {
     ParseError::unless(!items.is_empty(), "is required")?;
     let is_unique = items.iter().collect::<BTreeSet<_>>().len() == items.len();
     ParseError::unless(is_unique, "must not name a container twice")
 }
 
-/// Refuses all options, because the CRI demands that servers refuse unknown options.
+/// The CRI demands that servers refuse unknown options, and dockbridge knows none.
 fn no_options(options: &BTreeMap<String, String>) -> Result<(), ParseError> {
     let Some(name) = options.keys().next() else { return Ok(()) };
     Err(ParseError::invalid(format!("there is no option {}", text::quoted(name)))).at("options")

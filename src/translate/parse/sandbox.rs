@@ -15,7 +15,7 @@ use crate::{
     wire::cri,
 };
 
-/// Reads a sandbox's configuration and its runtime handler. An error names the malformed field.
+/// Reads a sandbox's configuration and its runtime handler.
 pub fn sandbox_spec(
     config: Option<&cri::PodSandboxConfig>,
     handler: &str,
@@ -25,7 +25,7 @@ pub fn sandbox_spec(
     spec(config, handler).at("config")
 }
 
-/// DNS settings of the pod in a container's request. An error names the malformed field.
+/// The pod's DNS settings in a CreateContainer request.
 pub fn dns(config: Option<&cri::PodSandboxConfig>) -> Result<Option<DnsConfig>, ParseError> {
     let given = config.and_then(|config| config.dns_config.as_ref());
     given.map(dns_config).transpose().at("dns_config").at("sandbox_config")
@@ -100,12 +100,12 @@ fn sysctls(given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>,
     for key in pairs.keys() {
         let parts = key.split(['.', '/']).all(|part| !part.is_empty());
         let valid = parts && key.bytes().all(|b| b.is_ascii_graphic() && b != b'=');
-        text::checked(valid, "is not a kernel parameter", key)?;
+        text::checked(valid, "is not a valid name of a kernel parameter", key)?;
     }
     Ok(pairs)
 }
 
-/// Parses all pod CIDRs of the node, separated by commas. Empty means none. Refuses a text with anything else.
+/// Parses the node's pod CIDRs, which are separated by commas. An empty text means none.
 pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     let field = "runtime_config.network_config.pod_cidr";
     if text.trim().is_empty() {
@@ -117,9 +117,9 @@ pub fn pod_cidrs(text: &str) -> Result<Vec<String>, ParseError> {
     text.split(',').map(|range| cidr(range.trim())).collect::<Result<_, _>>().at(field)
 }
 
-/// Checks a host name, which may have up to 64 bytes. A host name may end with a dot: kubelet sends such a name
-/// for `setHostnameAsFQDN` with a subdomain if the node has no cluster domain. A label may be longer than in
-/// DNS, because Kubernetes does not limit the labels of `hostnameOverride`.
+/// Checks a host name, which may have up to 64 bytes. A host name may end with a dot: kubelet sends such a name for
+/// `setHostnameAsFQDN` with a subdomain if the node has no cluster domain. A part between dots may be longer than in
+/// DNS, because Kubernetes limits only the length of the whole `hostnameOverride`.
 fn hostname(name: &str) -> Result<String, ParseError> {
     let labels = name.strip_suffix('.').unwrap_or(name);
     let valid = name.len() <= MAX_HOSTNAME && labels.split('.').all(is_label);
@@ -136,7 +136,6 @@ fn dns_config(given: &cri::DnsConfig) -> Result<DnsConfig, ParseError> {
     })
 }
 
-/// Reads a port of a pod. In the host's network no port is published.
 fn port(given: &cri::PortMapping, host_network: bool) -> Result<PortMapping, ParseError> {
     let container_port = port_number(given.container_port).at("container_port")?;
     let host_port = port_number(given.host_port).at("host_port")?;
@@ -144,7 +143,8 @@ fn port(given: &cri::PortMapping, host_network: bool) -> Result<PortMapping, Par
         return Err(ParseError::missing()).at("container_port");
     }
     let host_ip = match host_ip(&given.host_ip) {
-        // Kubernetes does not validate the host IP, and dockbridge uses it only for a published port.
+        // Kubernetes does not validate the host IP. dockbridge uses it only to publish a port of a pod that does not
+        // use the host's network.
         Err(_) if host_network || host_port == 0 => String::new(),
         read => read.at("host_ip")?,
     };
@@ -179,5 +179,5 @@ fn host_ip(address: &str) -> Result<String, ParseError> {
 
 /// Maximum length of a host name in bytes: the kernel's `__NEW_UTS_LEN`.
 const MAX_HOSTNAME: usize = 64;
-/// Maximum number of pod CIDRs. A node has at most two, one for each IP family.
+/// Maximum number of pod CIDRs in a request. In Kubernetes, a node has at most two, one for each IP family.
 const MAX_CIDRS: usize = 16;

@@ -107,7 +107,8 @@ fn identity(
     };
     let group = group.map(|gid| numeric_id(gid.value)).transpose().at("run_as_group")?;
     let has_user = group.is_none() || user != RunAs::Image;
-    ParseError::unless(has_user, "needs run_as_user or run_as_username").at("run_as_group")?;
+    ParseError::unless(has_user, "needs run_as_user or, for a container, run_as_username")
+        .at("run_as_group")?;
     let supplemental_groups = text::each(groups, |gid| numeric_id(*gid));
     Ok(Identity {
         user,
@@ -224,7 +225,10 @@ fn legacy_profile(
         "unconfined" => Ok(Some(Profile::Unconfined)),
         other => match other.strip_prefix(LOCALHOST) {
             Some(rest) => localhost(rest).map(|name| Some(Profile::Localhost(name))),
-            None => Err(ParseError::invalid(format!("is not a profile: {}", text::quoted(other)))),
+            None => Err(ParseError::invalid(format!(
+                "is not runtime/default, docker/default, unconfined or localhost/…: {}",
+                text::quoted(other)
+            ))),
         },
     }
 }

@@ -33,7 +33,7 @@ fn requested(given: &cri::UserNamespace) -> Result<Option<IdMappings>, ParseErro
         cri::NamespaceMode::Node if given.uids.is_empty() && given.gids.is_empty() => Ok(None),
         cri::NamespaceMode::Node => {
             let field = if given.uids.is_empty() { "gids" } else { "uids" };
-            Err(ParseError::invalid("must be empty in the host's user namespace")).at(field)
+            Err(ParseError::invalid("must be empty if mode is NODE")).at(field)
         }
         cri::NamespaceMode::Pod => both(&given.uids, &given.gids, ("uids", "gids")).map(Some),
         mode @ (cri::NamespaceMode::Container | cri::NamespaceMode::Target) => {
@@ -56,9 +56,8 @@ pub(super) fn of_mount(given: &cri::Mount) -> Result<Option<IdMappings>, ParseEr
     both(uids, gids, ("uidMappings", "gidMappings")).map(Some)
 }
 
-/// Checks a mount option, which dockbridge-runtime will add. Refuses options for which the CRI has a field,
-/// because they could contradict the field. Refuses options that are not flags, because the kernel would pass
-/// them to the file system.
+/// Checks an option that dockbridge-runtime will add to a mount. Accepts only flags, and no option that could
+/// contradict another field of the mount.
 pub(super) fn mount_option(option: &str) -> Result<String, ParseError> {
     let is_known = OPTIONS.split(", ").any(|known| known == option);
     text::checked(is_known, &format!("is not one of {OPTIONS}"), option)
@@ -83,7 +82,11 @@ fn one(given: &[cri::IdMapping]) -> Result<IdMapping, ParseError> {
     check(host != 0, "must not be 0: that is the host's root", "host_id")?;
     check(length != 0, "must not be 0", "length")?;
     // The first id after the range must fit into 32 bits, because the largest 32-bit number is not a valid id.
-    check(host.checked_add(length).is_some(), "goes beyond the host's ids", "length")?;
+    check(
+        host.checked_add(length).is_some(),
+        "must not exceed 4294967295 when added to host_id",
+        "length",
+    )?;
     Ok(IdMapping { host, length })
 }
 

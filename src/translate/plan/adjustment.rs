@@ -6,8 +6,7 @@ use crate::{
 };
 
 /// Refuses changes that plugins must not request. Also refuses changes that need dockbridge-runtime, if the engine
-/// cannot use it, or if the container was not created for changes by plugins (`has_oci_runtime` is false): the
-/// error then names a field and its plugin, if they are known.
+/// cannot use it, or if the container was not created for such changes (`has_oci_runtime` is false).
 pub fn check(
     wanted: &Wanted,
     engine: &EngineInfo,
@@ -26,7 +25,7 @@ pub fn check(
     if has_oci_runtime { Ok(()) } else { Err(refused(WITHOUT_OCI_RUNTIME)) }
 }
 
-/// The first field that no update can change, with its plugin. If a plugin removes something, both can be unknown.
+/// For an error: a field that an update of limits cannot change, and its plugin, if they are known.
 fn fixed_field(wanted: &Wanted) -> String {
     let is_limit = |field: &str| match field.strip_prefix("linux.resources.") {
         Some(limit) => !FIXED_LIMITS.split(' ').any(|fixed| fixed == limit),
@@ -39,8 +38,9 @@ fn fixed_field(wanted: &Wanted) -> String {
     }
 }
 
-/// Limits that no update can change.
+/// Fields of `linux.resources` that an update of limits cannot change.
 const FIXED_LIMITS: &str = "memory.kernel memory.kernel_tcp memory.swappiness memory.disable_oom_killer \
     memory.use_hierarchy cpu.realtime_runtime cpu.realtime_period rdt_class blockio_class";
 const WITHOUT_OCI_RUNTIME: &str = "the container was created before the plugin connected or \
-    dockbridge-runtime was available; the next attempt to create it can make this change";
+    dockbridge-runtime was available; dockbridge removes the container, and the next attempt to \
+    create it can make this change";

@@ -2,13 +2,12 @@
 
 use crate::model::security::Capabilities;
 
-/// The capabilities to add, without those that the request also drops by name. In the engine an addition by name
-/// has priority over a drop. In other CRI servers the drop has priority, which is also safer.
+/// The capabilities to add, without those that the request also drops by name. In the engine an addition by name has
+/// priority over a drop, but in containerd a drop by name has priority.
 pub(super) fn added(requested: &Capabilities) -> Vec<String> {
     without_dropped(&requested.add, requested)
 }
 
-/// The ambient capabilities to add, without those that the request also drops by name.
 pub(super) fn ambient(requested: &Capabilities) -> Vec<String> {
     without_dropped(&requested.ambient, requested)
 }
@@ -50,7 +49,11 @@ mod tests {
             let requested =
                 Capabilities { ambient: words(add), drop: words(drop), ..Capabilities::default() };
             let found = super::ambient(&requested);
-            assert_eq!(found, words(added), "the request has ambient {add:?} and drops {drop:?}");
+            assert_eq!(
+                found,
+                words(added),
+                "the request adds the ambient capabilities {add:?} and drops {drop:?}"
+            );
         }
     }
 }

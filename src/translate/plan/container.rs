@@ -1,5 +1,5 @@
-//! Plans a container of a pod. The container joins the network and IPC namespaces of the pod's pause container,
-//! and its PID namespace if the request says so.
+//! Plans a container of a pod. The container joins the network and IPC namespaces of the pod's pause container, and
+//! the pause container's PID namespace if the request says so.
 
 use std::path::PathBuf;
 
@@ -26,21 +26,19 @@ use crate::{
     wire::docker::{ContainerCreateBody, DeviceRequest, HostConfig, HostConfigLogConfig},
 };
 
-/// The request to the engine that creates a container of a pod.
+/// The request to the engine that creates a container of a pod, and the directories that it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerPlan {
     pub name: String,
     pub document: ContainerDocument,
-    /// Host paths that dockbridge must create as directories (0755) if they are missing. Empty if the engine
-    /// creates them.
+    /// Host paths to create as directories (0755) if they are missing; empty if the engine creates missing paths.
     pub directories: Vec<PathBuf>,
     pub body: ContainerCreateBody,
 }
 
 impl ContainerPlan {
-    /// The plan without a log mode, so that Docker uses its configured mode. `None` if this plan has no log
-    /// mode. If Docker is configured with the log option `max-buffer-size`, it refuses every container whose
-    /// mode is not `non-blocking`, and a container cannot unset this option.
+    /// The plan without a log mode, so that Docker uses its configured mode. `None` if this plan has no log mode.
+    /// Docker refuses the mode `blocking` if its configuration adds the log option `max-buffer-size` to the container.
     pub fn with_daemons_log_mode(&self) -> Option<Self> {
         let mut plan = self.clone();
         let host = plan.body.host_config.as_mut()?;
@@ -52,7 +50,7 @@ impl ContainerPlan {
 /// Plans a container of a pod.
 ///
 /// # Errors
-/// Fails if the engine cannot fulfil the request, or if an input such as a profile's text is missing.
+/// The request is invalid, the engine cannot fulfil it, or an input such as the text of a seccomp profile is missing.
 pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<ContainerPlan, Failure> {
     let pod = &input.sandbox.document.spec.metadata;
     let name = name::checked(container_name(&spec.metadata, pod))?;
@@ -94,10 +92,10 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     let variables = body.env.iter().flatten().map_while(|it| variable(it));
     document.spec.envs = variables.take(document.spec.envs.len()).collect();
     let limits = &document.spec.resources;
-    // This value only shows whether the container needs edits. dockbridge adds the path of the user namespace and
-    // the changes of plugins before the start.
+    // These edits only show whether the container needs edits: before the start, dockbridge makes them again, with the
+    // path of the user namespace and the changes of plugins.
     let edits = oci_edits::container(&document, limits, input.engine, None, &[]);
-    // dockbridge sets some limits after the start. Such limits do not need dockbridge-runtime.
+    // Limits that dockbridge sets after the start do not need dockbridge-runtime.
     let needs_oci_runtime = document.is_adjustable || !edits.is_empty();
     if needs_oci_runtime && runtime.is_ok() {
         oci_runtime::use_ours(&mut host);
@@ -106,8 +104,6 @@ pub fn plan(spec: ContainerSpec, input: &ContainerInput<'_>) -> Result<Container
     Ok(ContainerPlan { name, document, directories: mounts.directories, body })
 }
 
-/// Passes the names of CDI devices to the engine. Fails if there are such names and the engine itself reads no CDI
-/// specifications.
 fn name_cdi_devices(
     host: &mut HostConfig,
     spec: &ContainerSpec,
@@ -133,7 +129,7 @@ fn check_pid(spec: &ContainerSpec, pod: &SandboxSpec) -> Result<(), Failure> {
         return Ok(());
     }
     let field = "config.linux.security_context.namespace_options.pid";
-    Err(Failure::invalid(format!("{field}: the pod sandbox does not share the host's processes")))
+    Err(Failure::invalid(format!("{field}: the pod does not use the host's PID namespace")))
 }
 
 fn body(spec: &ContainerSpec, input: &ContainerInput<'_>) -> ContainerCreateBody {
@@ -197,10 +193,9 @@ fn pid_mode(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Option<S
     })
 }
 
-/// The configuration of the container's log in the engine. The request sets the options that affect log lines, because
-/// Docker otherwise adds its configured options of the same driver. With another driver dockbridge could not read the
-/// log. `non-blocking` mode drops lines, and `compress` replaces files that dockbridge might not have read yet. The CRI
-/// log format has no field for attributes, so with this format their options are empty.
+/// The request sets the log driver, because dockbridge reads only `json-file`, and the options that affect log lines,
+/// because Docker otherwise adds its configured options: `non-blocking` mode drops lines, and `compress` replaces files
+/// that dockbridge might not have read yet. In the CRI log format, which lacks attributes, their options are empty.
 fn log_config(format: ContainerLogFormat) -> HostConfigLogConfig {
     let (size, files) = match format {
         ContainerLogFormat::Cri => CRI_ROTATION,
@@ -228,7 +223,6 @@ fn named(text: &str) -> Option<ImageReference> {
     if reference::names_id(text) { None } else { ImageReference::parse(text).ok() }
 }
 
-/// Whether `text` (`repository@digest`) belongs to the requested repository and digest.
 fn is_of(text: &str, requested: &ImageReference) -> bool {
     ImageReference::parse(text).is_ok_and(|known| {
         known.repository() == requested.repository()
@@ -240,8 +234,8 @@ fn is_of(text: &str, requested: &ImageReference) -> bool {
 const BLOCKING: (&str, &str) = ("mode", "blocking");
 /// Log options that add attributes to each line.
 const ATTRIBUTES: [&str; 5] = ["labels", "labels-regex", "env", "env-regex", "tag"];
-/// Size and number of the engine's log files. Lines are lost once a container has written more than their
-/// total size while dockbridge could not read them, for example during a long downtime.
+/// Size and number of the engine's log files. If a container writes more than these files can hold while dockbridge
+/// does not run, lines are lost.
 const CRI_ROTATION: (&str, &str) = ("16m", "5");
 /// Size and number of log files that kubelet reads through a symlink. If the newest file exceeds kubelet's
 /// limit (10 MiB by default), kubelet renames the symlink and requests a new one, so the file must stay smaller.

@@ -1,7 +1,7 @@
 //! Selects the seccomp profile of a container, and checks the text of a profile.
 //!
 //! dockbridge passes the text to the engine unchanged, because an engine may know more keys. The checks find
-//! errors that engines report late or never: a container whose profile has no default action runs unconfined.
+//! errors that engines report late or never: with the profile `{}`, a container would run unconfined.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) fn container(
 
 /// The security option of a pause container. Without a requested profile, a pause container that is not
 /// privileged gets the default profile, because the pause program needs no special system calls. If the engine
-/// cannot apply the default profile, the pause container gets no profile.
+/// cannot apply the default profile, the pause container runs unconfined.
 pub(super) fn sandbox(
     security: &SandboxSecurity,
     engine: &EngineInfo,
@@ -52,7 +52,7 @@ pub(super) fn sandbox(
 
 /// The option for the engine's built-in profile, whatever profile Docker is configured with. An engine that
 /// does not know `builtin` gets no option, and uses the profile that Docker is configured with, usually the
-/// built-in profile. Fails if an engine without `builtin` is configured as unconfined, or lacks seccomp.
+/// built-in profile. Fails if the engine lacks seccomp, or does not know `builtin` and is configured as unconfined.
 fn default(engine: &EngineInfo) -> Result<Option<String>, Failure> {
     match default_profile(engine) {
         None => Err(without_seccomp("RuntimeDefault")),
@@ -118,7 +118,7 @@ fn check_call(call: &SystemCall) -> Result<(), String> {
     known(&call.action, "action", ACTIONS)?;
     for argument in call.args.iter().flatten().flatten() {
         if argument.index > HIGHEST_ARGUMENT {
-            return Err(format!("a system call has no argument {}", argument.index));
+            return Err(format!("the index of an argument must be at most 5: {}", argument.index));
         }
         known(&argument.op, "op", COMPARISONS)?;
     }

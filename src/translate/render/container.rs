@@ -22,9 +22,9 @@ use crate::{
 /// A container record, and further data that ContainerStatus needs.
 pub struct ContainerView<'a> {
     pub record: &'a ContainerRecord,
-    /// The image from which the container was created. `None` if the image was removed.
+    /// The image from which the container was created. `None` if the store does not have this image.
     pub image: Option<&'a ImageRecord>,
-    /// The limits that the status shows; `None` if the request had no resources and no limit was set later.
+    /// The limits that the status shows, if any.
     pub limits: Option<Resources>,
 }
 
@@ -160,8 +160,8 @@ fn image_spec(spec: &ContainerSpec, image: String) -> cri::ImageSpec {
     }
 }
 
-/// The name of the container's image: the requested tag if the image still has it, or the image's first name,
-/// or the requested name. Never empty, even if the image was removed.
+/// The name of the container's image: the requested tag if the image still has it, or the image's first name, or the
+/// requested name, or the image's id.
 fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
     let spec = &record.document.spec;
     let requested = [&spec.user_image, &spec.image];
@@ -174,7 +174,6 @@ fn image_name(record: &ContainerRecord, image: Option<&ImageRecord>) -> String {
     tag.cloned().unwrap_or_else(|| first_set(&spec.image, record.document.image_id.as_str()))
 }
 
-/// Whether two image names, which may be spelled differently, are the same tag.
 fn same_image(one: &str, other: &str) -> bool {
     let read = |text: &str| ImageReference::parse(text).map(ImageReference::with_default_tag);
     matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
@@ -189,7 +188,6 @@ fn user(process: &ProcessUser) -> cri::ContainerUser {
     cri::ContainerUser { linux: Some(linux) }
 }
 
-/// Renders the mounts in their order. An image mount has its image's id. Empty if dockbridge does not know the mounts.
 fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     if document.unread.is_some() {
         return Vec::new();
@@ -202,7 +200,6 @@ fn mounts(document: &ContainerDocument) -> Vec<cri::Mount> {
     document.spec.mounts.iter().map(&mut one).collect()
 }
 
-/// Renders a mount as it was requested, with unresolved paths.
 fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
     cri::Mount {
         container_path: given.container_path.clone(),
@@ -211,7 +208,7 @@ fn mount(given: &Mount, image: Option<&str>) -> cri::Mount {
         selinux_relabel: given.selinux_relabel,
         propagation: propagation(given.propagation).into(),
         recursive_read_only: given.recursive_read_only,
-        // Image and reference are the same, because PullImage also answers with the id.
+        // `image` and `image_ref` are the same, because PullImage also answers with the id.
         image: image.or(given.image.as_deref()).map(|image| cri::ImageSpec {
             image: image.to_owned(),
             image_ref: image.to_owned(),
@@ -232,7 +229,7 @@ fn propagation(given: Propagation) -> cri::MountPropagation {
     }
 }
 
-/// The stop signal. `None` means the engine's default, SIGTERM. An unknown name becomes "runtime default".
+/// The stop signal. `None` means the engine's default, SIGTERM. An unknown signal becomes "runtime default".
 pub(super) fn stop_signal(spelling: Option<&str>) -> Signal {
     let Some(spelling) = spelling.filter(|text| !text.is_empty()) else { return Signal::Sigterm };
     signal_named(spelling).or_else(|| signal_numbered(spelling)).unwrap_or(Signal::RuntimeDefault)
@@ -262,9 +259,9 @@ fn signal_numbered(spelling: &str) -> Option<Signal> {
 
 /// The exit code that kubelet uses if it does not know the exit code: 128 plus the number of SIGKILL.
 const UNKNOWN_EXIT_CODE: i32 = 137;
-const NOT_INSPECTED: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers";
-const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers, without the mounts";
-const WITHOUT_MOUNTS: &str = "docker inspect of this container lacks its mounts, command or environment; the container is shown without them";
+const NOT_INSPECTED: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers, with the creation time in place of start and end times";
+const NOT_INSPECTED_WITHOUT_MOUNTS: &str = "docker inspect of this container is pending or failed; the data is from docker's list of containers, without the mounts and with the creation time in place of start and end times";
+const WITHOUT_MOUNTS: &str = "docker inspect of this container lacks its mounts, command or environment; the container is shown without any of them";
 /// The fields of a specification that dockbridge reads only from an inspect.
 const UNREAD: [&str; 4] = ["command", "args", "envs", "mounts"];
 

@@ -143,15 +143,15 @@ async fn an_invalid_frame_differs_from_a_truncated_one() {
     };
     let ok = || Step::Out(b"ok".to_vec());
     let raw = |bytes: &[u8]| Step::Raw(bytes.to_vec());
-    check(vec![ok(), raw(b"\x04\0\0\0\0\0\0\x01x")], Kind::Internal, "no valid frame").await;
-    check(vec![ok(), raw(b"\x01\0\x01\0\0\0\0\x01x")], Kind::Internal, "no valid frame").await;
-    check(vec![ok(), raw(b"HTTP/1.1 500")], Kind::Internal, "no valid frame").await;
+    check(vec![ok(), raw(b"\x04\0\0\0\0\0\0\x01x")], Kind::Internal, "invalid frame").await;
+    check(vec![ok(), raw(b"\x01\0\x01\0\0\0\0\x01x")], Kind::Internal, "invalid frame").await;
+    check(vec![ok(), raw(b"HTTP/1.1 500")], Kind::Internal, "invalid frame").await;
     check(vec![ok(), raw(b"\x01\0\0")], Kind::Unavailable, "broke before the answer").await;
     check(vec![ok(), raw(b"\x03\0\0\0\0\0\0\x04oops")], Kind::Unknown, "oops").await;
-    check(vec![ok(), raw(b"\x03\0\0\0\xff\0\0\0oops")], Kind::Internal, "no valid frame").await;
+    check(vec![ok(), raw(b"\x03\0\0\0\xff\0\0\0oops")], Kind::Internal, "invalid frame").await;
 }
 
-/// Some proxies at the engine's socket do not support the upgrade of the connection, and answer without it.
+/// Some proxies at the engine's socket do not support the upgrade of a connection, and answer without upgrading.
 #[tokio::test]
 async fn an_answer_without_an_upgrade_is_an_error() {
     let (docker, id) = set(Script::of([])).await;

@@ -138,7 +138,7 @@ async fn an_event_of_any_size_is_seen() {
     assert_eq!(next(&mut events).await, changed("aaa"));
     large(65);
     let EngineEvent::Unreadable { reason } = next(&mut events).await else { panic!("it was read") };
-    assert!(reason.contains("larger than 67108864 bytes"), "{reason}");
+    assert!(reason.contains("longer than 67108864 bytes"), "{reason}");
     assert_eq!(next(&mut events).await, changed("aaa"));
 }
 

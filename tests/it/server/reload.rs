@@ -1,5 +1,5 @@
-//! Tests of settings that change while dockbridge runs: for each way to request a reload, dockbridge applies
-//! all changed settings that need no restart or none of them, and no CRI call fails.
+//! Tests of settings that change while dockbridge runs: a reload applies all changed settings that need no restart or
+//! none of them, and no CRI call fails.
 
 use std::{
     fs,
@@ -155,14 +155,15 @@ async fn live_settings_change_and_the_others_are_named() {
     let done = bridge.command(&["reload"]).await;
     let told = String::from_utf8(done.stdout).unwrap();
     let changed = "changed: cni-conf-dir, pinned-images, log-level\n";
-    assert_eq!(told, format!("{changed}settings that need a restart: sandbox-image\n"));
+    let waiting = "settings waiting for a restart of dockbridge: sandbox-image\n";
+    assert_eq!(told, format!("{changed}{waiting}"));
     assert!(done.status.success());
     assert_eq!(level(&log), LevelFilter::DEBUG);
     assert!(!bridge.pinned("one:1").await && bridge.pinned("two:1").await);
     let shown = bridge.shown().await;
     assert_eq!(shown["cniConfDir"], "/other");
     assert_eq!(shown["sandboxImage"], "dockbridge/pause:2", "it waits for a restart");
-    let again = (200, "nothing changed\nsettings that need a restart: sandbox-image\n".to_owned());
+    let again = (200, format!("nothing changed\n{waiting}"));
     assert_eq!(bridge.reload().await, again);
     assert_eq!(bridge.reloads().await, [3.0, 0.0]);
     bridge.clear(&docker).await;

@@ -1,6 +1,6 @@
-//! Tests RestorePod with the fake dockerd: the pod checkpoint must be in the allowed directory and match the
-//! request, and a failure leaves only pods and containers that other calls use. `tests/stories/pod_checkpoints.rs`
-//! tests that restored processes continue.
+//! Tests RestorePod with the fake dockerd: the pod checkpoint must be in the allowed directory and match the request,
+//! and a failed call removes the pod and the containers that it has made, unless another call uses them.
+//! `tests/stories/pod_checkpoints.rs` tests that restored processes continue.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -202,7 +202,7 @@ async fn an_archive_that_was_exchanged_since_the_create_is_refused() {
     let id = &restored.restored_containers[0].container_id;
     let refused = scene.bridge.start_container(id).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("was replaced"), "{refused}");
+    assert!(refused.message().contains("changed or replaced"), "{refused}");
     assert_eq!(scene.docker.count("POST /containers/*/start"), 1, "only the sandbox");
     scene.bridge.clear(&scene.docker).await;
 }
@@ -267,8 +267,8 @@ async fn a_failure_does_not_take_the_container_of_another_call() {
     fs::write(scene.checkpoint.join("b.tar"), "no archive").unwrap();
     let held = CancellationToken::new();
     let create = "POST /containers/create";
-    // The engine holds the third create, which is the container `a`. The first two creates are the pause
-    // container and the container that reads the image.
+    // The engine holds the third create, which is the container `a`. The first two creates are the pause container and
+    // the container through which dockbridge reads the image.
     scene.docker.inject(Rule::new(create, Fault::Held(held.clone())).after(2).times(1));
     let config = pod("later");
     let other = async {

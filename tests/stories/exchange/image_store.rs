@@ -25,9 +25,9 @@ use crate::{
     },
 };
 
-/// While the engine uses the other image store, it does not list the pods, which continue to run. dockbridge
-/// reports the reason and keeps the leases of the pods' addresses. Once the store is switched back, the pods are
-/// shown as before.
+/// While the engine uses the other image store, it does not list the pods, which continue to run. dockbridge's errors
+/// and `dockbridge check` name the setting that brings the pods back, and the leases of the pods' addresses stay. Once
+/// the store is switched back, the pods are shown as before.
 pub(crate) async fn switched(world: World) -> Outcome {
     if world.docker_major < 25 {
         skip(Lack::YoungEngine);
@@ -95,7 +95,7 @@ async fn away(stage: &mut Stage, crew: &Crew, image: &str) -> Outcome {
     let refused = stage.cri.exec_sync(&ids[0], &["true"], 10).await.map(|_| ids[0].clone());
     said(refused, (Code::NotFound, &way_back))?;
     let told = check(stage).await?;
-    for part in ["pods among them: 3, still running: 8", &way_back] {
+    for part in ["pods among them: 3, containers still running: 8", &way_back] {
         ensure!(told.contains(part), "the check says no {part:?}: {told}");
     }
     ensure!(

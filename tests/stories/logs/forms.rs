@@ -90,7 +90,7 @@ pub(crate) async fn with_another_driver(world: World) -> Outcome {
     let told = fs::read_to_string(scene.stage.bridge.log())?;
     let warnings: Vec<&str> = told
         .lines()
-        .filter(|line| line.contains("Docker has no file of the container log"))
+        .filter(|line| line.contains("Docker has no log file that dockbridge can read"))
         .collect();
     ensure_eq!(warnings.len(), 1_usize, "{warnings:?}");
     ensure!(warnings[0].contains("local") && warnings[0].contains(&id), "{warnings:?}");
@@ -99,9 +99,9 @@ pub(crate) async fn with_another_driver(world: World) -> Outcome {
     Ok(fs::remove_file(socket)?)
 }
 
-/// The daemon has default log options: one with which Docker refuses blocking logs, and some that would
+/// The daemon has default log options: `max-buffer-size`, with which Docker refuses blocking logs, and some that would
 /// repeat labels and variables in each line. The CRI log is still complete, the engine's log has no labels or
-/// variables, and `dockbridge check` names the first of these options.
+/// variables, and `dockbridge check` names `max-buffer-size`.
 pub(crate) async fn with_the_daemons_options(world: World) -> Outcome {
     let options = ["mode=non-blocking", "max-buffer-size=4m", "labels-regex=.*", "env-regex=.*"];
     let flags = options.iter().flat_map(|option| ["--log-opt", option]);
@@ -152,7 +152,7 @@ pub(crate) async fn as_links(world: World) -> Outcome {
     Ok(())
 }
 
-/// Changes the create request of a container: the log driver is `local`, without options.
+/// Changes the create request of a container: the log driver becomes `local`, without options.
 fn use_local_driver(request: &mut [u8]) {
     let begin = b"\"LogConfig\":{\"Type\":\"json-file\",\"Config\":{";
     let Some(at) = request.windows(begin.len()).position(|found| found == begin) else { return };

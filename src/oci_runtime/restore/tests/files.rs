@@ -32,11 +32,11 @@ fn namespaces_and_files_of_the_node_are_refused() {
         let (mut images, mut config) = fixture();
         all(&mut images, of);
         let refused = fit(&mut images, &config).unwrap_err();
-        assert!(refused.contains(&format!("the {kind} namespace of its node")), "{refused}");
+        assert!(refused.contains(&format!("no {kind} namespace or used its node's")), "{refused}");
         let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
         namespaces.retain(|namespace| namespace["type"] != kind);
         let refused = fit(&mut fixture().0, &config).unwrap_err();
-        assert!(refused.contains(&format!("does not have the {kind} namespace")), "{refused}");
+        assert!(refused.contains(&format!("uses the node's {kind} namespace")), "{refused}");
     }
     // CRIU reads a missing number as 0.
     let none = Namespaces { network: Some(0), ..Namespaces::default() };
@@ -48,7 +48,7 @@ fn namespaces_and_files_of_the_node_are_refused() {
             change(&mut images, "inventory.img", &|entry| merged(entry, &inventory).unwrap());
         }
         let refused = fit(&mut images, &config).unwrap_err();
-        assert!(refused.contains("the network namespace of its node"), "{refused}");
+        assert!(refused.contains("no network namespace or used its node's"), "{refused}");
     }
     let (mut images, config) = fixture();
     change(&mut images, "ids-8.img", &|entry| {
@@ -89,10 +89,10 @@ fn signals_of_files_stay_in_the_container() {
     // In a shared PID namespace, the pid may belong to a process of another container, so the file is refused even
     // for uid 0.
     let shared = json!({ "type": "pid", "path": "/proc/1/ns/pid" });
-    assert!(in_namespace(own, shared.clone()).unwrap_err().contains("sends signals"));
+    assert!(in_namespace(own, shared.clone()).unwrap_err().contains("has F_SETOWN"));
     in_namespace(Owner { pid: 0, ..own }, shared).unwrap();
     for owner in [Owner { uid: 5, ..own }, Owner { effective_uid: 5, ..own }] {
-        assert!(with(owner).unwrap_err().contains("sends signals"));
+        assert!(with(owner).unwrap_err().contains("has F_SETOWN"));
         with(Owner { pid: 0, ..owner }).unwrap();
     }
 }

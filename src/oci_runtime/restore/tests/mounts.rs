@@ -45,13 +45,10 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("has the wrong parent", at("/proc/keys", Box::new(|it| it.parent = 175))),
         ("unsupported mount", at("/data", Box::new(|it| it.is_outside = Some(true)))),
         ("unsupported mount", at("/proc", Box::new(|it| it.by_plugin = Some(true)))),
-        ("a mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
+        ("mount at /other", at("/data", Box::new(|it| it.path = "/other".to_owned()))),
         ("mount at /data is only a part", at("/data", Box::new(|it| it.outside = None))),
-        (
-            "a mount at /data",
-            at("/data", Box::new(|it| it.outside = Some("/etc/hosts".to_owned()))),
-        ),
-        ("a mount at /proc", at("/proc", Box::new(|it| it.kind = 17))),
+        ("mount at /data", at("/data", Box::new(|it| it.outside = Some("/etc/hosts".to_owned())))),
+        ("mount at /proc", at("/proc", Box::new(|it| it.kind = 17))),
         ("/proc lacks options", at("/proc", Box::new(|it| it.flags = 0))),
         ("/proc/sys lacks options", at("/proc/sys", Box::new(|it| it.flags = 14))),
         ("/sys/firmware lacks options", at("/sys/firmware", Box::new(|it| it.flags = 0))),
@@ -63,7 +60,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("has a propagation", at("/data", Box::new(|it| it.shared = Some(3)))),
         ("has a propagation", at("/data", Box::new(|it| it.master = Some(3)))),
         ("has a propagation", at("/", Box::new(|it| it.shared = Some(3)))),
-        ("deleted root", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
+        ("a deleted file", at("/data", Box::new(|it| it.is_deleted = Some(true)))),
         ("/dev is only a part", at("/dev", Box::new(|it| it.root = "/sub".to_owned()))),
         ("mounts /sys/fs/cgroup and", at("/sys/fs/cgroup", Box::new(|it| it.device = 198))),
         ("a NUL", at("/data", Box::new(|it| it.path = "/data\0x".to_owned()))),
@@ -73,7 +70,7 @@ fn other_mounts_than_those_of_the_new_container_are_refused() {
         ("/dev has flags", at("/dev", Box::new(|it| it.file_system_flags = Some(1 << 13)))),
         // A mount of cgroup v2, in a container without a cgroup namespace.
         (
-            "a mount at /sys/fs/cgroup",
+            "mount at /sys/fs/cgroup",
             at("/sys/fs/cgroup", Box::new(|it| (it.kind, it.options) = (23, Some(String::new())))),
         ),
     ];
@@ -150,7 +147,7 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
             json!({ "linux": { "maskedPaths": ["/proc/acpi", "/proc/keys", "/sys/firmware"],
             "readonlyPaths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"], "namespaces": [
             { "type": "mount" }, { "type": "network" }, { "type": "uts" }, { "type": "pid" }, { "type": "ipc" }] } }),
-            "a mount at /proc/timer_list",
+            "mount at /proc/timer_list",
         ),
     ] {
         let (mut images, mut config) = fixture();
@@ -173,8 +170,8 @@ fn mounts_of_the_new_container_are_needed_as_they_are() {
     for (key, path, reason) in [
         ("readonlyPaths", "/", "mount at / lacks"),
         ("readonlyPaths", "/data", "mount at /data lacks"),
-        ("maskedPaths", "/data", "only the checkpoint has such a mount at /data"),
-        ("maskedPaths", "/", "only the checkpoint has such a mount at /"),
+        ("maskedPaths", "/data", "no mount like the checkpoint's mount at /data"),
+        ("maskedPaths", "/", "no mount like the checkpoint's mount at /"),
     ] {
         let (mut images, mut config) = fixture();
         config["linux"][key].as_array_mut().unwrap().push(json!(path));

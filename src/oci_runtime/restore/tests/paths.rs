@@ -29,7 +29,7 @@ fn regular(id: u32, path: &str, mount: i32) -> RegularFile {
     RegularFile { id, flags: 0, path: path.to_owned(), mount: Some(mount) }
 }
 
-/// Replaces an open file in the fixture's images, and fits the images to the fixture's container.
+/// Changes an open file in the fixture's images, adds the deleted files `remade`, and fits the images.
 fn with(id: u32, file: &OpenFile, remade: &[Remade]) -> Result<Vec<Located>, String> {
     let (mut images, config) = fixture();
     change_file(&mut images, id, file);
@@ -235,7 +235,7 @@ fn deleted_files_are_only_made_where_no_link_can_be() {
         [("/data/below/gone", DATA), ("/dev/below/gone", DEV), ("/data", DATA), ("/etc/hosts", 865)]
     {
         let refused = ghost(path, mount).expect_err(path);
-        assert!(refused.contains("not directly in its mount"), "{path}: {refused}");
+        assert!(refused.contains("not in the top directory of its mount"), "{path}: {refused}");
     }
     for (kind, from, is_refused) in [
         // CRIU removes the file `from` of a linked file (kind 0 or none).

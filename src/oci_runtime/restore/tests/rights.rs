@@ -40,10 +40,10 @@ fn threads_get_the_filter_with_and_without_filters_of_their_own() {
         put(chains(one), &[Some(1), None]).unwrap(),
         (vec![Some(3), None], vec![Some(1), Some(2)])
     );
-    // The new container's filter is also put below a filter that is not the last filter of any thread.
+    // The new container's filter is also put below a filter that no thread uses.
     let unused: &[(Option<u32>, &[u8])] = &[(None, b"a"), (None, b"b")];
     assert_eq!(put(chains(unused), &[Some(1)]).unwrap(), (vec![Some(3)], vec![Some(0), Some(1)]));
-    // A thread has other filters than the first thread.
+    // The second thread has filters, and the first has none.
     assert_eq!(
         put(chains(one), &[None, Some(1), None]).unwrap(),
         (vec![Some(0), Some(3), Some(0)], vec![Some(0), Some(2)])
@@ -61,7 +61,7 @@ fn more_rights_than_those_of_the_new_container_are_refused() {
     let word = |bit: u32| vec![1_u32 << bit, 0];
     type Change = Box<dyn Fn(&mut Credentials)>;
     let cases: [(&str, Value, Change); 12] = [
-        ("user id 7, not 0", json!(["CAP_SETGID"]), Box::new(|it| it.saved_uid = 7)),
+        ("user id 7, but", json!(["CAP_SETGID"]), Box::new(|it| it.saved_uid = 7)),
         ("group id 7", json!(["CAP_SETUID"]), Box::new(|it| it.file_gid = 7)),
         ("group id 9", json!([]), Box::new(|it| it.groups = vec![0, 9])),
         ("CAP_SYS_ADMIN", json!(null), Box::new(move |it| it.effective = word(21))),
@@ -128,7 +128,7 @@ fn priorities_and_strict_seccomp_are_refused() {
     change_thread(&mut images, &Thread { seccomp_mode: Some(1), ..Thread::default() });
     assert!(fit(&mut images.clone(), &config).unwrap_err().contains("strict mode of seccomp"));
     fit_with(&mut images, &config, None).unwrap();
-    // The second thread of the process has the image of another process, whose thread has no seccomp filter.
+    // Process 7 gets a second thread, which has the image of process 29.
     let second = TreeEntry { pid: 7, threads: vec![7, 29] };
     change(&mut images, "pstree.img", &|entry| {
         let entry_of = decoded::<TreeEntry>(entry).unwrap();
@@ -143,7 +143,6 @@ fn priorities_and_strict_seccomp_are_refused() {
 
 #[test]
 fn a_confined_container_needs_processes_with_a_label() {
-    // The new container has a profile or label, which CRIU gives only to threads that had one.
     for (key, value, is_confined) in [
         ("apparmorProfile", "docker-default", true),
         ("selinuxLabel", "system_u:system_r:container_t:s0", true),
@@ -153,7 +152,7 @@ fn a_confined_container_needs_processes_with_a_label() {
             let (mut images, mut config) = fixture();
             config["process"][key] = json!(value);
             for id in [1, 7, 8, 29] {
-                // A single thread without a label makes the check fail.
+                // The other threads always have a label.
                 let label = if id == 7 { label } else { Some("docker-default") };
                 let label = label.map(str::to_owned);
                 let has = Credentials { label, ..credentials(&images) };
@@ -172,10 +171,9 @@ fn a_confined_container_needs_processes_with_a_label() {
 
 #[test]
 fn another_user_without_capabilities_is_refused() {
-    // The new container runs as another user, without capabilities.
     let (mut images, mut config) = fixture();
     config["process"]["user"] = json!({ "uid": 1000, "gid": 1000 });
-    assert!(fit(&mut images, &config).unwrap_err().contains("not 1000"));
+    assert!(fit(&mut images, &config).unwrap_err().contains("is 1000"));
 }
 
 /// CRIU 4.2 writes uninitialised memory as the numbers of the threads of a process that has ended.

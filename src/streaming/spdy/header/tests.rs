@@ -110,8 +110,8 @@ fn broken_blocks_are_refused() {
         (b"\0\0\0\x01\xff\xff\xff\xffport", "truncated"),
         (b"\0\0\0\x01\0\0\0\x01a\0\0\0\x02\xff\xfe", "not UTF-8"),
         (b"\0\0\0\x01\0\0\0\0\0\0\0\x01b", "empty"),
-        (b"\0\0\0\x01\0\0\0\x01A\0\0\0\x01b", "lower case"),
-        (&twice, "twice"),
+        (b"\0\0\0\x01\0\0\0\x01A\0\0\0\x01b", "upper-case"),
+        (&twice, "same name"),
         (&more, "after the last"),
     ];
     for (block, reason) in cases {

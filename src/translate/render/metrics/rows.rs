@@ -1,4 +1,4 @@
-//! The table of metrics: processors, memory and swap, disks, network, processes, time.
+//! The table of the metrics of pods and containers.
 
 use super::table::{Row, SampleWriter, Subject, rows, seconds, stalled, waiting};
 use crate::{
@@ -19,12 +19,14 @@ rows! {
         |of| of.cpu()?.user.map(seconds);
     Counter "container_cpu_system_seconds_total" "Processor time used in the kernel, in seconds."
         |of| of.cpu()?.system.map(seconds);
-    Counter "container_cpu_cfs_periods_total" "Periods of the CPU quota with runnable tasks."
+    Counter "container_cpu_cfs_periods_total"
+        "Number of periods of the CPU quota in which tasks were runnable."
         |of| limited(of)?.periods;
-    Counter "container_cpu_cfs_throttled_periods_total" "Periods of the CPU quota with throttled tasks."
+    Counter "container_cpu_cfs_throttled_periods_total"
+        "Number of periods of the CPU quota in which tasks were throttled."
         |of| limited(of)?.throttled_periods;
     Counter "container_cpu_cfs_throttled_seconds_total"
-        "Time for which the CPU quota throttled tasks, in seconds."
+        "Time for which the CPU quota throttled tasks, in seconds, over all processors."
         |of| limited(of)?.throttled.map(seconds);
     Gauge "container_spec_cpu_period" "Length of a period of the CPU quota, in microseconds."
         |of| of.cpu()?.period;
@@ -46,7 +48,8 @@ rows! {
         |of| Some(of.memory()?.working_set);
     Gauge "container_memory_rss" "Anonymous memory, in bytes." |of| of.memory()?.rss;
     Gauge "container_memory_cache" "Page cache, in bytes." |of| of.memory()?.cache;
-    Gauge "container_memory_mapped_file" "Files mapped into memory, in bytes." |of| of.memory()?.mapped_file;
+    Gauge "container_memory_mapped_file" "Page cache that is mapped into processes, in bytes."
+        |of| of.memory()?.mapped_file;
     Gauge "container_memory_total_active_file_bytes" "Active page cache, in bytes."
         |of| of.memory()?.active_file;
     Gauge "container_memory_total_inactive_file_bytes" "Inactive page cache, in bytes."
@@ -57,7 +60,7 @@ rows! {
     Gauge "container_memory_max_usage_bytes" "Highest memory use so far, in bytes." |of| of.memory()?.peak;
     Counter "container_memory_failcnt" "How often the memory limit was reached." |of| of.memory()?.limit_hits;
     Counter "container_memory_failures_total" ["failure_type", "scope"]
-        "Page faults, and major page faults."
+        "Number of page faults: either all (pgfault), or only the major ones (pgmajfault)."
         |of, out| {
             let Some(memory) = of.memory() else { return };
             let own = (memory.own_faults, memory.own_major_faults);
@@ -96,21 +99,21 @@ rows! {
         "Size of the file system of the writable layer, in bytes."
         |of, out| of_disk(of, out, |disk| disk.bytes);
     Gauge "container_fs_inodes_total" ["device"]
-        "Inodes of the file system of the writable layer, used and free."
+        "Number of all inodes of the file system of the writable layer, used or free."
         |of, out| of_disk(of, out, |disk| disk.inodes);
     Gauge "container_fs_inodes_free" ["device"]
         "Free inodes of the file system of the writable layer."
         |of, out| of_disk(of, out, |disk| disk.free_inodes);
     Counter "container_fs_reads_bytes_total" ["device"] "Bytes read from a disk."
         |of, out| each_device(of, out, |device| device.read_bytes);
-    Counter "container_fs_reads_total" ["device"] "Reads from a disk."
+    Counter "container_fs_reads_total" ["device"] "Number of reads from a disk."
         |of, out| each_device(of, out, |device| device.reads);
     Counter "container_fs_writes_bytes_total" ["device"] "Bytes written to a disk."
         |of, out| each_device(of, out, |device| device.written_bytes);
-    Counter "container_fs_writes_total" ["device"] "Writes to a disk."
+    Counter "container_fs_writes_total" ["device"] "Number of writes to a disk."
         |of, out| each_device(of, out, |device| device.writes);
     Counter "container_blkio_device_usage_total" ["device", "major", "minor", "operation"]
-        "Bytes read from, written to and discarded on a disk."
+        "Bytes read from, written to, or discarded on a disk, by operation."
         |of, out| {
             for device in of.devices() {
                 let (major, minor) = (device.major.to_string(), device.minor.to_string());
@@ -135,7 +138,7 @@ rows! {
         |of, out| each_interface(of, out, |one| one.received.bytes);
     Counter "container_network_receive_packets_total" ["interface"] "Packets received."
         |of, out| each_interface(of, out, |one| one.received.packets);
-    Counter "container_network_receive_errors_total" ["interface"] "Packets received with errors."
+    Counter "container_network_receive_errors_total" ["interface"] "Errors while receiving packets."
         |of, out| each_interface(of, out, |one| one.received.errors);
     Counter "container_network_receive_packets_dropped_total" ["interface"]
         "Received packets that were dropped."
@@ -144,7 +147,7 @@ rows! {
         |of, out| each_interface(of, out, |one| one.sent.bytes);
     Counter "container_network_transmit_packets_total" ["interface"] "Packets sent."
         |of, out| each_interface(of, out, |one| one.sent.packets);
-    Counter "container_network_transmit_errors_total" ["interface"] "Packets sent with errors."
+    Counter "container_network_transmit_errors_total" ["interface"] "Errors while sending packets."
         |of, out| each_interface(of, out, |one| one.sent.errors);
     Counter "container_network_transmit_packets_dropped_total" ["interface"]
         "Outgoing packets that were dropped."
@@ -159,7 +162,7 @@ rows! {
     Gauge "container_ulimits_soft" ["ulimit"]
         "Soft limit of open files of the main process."
         |of, out| {
-            // Only the ulimit that cAdvisor reports has a sample: all sixteen would be too many samples.
+            // Only the ulimit that cAdvisor reports has a sample.
             let files = of.processes().and_then(|own| own.open_files_limit);
             out.add(&["max_open_files"], files);
         };
@@ -177,14 +180,14 @@ rows! {
         |of| since_1970(of.started?);
 }
 
-/// The CPU reading of a container or pod that has or had a quota. Others have no samples of quota periods.
+/// The CPU reading of a container or pod that has or had a quota.
 fn limited<'a>(of: &Subject<'a>) -> Option<&'a CpuReading> {
     let had = |cpu: &&CpuReading| cpu.periods.is_some_and(|periods| periods > 0);
     let has = |cpu: &&CpuReading| matches!(cpu.quota, Some(Limit::At(_)));
     of.cpu().filter(|cpu| has(cpu) || had(cpu))
 }
 
-/// The value of a limit. As in cAdvisor, 0 means "no limit".
+/// The value of a limit, or 0 if there is no limit, as in cAdvisor.
 fn zero(limit: Limit) -> u64 {
     limit.value().unwrap_or(0)
 }
@@ -206,14 +209,12 @@ fn each_device(of: &Subject<'_>, out: &mut SampleWriter<'_>, value: fn(&DeviceRe
     }
 }
 
-/// The name of a block device, or its number if the name is unknown.
 fn name(disks: &Disks, device: &DeviceReading) -> String {
     let (major, minor) = (device.major, device.minor);
     let known = disks.names.get(&(major, minor)).cloned();
     known.unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
-/// Adds a sample for each network interface, except loopback.
 fn each_interface(
     of: &Subject<'_>,
     out: &mut SampleWriter<'_>,
