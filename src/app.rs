@@ -65,7 +65,7 @@ pub async fn run(
     run_within(settings, environment, Deadlines::default(), stop).await
 }
 
-/// The same as [`run`], with other deadlines and without the checks of the host, for tests.
+/// The same as [`run`], with other deadlines and without the checks of capabilities and of the host, for tests.
 pub async fn run_within(
     settings: Settings,
     environment: Environment,
@@ -80,7 +80,7 @@ pub async fn run_within(
     let path = cri.path().to_owned();
     let span_export = SpanExport::start(spans, &settings.tracing);
     let _lock = lock_state_dir(&settings.state_dir, &path).await?;
-    // Plugins of the previous process end before the first CNI DEL: otherwise an old ADD could still run.
+    // Ends CNI plugins of the previous process before the first CNI DEL, because an old ADD could still run.
     orphans::end_all().await;
     file::ensure_directory(&settings.run_dir, RUN_MODE)
         .map_err(|source| AppError::RunDir { run_dir: settings.run_dir.clone(), source })?;
@@ -147,7 +147,7 @@ pub async fn run_within(
     served
 }
 
-/// Waits up to [`FIRST_LIST_TIMEOUT`] for Docker's list of containers, so that kubelet's first call succeeds.
+/// Waits up to [`FIRST_LIST_TIMEOUT`] for Docker's list of containers, without which many CRI calls fail.
 async fn first_list(store: &Store, engines: &mut EngineOwnership) -> Result<(), AppError> {
     tokio::select! {
         listed = store.synced(FIRST_LIST_TIMEOUT) => if listed.is_err() {
@@ -176,7 +176,7 @@ async fn drain(tracker: &TaskTracker, overdue: AbortOnDropHandle<()>) {
     }
 }
 
-/// With CNI, fails if capabilities are `missing`. With `--network docker`, only logs what can fail without them.
+/// If capabilities are `missing`, fails with CNI, and with `--network docker` only logs what can fail.
 fn may_connect(missing: &[&str], network: NetworkMode) -> Result<(), AppError> {
     if missing.is_empty() {
         return Ok(());
@@ -203,7 +203,7 @@ async fn trim_heap() -> Infallible {
 
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 const TRIM_EVERY: Duration = Duration::from_secs(30);
-/// All users may enter the run directory. The mode of each socket in it says who may connect.
+/// All users may enter a new run directory. The mode of each socket in the directory says who may connect.
 const RUN_MODE: u32 = 0o755;
 /// How long operations may take after the stop signal. The next start cleans up after interrupted operations.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);

@@ -1,8 +1,8 @@
-//! The endpoints for operators: metrics, health, and the state for debugging.
+//! The endpoints for operators: metrics, health, the state for debugging, and reloads of the settings.
 //!
 //! A small HTTP server on a unix socket for root. If a TCP address is set, the server offers only `/metrics`,
 //! `/healthz` and `/readyz` at that address. A reload is the only request that changes anything: the settings that
-//! need no restart. The server shows no secrets: no environment, command lines, annotations or tokens.
+//! need no restart.
 
 pub mod client;
 pub mod context;

@@ -1,5 +1,5 @@
-//! The state dump: what dockbridge knows, as JSON, for finding faults. The dump has no environment, command
-//! lines, labels or annotations, because they may contain secrets.
+//! What dockbridge knows, as JSON, for finding faults. The JSON has no environment, command lines, labels or
+//! annotations, because they may contain secrets.
 
 use std::fmt;
 
@@ -128,7 +128,7 @@ fn word(variant: &impl fmt::Debug) -> String {
     first.to_lowercase() + rest
 }
 
-/// Marks an object that dockbridge knows only from the engine's list, because no inspect has succeeded yet.
+/// Marks an object that dockbridge knows only from the engine's list.
 fn with_listed_only(mut shown: Value, listed_only: bool) -> Value {
     if let (true, Value::Object(shown)) = (listed_only, &mut shown) {
         shown.insert("listedOnly".to_owned(), true.into());

@@ -1,4 +1,4 @@
-//! The input of `run` in addition to the settings: how the process was started. Tests also pass deadlines.
+//! The input of the server in addition to the settings. Only tests change the deadlines.
 
 use std::time::Duration;
 
@@ -13,13 +13,12 @@ use crate::{
     telemetry::{log::LogControl, systemd::Systemd, trace::SpanRecorder},
 };
 
-/// How the process was started.
+/// What the caller of [`run`](super::run) sets up or finds at the start of the process.
 #[derive(Default)]
 pub struct Environment {
     pub log: LogControl,
     pub source: ConfigSource,
-    /// The settings as texts, before parsing. A reload parses these texts again and compares the result with
-    /// the new settings.
+    /// The settings as texts, before parsing. The first reload compares them with the new settings.
     pub values: Vec<RawValue>,
     pub hangups: Option<Signal>,
     /// Sends systemd the notifications READY, STATUS, WATCHDOG and STOPPING.
@@ -35,13 +34,13 @@ pub struct Environment {
 /// Deadlines and intervals that are not settings.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
-    /// Deadlines of calls to the engine. The setting `runtime-request-timeout` replaces that of short calls.
+    /// Deadlines of calls to the engine. For short calls, the setting `runtime-request-timeout` applies instead.
     pub engine: Timeouts,
     /// Deadlines, intervals and maximum numbers of the store's own calls to the engine.
     pub store: StoreSettings,
     /// The deadline of all CNI plugins of one ADD or DEL together.
     pub plugins: Duration,
-    /// How often to clean up after other programs, for example to remove dockbridge's files of removed containers.
+    /// The pause between two periodic cleanups, which repair what other programs have changed.
     pub sweep_interval: Duration,
     pub client_timeouts: ClientTimeouts,
 }

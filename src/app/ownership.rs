@@ -1,4 +1,4 @@
-//! Locks for the state directory and each engine. The kernel releases the locks of a killed dockbridge.
+//! Locks for the state directory and for engines. The kernel releases the locks of a killed dockbridge.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::{
     model::engine::EngineInfo,
 };
 
-/// Locks the state directory, until the lock is dropped.
+/// Locks the state directory. Dropping the returned lock releases it.
 pub(super) async fn lock_state_dir(state_dir: &Path, listen: &Path) -> Result<Lock, AppError> {
     let taken = |source| AppError::StateDir { state_dir: state_dir.to_owned(), source };
     file::ensure_directory(state_dir, STATE_MODE).map_err(|e| taken(LockError::from(e)))?;
@@ -31,7 +31,7 @@ pub(super) async fn lock_state_dir(state_dir: &Path, listen: &Path) -> Result<Lo
     retry(|| Lock::take(&path, listen)).await.map_err(taken)
 }
 
-/// Locks the engines that the store connects to, until this value is dropped.
+/// The locks of the engines that the store connects to. Dropping this value releases the locks.
 pub(super) struct EngineOwnership {
     owner: Arc<Locks>,
     refused: mpsc::Receiver<AppError>,
@@ -44,12 +44,12 @@ impl EngineOwnership {
         Self { owner: Arc::new(owner), refused }
     }
 
-    /// Locks engines for the store, which may live longer than this value and does not own the locks.
+    /// A handle with which the store locks engines. The handle does not keep the locks if `self` is dropped.
     pub(super) fn locker(&self) -> EngineLocker {
         EngineLocker(Arc::downgrade(&self.owner))
     }
 
-    /// Resolves with an error when another process holds an engine's lock, or when the lock fails.
+    /// Resolves with the reason when an engine cannot be locked.
     pub(super) async fn failed(&mut self) -> AppError {
         match self.refused.recv().await {
             Some(error) => error,
@@ -58,13 +58,13 @@ impl EngineOwnership {
     }
 }
 
-/// Locks an engine after the engine has answered with its id, before the store uses the engine.
+/// Locks an engine before the store uses the engine.
 #[derive(Clone, Debug)]
 pub(super) struct EngineLocker(Weak<Locks>);
 
 impl EngineLocker {
-    /// Returns when the engine is locked, or at once if the engine has no id. If locking fails, never returns,
-    /// because the process ends.
+    /// Returns when the engine is locked, or at once if the engine has no id. If locking fails, never returns, so
+    /// that the store does not use the engine before the process ends.
     pub(super) async fn lock(self, engine: EngineInfo) {
         let Some(owner) = self.0.upgrade() else { return pending().await };
         if let Err(error) = owner.take(&engine).await {
@@ -122,5 +122,5 @@ async fn retry(take: impl Fn() -> Result<Lock, LockError>) -> Result<Lock, LockE
 
 const RETRY_FOR: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// Only dockbridge's own user may access the state directory.
+/// The mode of a new state directory: only root and dockbridge's own user may access it.
 const STATE_MODE: u32 = 0o700;

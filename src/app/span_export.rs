@@ -31,8 +31,8 @@ impl SpanExport {
         export
     }
 
-    /// Sends spans that end from now on to the collector in `settings`, if any. Spans that have already ended go to
-    /// the previous collector.
+    /// From now on, records spans for the collector in `settings`, if any. Spans that have already ended go to the
+    /// previous collector.
     pub(super) fn switch(&self, settings: &TracingSettings) {
         let delivery = settings.endpoint.clone().map(|endpoint| {
             let collector = Collector::new(endpoint, self.spans.start(settings.per_million));
@@ -53,7 +53,7 @@ impl SpanExport {
         self.spans.sample(per_million);
     }
 
-    /// Waits until the collector has the last spans, but only for a moment.
+    /// Waits up to [`LAST_SPANS`] until the collector has received the last spans.
     pub(super) async fn stop(&self) {
         let Some(Delivery { task, stop }) = self.delivery.lock().take() else { return };
         stop.cancel();

@@ -1,4 +1,4 @@
-//! Examines the host once, after Docker's start, and logs what makes pods fail.
+//! Examines the host once, after Docker's start, and logs what can make pods fail.
 
 use std::time::Duration;
 
@@ -48,9 +48,9 @@ fn is_logged(finding: &Finding) -> bool {
     finding.severity == Severity::Fail && finding.subject != Subject::Server
 }
 
-/// How often dockbridge looks for the engine, whose socket appears within a few seconds of the engine's start.
+/// The pause between two attempts to connect to the engine or to get an answer from it.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How long an engine may take to answer a connection. The engine first starts containers with a restart policy.
+/// How long an engine that accepts connections may take to answer: it first starts containers with a restart policy.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tests that the documentation and the dashboard match the metrics, and that a shutdown has a deadline.
+//! Tests of the names, documentation and dashboard of the metrics, and of the deadline of a shutdown.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -36,7 +36,6 @@ async fn shown(directory: &Path) -> Vec<Description> {
     admin::context(&services, reloads).registry.descriptions.clone()
 }
 
-/// The deadline of a shutdown begins with the stop signal, although calls with a caller are still served then.
 #[tokio::test]
 async fn work_that_never_ends_does_not_hold_up_the_shutdown() {
     let tracker = TaskTracker::new();
@@ -84,7 +83,7 @@ async fn names_are_well_formed() {
     }
 }
 
-/// Checks what Prometheus' naming guide and `promtool check metrics` require.
+/// Checks rules of dockbridge, of Prometheus' naming guide and of `promtool check metrics`.
 fn lint(one: &Description) {
     let name = one.name;
     let plain = |c: char| c.is_ascii_lowercase() || c == '_';
@@ -112,7 +111,7 @@ const PROCESS: [&str; 5] = [
 ];
 
 /// Words that names of metrics and labels must not contain: units other than seconds and bytes, types, endings of
-/// histogram series, and labels that Prometheus sets.
+/// histogram series, and reserved labels.
 const RESERVED: [&str; 22] = [
     "ms",
     "milliseconds",

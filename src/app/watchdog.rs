@@ -1,5 +1,5 @@
-//! The systemd watchdog: calls dockbridge's own socket as kubelet does, and the store, and notifies systemd
-//! that dockbridge is ready and alive once both have answered.
+//! The systemd watchdog: calls dockbridge's own socket as kubelet does, and the store, and notifies systemd that
+//! dockbridge is ready and alive when both answer.
 //!
 //! The watchdog runs in a thread with a separate tokio runtime. If the server's runtime is blocked, if its
 //! socket does not accept connections, or if the watchdog's calls hang, the watchdog's thread sends no keep-alive,

@@ -44,7 +44,7 @@ pub fn write(resolved: &Resolved, warnings: &[String], out: &mut impl Write) -> 
         let answer = ask(run_dir, path);
         let silent = answer.is_err();
         part(title, answer.unwrap_or_else(|error| chain(&error)))?;
-        // If dockbridge did not answer one request, the report skips all further requests.
+        // If a request gets no answer, the report skips all further requests.
         if silent {
             break;
         }
@@ -81,7 +81,7 @@ fn list(root: &Path, directory: &Path, lines: &mut Vec<String>) -> io::Result<()
     for entry in fs::read_dir(directory)?.flatten() {
         let Ok(facts) = entry.metadata() else { continue };
         let path = entry.path();
-        // `{:?}` quotes the name, because a file name may contain any characters.
+        // `{:?}` quotes the name, because a file name may contain line breaks.
         let name = path.strip_prefix(root).unwrap_or(&path);
         match facts.is_dir() {
             true if directory == root => list(root, &path, lines)?,
@@ -114,7 +114,6 @@ fn log(runtime: &Runtime) -> String {
     }
 }
 
-/// The titles and paths of the requests to the running dockbridge.
 const QUESTIONS: [(&str, &str); 5] = [
     ("health", endpoints::HEALTH),
     ("readiness", endpoints::READY),

@@ -26,7 +26,7 @@ pub(super) struct IndexedDevice {
     pub(super) file: PathBuf,
     pub(super) specification: Arc<Specification>,
     pub(super) position_in_file: usize,
-    /// The position of the file's directory in the list. A later directory's device replaces an earlier one's.
+    /// The index of the file's directory. A device in a later directory replaces the same device in an earlier one.
     priority: usize,
     /// Another file in the same directory that also defines the device.
     duplicate: Option<PathBuf>,
@@ -126,6 +126,6 @@ fn load(file: &Path, format: Format) -> Result<Option<Specification>, Malformed>
     Specification::parse(format, &text).map(Some)
 }
 
-/// Largest specification file in bytes. The files of device vendors have only dozens of kilobytes.
+/// Largest specification file in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_ERRORS_SHOWN: usize = 5;

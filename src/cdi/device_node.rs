@@ -1,5 +1,5 @@
-//! A device node. Without dockbridge's OCI runtime, the engine copies the host's node. The type, numbers, owner
-//! and mode that a CDI specification states must then match that node.
+//! A device node. Without dockbridge's OCI runtime, the engine copies the host's node, and the type, numbers, owner and
+//! mode that a CDI specification states must match those of the host's node.
 
 use std::path::Path;
 
@@ -12,9 +12,8 @@ use crate::{
     model::spec_edit::{OF_PROCESS, SpecEdit, without_empty},
 };
 
-/// The edit for a device node. If the specification does not state the type, the numbers or the mode, they are taken
-/// from the host's node, but not for a pipe that dockbridge's OCI runtime makes. `without_oci_runtime` means that the
-/// engine copies the host's node, with its owner. With dockbridge's OCI runtime, an owner that the specification does
+/// If the specification does not state the type, the numbers or the mode, they are taken from the host's node, but not
+/// for a pipe that dockbridge's OCI runtime makes. With dockbridge's OCI runtime, an owner that the specification does
 /// not state is the container's user.
 pub(super) fn edit(requested: &Node, without_oci_runtime: bool) -> Result<SpecEdit, String> {
     let host_path = host_path(requested)?;
@@ -113,5 +112,5 @@ fn permissions(requested: &Node) -> Result<String, String> {
     Ok(if access.is_empty() { "rwm".to_owned() } else { access.clone() })
 }
 
-/// The other bits of a node's mode are its file type.
+/// The bits of a node's mode without those of the file type.
 const PERMISSION_BITS: u32 = 0o7777;

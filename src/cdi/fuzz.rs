@@ -6,8 +6,8 @@ use super::{
 };
 use crate::model::spec_edit::SpecEdit;
 
-/// Parses the file as JSON and as YAML, and makes the edits of its devices. Every edit must be one that a CDI
-/// device may request. Every error must have a text, and a parser's error must be one line.
+/// Parses the file as JSON and as YAML, and makes all its edits. Every edit must be one that a CDI device or an NRI
+/// plugin may request. The error of an edit must have a text, and a parser's error must have no line break.
 pub(crate) fn specification(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for format in [Format::Json, Format::Yaml] {

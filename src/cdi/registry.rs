@@ -22,8 +22,8 @@ impl Registry {
         Self { directories }
     }
 
-    /// The edits of the devices. `engine` is set if the engine, not the OCI runtime, has to make them. Fails
-    /// if a device is unknown or specified wrongly, or if the engine has to make an edit that it cannot make.
+    /// The edits of the devices. `engine` is set if the engine, not dockbridge's OCI runtime, has to make them. Fails
+    /// if a device is unknown or defined twice in a directory, or if one of its edits cannot be made.
     pub async fn edits(
         &self,
         devices: &[String],
@@ -33,10 +33,9 @@ impl Registry {
         self.read(move |index| edits::collect(index, &devices, engine)).await
     }
 
-    /// Refuses devices that an engine with its own CDI support does not know. The engine itself would refuse
-    /// an unknown device only when the container starts. If no directory exists, or dockbridge cannot read a directory
-    /// or a specification file, dockbridge leaves the check to the engine. Also refuses devices that are defined twice
-    /// in the same directory.
+    /// Refuses devices that an engine with its own CDI support would refuse only when the container starts: those that
+    /// are unknown or defined twice in a directory. Leaves the check to the engine if no directory exists, or if a
+    /// directory or specification file cannot be read or parsed.
     pub async fn ensure_known(&self, devices: &[String]) -> Result<(), Failure> {
         let devices = devices.to_vec();
         self.read(move |index| {

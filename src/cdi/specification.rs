@@ -201,7 +201,7 @@ fn wrong_yaml(error: &serde_saphyr::Error) -> Malformed {
     Malformed { line: error.location().map(|place| place.line()), reason }
 }
 
-/// The published versions of the CDI of which we know every field.
+/// The published versions of the CDI specification whose fields are all known here.
 const VERSIONS: [&str; 8] =
     ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"];
 /// How many parser events the YAML references of a file may expand to.

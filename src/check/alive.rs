@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::client::{self, CallError};
 use crate::wire::cri;
 
-/// Calls Status on the CRI socket. Returns one line for operators, or an error if no answer arrives within
-/// `time_limit`.
+/// Calls Status on the CRI socket. Returns a text for operators, or an error if the server cannot be reached or does
+/// not answer within `time_limit`.
 pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallError> {
     let asked = timeout(time_limit, client::status(socket, false)).await;
     match asked.unwrap_or_else(|_| Err(CallError::late("Status", time_limit))) {
@@ -20,7 +20,7 @@ pub async fn ask(socket: &Path, time_limit: Duration) -> Result<String, CallErro
     }
 }
 
-/// Returns the messages of the conditions (runtime, network) that are not ready, or says that dockbridge is serving.
+/// Says that dockbridge is serving, and adds the messages of the conditions (runtime, network) that are not ready.
 fn words(status: &cri::RuntimeStatus) -> String {
     let missing = status.conditions.iter().filter(|condition| !condition.status);
     let missing: Vec<&str> = missing.map(|condition| condition.message.as_str()).collect();

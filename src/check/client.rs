@@ -62,7 +62,7 @@ pub(super) async fn within<T>(
 ) -> Result<T, CallError> {
     match timeout(TIMEOUT, answer).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        // If a gRPC status has a source, the connection failed locally. The server's errors have no source.
+        // If a gRPC status has a source, the connection broke. An error that the server sent has no source.
         Ok(Err(status)) if status.source().is_some() => {
             Err(CallError::new(format!("{call}: the connection broke: {}", chain(&status))))
         }

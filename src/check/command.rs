@@ -41,7 +41,7 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// The sources of the settings, for the report.
+/// The sources of the settings, as findings name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     pub files: String,
@@ -84,8 +84,7 @@ pub fn run(
     Ok(findings.worst() < Severity::Fail && pods.is_none_or(|(_, recreated)| recreated == 0))
 }
 
-/// What a takeover or an upgrade would do to the existing pods. None without `--takeover` and `--upgrade`, or if the
-/// engine has not answered.
+/// None with neither `--takeover` nor `--upgrade`, or if the engine has not answered.
 async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) -> Option<Findings> {
     match args {
         CheckArgs { takeover: true, .. } if answered => Some(takeover::examine(settings).await),
@@ -94,8 +93,8 @@ async fn existing_pods(settings: &Settings, args: &CheckArgs, answered: bool) ->
     }
 }
 
-/// Prints findings while it checks. Returns all findings, and with `--takeover` or `--upgrade`, if the engine has
-/// answered, the numbers of existing pods that would be kept and recreated.
+/// Prints the findings and returns them. With `--takeover` or `--upgrade`, if the engine has answered, also returns the
+/// numbers of existing pods that would be kept and recreated.
 async fn report(
     settings: &Settings,
     sources: &Sources,
@@ -157,7 +156,7 @@ fn print(findings: &[Finding], is_root: bool, out: &mut dyn Write) -> io::Result
     out.flush()
 }
 
-/// Runs a pod through the server on `socket`. Returns the reason if the pod failed.
+/// Runs a pod through the server on `socket`. Returns the error if a step failed.
 async fn run_pod(
     settings: &Settings,
     socket: &Path,

@@ -97,8 +97,8 @@ impl fmt::Display for Severity {
 }
 
 impl fmt::Display for Finding {
-    /// Writes one line with the result, and if there is advice, one line with an arrow and the advice. The
-    /// alternate form (`{:#}`) marks the severity with `*`: if root runs the check, the severity may differ.
+    /// Writes one line with the result, and if there is advice, one line with an arrow and the advice. The alternate
+    /// form (`{:#}`) marks the severity with `*`: if root runs the check, the finding may differ.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = format!("{}{}", self.severity, if f.alternate() { "*" } else { "" });
         writeln!(f, "{severity:<5} {:<13} {}", self.subject, self.seen)?;

@@ -39,9 +39,9 @@ pub enum Progress<'a> {
     Waiting,
 }
 
-/// Examines the host with these settings, and reports to `tell`. If a pod `will_run`, a running dockbridge
-/// on a socket other than the configured one is only a warning. Leaves no changes: to test whether a directory is
-/// writable, `examine` creates and removes a directory there.
+/// Examines the host with these settings, and reports to `tell`. If a pod `will_run`, a running dockbridge on a socket
+/// other than the configured one is only a warning. Leaves no changes, but creates and removes directories to test
+/// whether files can be written.
 pub async fn examine(
     settings: &Settings,
     locks: &EngineLocks,

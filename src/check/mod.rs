@@ -1,4 +1,4 @@
-//! `dockbridge check`: checks whether this host is ready for pods, and can run a pod as a test.
+//! `dockbridge check`: checks whether this host is ready for pods. With `--pod`, also runs a pod as a test.
 //!
 //! [`command`] runs the command. [`host`] examines the host and returns [`finding::Findings`]. Most other
 //! files check one or a few [`subject`]s, if possible from facts that they get as values. [`pod`] is a CRI

@@ -35,7 +35,6 @@ pub(super) fn listen(listen: &Listen) -> Finding {
     }
 }
 
-/// Judges an existing socket: a server listens, a killed server has left the socket, or connecting is not permitted.
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
@@ -51,7 +50,7 @@ fn socket_in_place(socket: &Path) -> Finding {
     }
 }
 
-/// Checks a directory that dockbridge writes to. dockbridge creates missing directories at its start.
+/// Checks a directory that dockbridge writes to and, if the directory is missing, creates at its start.
 pub(super) fn directory(subject: Subject, flag: &str, path: &Path) -> Finding {
     match try_writing(path) {
         Ok(()) if path.is_dir() => Finding::ok(subject, format!("{} is writable", path.display())),

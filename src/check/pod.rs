@@ -1,6 +1,6 @@
 //! Runs and removes one pod through the CRI socket, and times each step.
 //!
-//! The container also runs the pause image, so no pull is needed. Also removes the pod after a failure.
+//! The container also runs the pause image, so the check pulls no image.
 
 use std::{
     error::Error,
@@ -222,7 +222,7 @@ fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-/// The name, the namespace and the host name of the pod that the check creates.
+/// The pod that the check creates has this name, namespace and host name.
 const NAME: &str = "dockbridge-check";
 const UID_LABEL: &str = "io.kubernetes.pod.uid";
 const GRACE_SECONDS: i64 = 5;

@@ -1,5 +1,5 @@
-//! Reports the mirrors through which Docker pulls images. Docker's settings can name mirrors of Docker Hub. With
-//! Docker 28.0 or newer and containerd's image store, a `hosts.toml` file can name mirrors of any registry.
+//! Reports the mirrors through which Docker pulls images. Docker's setting `registry-mirrors` names mirrors of Docker
+//! Hub. With Docker 28.0 or newer and containerd's image store, a `hosts.toml` file can name mirrors of any registry.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -12,7 +12,7 @@ use crate::{
     model::engine::{ApiVersion, EngineInfo},
 };
 
-/// Reads the settings of mirrors: the engine's own, and the `hosts.toml` files in directories of `directory`.
+/// Lists the mirrors in the engine's `registry-mirrors` and in the `hosts.toml` files below `directory`.
 pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
     let (mut findings, mut mirrors) = (Vec::new(), Vec::new());
     let mut hub = engine.hub_mirrors.clone();
@@ -22,13 +22,12 @@ pub(super) fn examine(engine: &EngineInfo, directory: &Path) -> Vec<Finding> {
         let path = directory.join(&name).join(HOSTS_FILE);
         let read = file::read_text(&path, LONGEST_HOSTS_FILE).and_then(|text| Hosts::read(&text));
         match read {
-            // Docker uses `hosts.toml` for pulls only in newer versions and with the containerd image store.
             Ok(_) if !reads_hosts => {
                 let seen = format!("Docker's pulls ignore {}: {NEEDS_CONTAINERD}", path.display());
                 findings.push(Finding::ok(Subject::Registries, seen));
             }
             Ok(hosts) => {
-                // If a `hosts.toml` in use names hosts for Docker Hub, Docker ignores the mirrors in its own settings.
+                // If a `hosts.toml` in use has `host` tables for Docker Hub, Docker ignores `registry-mirrors`.
                 let is_hubs = name == HUB || (name == EVERY_OTHER && !hub_has_its_own);
                 if is_hubs && !hosts.tried_first.is_empty() {
                     hub.clear();
@@ -62,7 +61,7 @@ fn told(name: &str, mirrors: &[String]) -> Option<String> {
 struct Hosts {
     /// The hosts in the order of the file, and for each whether Docker may pull from it.
     tried_first: Vec<(String, bool)>,
-    /// The host that Docker asks after the hosts of `tried_first`. Without this host, Docker asks the registry itself.
+    /// The host that Docker tries last, after those in `tried_first`; by default the registry itself.
     server: Option<String>,
 }
 
@@ -85,14 +84,14 @@ impl Hosts {
 
     fn mirrors_of(self, registry: &str) -> Vec<String> {
         let first = self.tried_first.into_iter().filter(|(_, may_pull)| *may_pull);
-        // The directory's name contains the registry's port, if it has one, as `:5000` or `_5000_`.
+        // If the registry has a port, the directory's name ends in the port, as `:5000` or `_5000_`.
         let host = registry.split(['_', ':']).next().filter(|host| !host.is_empty());
         let instead = self.server.filter(|server| !host.is_some_and(|host| server.contains(host)));
         first.map(|(url, _)| url).chain(instead).collect()
     }
 }
 
-/// Without the key `capabilities`, containerd may use a host for pulls and pushes.
+/// If `capabilities` are missing or empty, Docker may pull from the host.
 fn may_pull(host: &Value) -> bool {
     let able = host.get("capabilities").and_then(Value::as_array);
     able.is_none_or(|able| able.is_empty() || able.iter().any(|one| one.as_str() == Some("pull")))

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Defines [`Subject`]. Each subject has one row with its variant and its name. If the name does not say what
-/// the check examines, a comment above the row does.
+/// Each row has the variant and the name of a subject, and if the name does not say what is examined, a comment.
 macro_rules! subjects {
     ($($(#[doc = $about:literal])* $subject:ident $name:literal,)+) => {
         /// What a finding of `dockbridge check` is about.
@@ -27,7 +26,7 @@ macro_rules! subjects {
 }
 
 subjects! {
-    /// Which files the settings come from, and which variables and flags have no effect.
+    /// Which files the settings come from, and warnings about variables and flags.
     Settings "settings",
     /// Whether Docker answers, its version and its image store.
     Engine "engine",

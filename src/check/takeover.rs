@@ -1,7 +1,6 @@
 //! Reports what dockbridge would do with existing pods of cri-dockerd, dockershim or dockbridge.
 //!
-//! The report reads from the engine, from the CNI configuration and cache, from the pods' network namespaces, and
-//! from the files of dockbridge, cri-dockerd and dockershim. Making the report changes nothing on the host.
+//! Making the report changes nothing on the host.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -28,7 +27,7 @@ use crate::{
     sandbox::adopt::Adopter,
 };
 
-/// What would happen to each pod in Docker, and what prevents dockbridge from taking over.
+/// Findings about the pods in Docker and about containers without a pod, or about the call to Docker that failed.
 pub async fn examine(settings: &Settings) -> Findings {
     let mut findings = Vec::new();
     let engine = Engine::new(settings.docker.clone(), Timeouts::default());
@@ -115,8 +114,6 @@ fn judge(
     Finding::ok(Subject::Pod, format!("{named}; {how}"))
 }
 
-/// The finding about containers whose pod does not exist in Docker. kubelet removes such containers once their pods
-/// are deleted.
 fn orphans(
     left: &BTreeMap<SandboxId, Vec<ContainerRecord>>,
     pods: &[SandboxRecord],
@@ -151,7 +148,7 @@ pub fn counted(findings: &Findings) -> (usize, usize) {
     (pods().count() - recreated, recreated)
 }
 
-/// The result in a sentence, followed by `way_back`, which says how to go back to the previous runtime.
+/// The result in a sentence. If the pods are known, `way_back` follows.
 pub fn summary(findings: &Findings, way_back: &str) -> String {
     if findings.worst() == Severity::Fail {
         return "The pods are unknown: a call to Docker failed.\n".to_owned();
@@ -170,5 +167,5 @@ cri-dockerd stops a pod, it releases the pod's address and host ports. Container
 wrote get no new log lines under cri-dockerd until they are restarted, because their log is a file, not a
 link to Docker's.
 ";
-/// How long a plugin may take to report the versions that it supports.
+/// How long a call to a CNI plugin may take.
 const QUESTION: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// The version written into new files. dockbridge can read this version and every lower version.
+/// The version written into new files. dockbridge reads the versions from 1 to this one.
 pub const VERSION: u32 = 1;
 
 /// Returns the content of a stored file for `body`.
@@ -25,7 +25,7 @@ pub fn seal<T: Serialize>(body: &T) -> Result<Vec<u8>, serde_json::Error> {
 /// Checks the content of a stored file and returns its body.
 ///
 /// # Errors
-/// Why the file is damaged or cannot be read.
+/// Why the content cannot be used.
 pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if bytes.is_empty() {
         return Err(EMPTY.to_owned());

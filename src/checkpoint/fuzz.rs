@@ -9,8 +9,7 @@ use super::{
     record::{ChangesSinceCreate, MemoryKills, PodCidrs, PulledImages, SandboxCheckpoint},
 };
 
-/// Parses the bytes as a stored file, and as a body without an envelope. A parsed value must be the same after
-/// it is written and read again.
+/// A parsed value must be the same after it is written and read again.
 pub(crate) fn stored(bytes: &[u8]) {
     round::<SandboxCheckpoint>(bytes);
     round::<PulledImages>(bytes);

@@ -1,4 +1,4 @@
-//! What the files that the module `checkpoint` writes store, and what loading the checkpoint files returns.
+//! The types that [`super::directory`] stores, and the result of loading all checkpoint files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,14 @@ use crate::{
     },
 };
 
-/// What dockbridge knows about a sandbox without asking Docker. Existing files have this type's serde form:
-/// only add fields with defaults.
+/// The content of a pod's checkpoint file. Existing files have this type's serde form: only add fields with defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SandboxCheckpoint {
     /// Docker's id of the pause container; also the name of the checkpoint file, without `.json`.
     pub id: SandboxId,
     /// The full name of the pause container in Docker, without the leading slash.
     pub name: String,
-    /// The RunPodSandbox request, for answers if Docker loses the pause container before the network is released.
+    /// The RunPodSandbox request: answers need it if Docker loses the pause container before the network is released.
     pub document: SandboxDocument,
     /// When Docker created the pause container. Always set, because kubelet refuses a sandbox without a creation time.
     pub created_at: Nanos,
@@ -54,8 +53,8 @@ impl SingleFile for PodCidrs {
     const DURABILITY: Durability = Durability::Synced;
 }
 
-/// The images that dockbridge pulled or loaded and that did not exist before: for each id, the full names. Existing
-/// files have this serde form.
+/// Images that did not exist before dockbridge pulled or loaded them: for each id, the full names that dockbridge
+/// pulled or loaded. Existing files have this serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImages(pub BTreeMap<ImageId, BTreeSet<String>>);
 
@@ -63,14 +62,14 @@ impl SingleFile for PulledImages {
     const NAME: &str = "pulled-images.json";
 }
 
-/// Limits that changed after the create, and edits of NRI plugins. Existing files have this serde form.
+/// Changed limits of pods and containers, and edits that NRI plugins want. Existing files have this serde form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChangesSinceCreate {
-    /// All current limits of each container whose limits were changed.
+    /// The limits of containers after a change that Docker does not store completely.
     pub containers: BTreeMap<ContainerId, Resources>,
     pub pods: BTreeMap<SandboxId, PodResources>,
-    /// The edits of NRI plugins, including CDI devices. The field `adjustments` of older files is ignored.
+    /// The edits that NRI plugins want, also those of CDI devices. The field `adjustments` of older files is ignored.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub edits: BTreeMap<ContainerId, Vec<SpecEdit>>,
 }

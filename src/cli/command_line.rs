@@ -234,7 +234,7 @@ Commands other than serve and version read the service's settings from the first
 /etc/default/dockbridge, /etc/sysconfig/dockbridge and /etc/dockbridge.toml that \
 exists, unless a file is named or --environment is given.
 The flags of cri-dockerd are accepted as well. -h omits the settings.";
-/// The help of `dockbridge debug`, whose last line names the flags that lead to the server's socket.
+/// The help of `dockbridge debug`. The last line names the flags by which the command finds `admin.sock`.
 const DEBUG_HELP: &str = "\
 {about}
 

@@ -36,8 +36,8 @@ use crate::{
 };
 
 /// Runs the command. Prints to `out`, and reads variables through `environment`. Without the flag `--environment`,
-/// commands that examine the service read the files of `service` if neither the command line nor a variable names
-/// a file.
+/// commands other than `serve` and `version` read the files of `service` if neither the command line nor a variable
+/// names a file.
 ///
 /// # Errors
 /// Any error of the command, for the operator's terminal: format it with [`crate::error::chain`].
@@ -82,7 +82,7 @@ pub fn execute(
         }
         Command::Debug(command) => debug(&command, &settings()?.run_dir, out)?,
         Command::Support => {
-            // If the settings file has an error, the bug report has the settings without this file, and a warning.
+            // If the configuration file has an error, the bug report has a warning, and the settings without this file.
             let resolved = source.resolve().or_else(|error| {
                 warnings.push(chain(&error));
                 source.without_file().resolve()
@@ -113,9 +113,9 @@ fn debug(
     client::run(run_dir, (Method::GET, path, String::new()), out)
 }
 
-/// Sends a request to the running dockbridge, with the variables of this command if `with_environment`, and
-/// prints its answer. Returns whether the request succeeded. An error in the settings file does not prevent
-/// the request: the running dockbridge returns the error.
+/// Sends a request to the running dockbridge, with the variables of this command if `with_environment`, and prints its
+/// answer. Returns whether the request succeeded. If only the configuration file has an error, still sends the request,
+/// and returns the error if no dockbridge listens.
 fn request(
     source: &ConfigSource,
     path: &'static str,
@@ -161,7 +161,7 @@ fn serve(
     for warning in warnings {
         warn!("{warning}");
     }
-    // Must run before dockbridge keeps any file open, which could have the number of systemd's socket.
+    // Must run before dockbridge keeps any file open: such a file could be mistaken for a socket of systemd.
     let inherited = inherited_socket::take()?;
     let systemd = Systemd::of_process(environment);
     let locks = EngineLocks::default();
@@ -180,7 +180,7 @@ fn serve(
     served
 }
 
-/// How long the process waits for threads that are still reading or writing files.
+/// How long the process waits for blocking threads before it exits.
 const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The limit of blocking threads. File systems that hang can block 256 threads that check paths, plus one for
 /// each log and one for each log directory. Threads start on demand.

@@ -1,4 +1,4 @@
-//! Finds the settings of the service for commands that examine it, not for `serve`.
+//! Finds the settings of the service for commands other than `serve` and `version`.
 
 use std::path::PathBuf;
 
@@ -30,8 +30,8 @@ impl ServiceFiles {
         }
     }
 
-    /// The sources of a command's settings. Sources of the command override sources of the service. If the command
-    /// names a file with settings, dockbridge does not read the service's files.
+    /// The sources of a command's settings. Sources of the command override sources of the service. If the command line
+    /// or `DOCKBRIDGE_CONFIG` names a file, dockbridge does not read the service's files.
     pub(super) fn gather(
         &self,
         invocation: &Invocation,
@@ -65,8 +65,8 @@ impl ServiceFiles {
         Ok(Gathered { source, files, is_found, unknown })
     }
 
-    /// The service's environment file, or otherwise its configuration file, if `command` examines the service and the
-    /// file exists.
+    /// The service's environment file, or otherwise its configuration file, if `command` uses the service's settings
+    /// and the file exists.
     pub(super) fn find(&self, command: &Command) -> (Option<PathBuf>, Option<PathBuf>) {
         let examines = match command {
             Command::Serve | Command::Version => false,
@@ -82,7 +82,6 @@ impl ServiceFiles {
     }
 }
 
-/// Where the settings of a command come from.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub(super) source: ConfigSource,
@@ -90,7 +89,7 @@ pub(super) struct Gathered {
     pub(super) files: String,
     /// Whether `files` contains a file of the service that neither the command line nor a variable names.
     pub(super) is_found: bool,
-    /// Warnings about `DOCKBRIDGE_*` variables in environment files that name no setting.
+    /// Warnings about unknown `DOCKBRIDGE_*` variables in environment files.
     pub(super) unknown: Vec<String>,
 }
 

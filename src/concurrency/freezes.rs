@@ -1,7 +1,7 @@
 //! Freezes: the times in which a container is frozen because dockbridge makes a container checkpoint of it.
 //!
 //! A frozen container cannot start a command and does not react to a stop signal. Starts of commands, stops and
-//! removals wait until the container is thawed, and a freeze begins only while none of these is in progress.
+//! removals do not begin during a freeze, and a freeze begins only while none of these is in progress.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ struct FrozenTime {
     ended: Instant,
 }
 
-/// The container may be frozen while this value exists.
+/// The container counts as frozen while this value exists.
 #[derive(Debug)]
 pub struct Freeze {
     container: String,
@@ -73,8 +73,8 @@ impl Drop for Freeze {
     }
 }
 
-/// How long the frozen time of a container is at least kept after its last freeze. ExecSync adds the frozen time to
-/// the timeout of a command that was running during the freeze.
+/// The frozen time of a container is kept for at least this long after its last freeze. ExecSync adds the container's
+/// frozen time during the call to the command's timeout.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

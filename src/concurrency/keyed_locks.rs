@@ -1,6 +1,6 @@
 //! Read-write locks by name. A lock is created on demand and dropped with its last guard.
 //!
-//! Calls that need a pod to stay unchanged (create a container) read-lock the pod. Calls that change a pod
+//! Calls that need a pod to stay unchanged (create or start a container) read-lock the pod. Calls that change a pod
 //! (run, stop, remove) write-lock the pod. tokio's lock is fair: callers get a lock in the order of their calls.
 
 use std::sync::Arc;
@@ -27,9 +27,8 @@ impl KeyedLocks {
         self.locks.of(name).write_owned().await
     }
 
-    /// Takes a write lock if no caller has a lock of `name` or waits for one. Returns None at once if a caller has a
-    /// lock or waits for one, because a waiting writer would delay all later callers. This function is for work that
-    /// can be skipped.
+    /// Takes a write lock, or returns None if a caller has a lock of `name` or waits for one. Does not wait, because a
+    /// waiting writer would delay all later callers.
     pub fn try_write(&self, name: &str) -> Option<OwnedRwLockWriteGuard<()>> {
         self.locks.of(name).try_write_owned().ok()
     }

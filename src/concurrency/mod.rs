@@ -5,7 +5,7 @@
 //! must not stop half-way when its handler is dropped: it runs as a separate task for which the handler waits, and
 //! a repeated call joins the running task ([`single_flight::SingleFlight`]). With [`keyed_locks::KeyedLocks`], an
 //! operation waits until earlier operations that exclude it have released the lock of the same name.
-//! With cancellation tokens by name ([`named::Named`]), an operation that waits can cancel the operation before it.
+//! With cancellation tokens by name ([`named::Named`]), an operation can cancel the operations for which it waits.
 
 pub mod backoff;
 pub mod blocking;

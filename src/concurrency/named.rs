@@ -27,7 +27,7 @@ impl<T: Default> Named<T> {
     }
 }
 
-/// When the table has this many names, names without a value are removed.
+/// When a name is added to a table with this many names, names without a value are removed first.
 const SWEEP_AT: usize = 512;
 
 #[cfg(test)]

@@ -51,14 +51,14 @@ pub fn differences(running: &[RawValue], new: &Resolved) -> Vec<Difference> {
         .collect()
 }
 
-/// The settings after a reload: live settings from `new`, others from `running`. Fails on a malformed value.
+/// The settings after a reload: those that a reload can change are from `new`, the others from `running`.
 pub fn reloaded(running: &[RawValue], new: &Resolved) -> Result<Resolved, ConfigError> {
     let is_live = |key: Key| key.definition().change == Change::Reload;
     let values = replaced(running, is_live, &new.values);
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// The names of the settings, separated by commas; empty if `differences` is empty.
+/// The names of the settings that differ, separated by commas.
 pub fn names<'a>(differences: impl IntoIterator<Item = &'a Difference>) -> String {
     let names: Vec<&str> = differences.into_iter().map(|one| one.key.name()).collect();
     names.join(", ")

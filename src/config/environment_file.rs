@@ -1,5 +1,5 @@
 //! Files in the syntax of systemd's `EnvironmentFile=`, which only looks like shell. A value may contain blanks, and
-//! without quotes it ends at a line end without a backslash. `$`, backticks and commands have no meaning.
+//! outside quotes it ends at the first unescaped line end. `$`, backticks and commands have no meaning.
 
 use std::{collections::BTreeMap, iter::Peekable, path::Path, str::Chars};
 
@@ -67,8 +67,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads unquoted text up to a line end without a backslash, and drops trailing blanks without a backslash.
-    /// Removes backslashes, keeps the characters after them, and joins two lines if a backslash ends the first.
+    /// Reads unquoted text up to the first unescaped line end, and drops unescaped trailing blanks. Removes
+    /// backslashes, keeps the characters after them, and joins two lines if a backslash ends the first.
     fn plain(&mut self, mut value: String) -> String {
         let mut end = value.len();
         while let Some(c) = self.0.next().filter(|c| !is_newline(*c)) {

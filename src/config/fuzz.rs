@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: the configuration file. No text may cause a panic.
+//! The target of `make fuzz` for the configuration file. No text may cause a panic.
 
 use std::path::Path;
 

@@ -98,10 +98,10 @@ settings! {
     PinnedImages: "pinned-images" Reload "NAMES" "",
     /// Images kubelet must not remove, by label: key or key=value, separated by commas
     PinnedImageLabels: "pinned-image-labels" Reload "LABELS" "",
-    /// Images kubelet may remove: all, or only those it pulled
+    /// Unpinned images kubelet may remove: all, or only those it pulled
     CollectImages: "collect-images" Reload "all|pulled" "all",
-    /// How long a call to the engine may take, except pings, pulls, streams, stops of containers, and
-    /// starts from a container checkpoint
+    /// How long a call to the engine may take, except pings, pulls, streams, stops of containers, starts from a
+    /// container checkpoint, and updates of dockbridge's copy of Docker's state
     RuntimeRequestTimeout: "runtime-request-timeout" Restart "DURATION" "110s",
     /// File at a container's log path: a CRI file, or a link to docker's log file
     ContainerLogFormat: "container-log-format" Restart "cri|docker" "cri",
@@ -121,7 +121,7 @@ settings! {
     NriPluginDir: "nri-plugin-dir" Restart "DIR" "/opt/nri/plugins",
     /// Directory with the NRI plugins' configuration files
     NriConfigDir: "nri-config-dir" Restart "DIR" "/etc/nri/conf.d",
-    /// How long an NRI plugin may take to register, and to receive the existing pods
+    /// How long an NRI plugin may take to register, and then to answer each message with existing pods
     NriRegistrationTimeout: "nri-registration-timeout" Restart "DURATION" "5s",
     /// How long an NRI plugin may take for a call
     NriRequestTimeout: "nri-request-timeout" Restart "DURATION" "2s",

@@ -4,10 +4,8 @@
 //! of every setting, and cri-dockerd's flag if that has another name. [`resolve::resolve`] picks one
 //! [`raw::RawValue`] for each setting by precedence and parses the values into [`settings::Settings`].
 //!
-//! At a reload, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has
-//! changed, and [`live::LiveSettings`] gets the new values. Whenever a module uses a
-//! setting that a reload can change, the module reads the setting in `LiveSettings`, except the log level and the
-//! settings of traces.
+//! At a reload, [`source::ConfigSource`] resolves the settings again, [`diff`] finds what has changed, and
+//! [`live::LiveSettings`] gets the new values.
 //!
 //! To add a setting, add a row in [`key`], a field in [`settings::Settings`] and a row in
 //! `docs/configuration.md`. The setting's flag, variable and file key come from its row in [`key`].

@@ -24,7 +24,7 @@ fn assignment(value: &RawValue) -> String {
     format!("{} = {}", value.key.name(), quoted(value.text.trim()))
 }
 
-/// The text as a quoted TOML string. Unlike in JSON, also DEL needs an escape sequence.
+/// The text as a quoted TOML string. Unlike JSON, TOML requires an escape sequence for DEL.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007F")
 }

@@ -19,10 +19,10 @@ pub struct Resolved {
     pub values: Vec<RawValue>,
 }
 
-/// Resolves the settings. A flag overrides the environment, and the environment, except `HOME`, overrides the file.
+/// Resolves the settings.
 ///
-/// `flags` are the values of the command line, including that of the program name. `environment` returns the value of
-/// a variable, and `config` is the path of `--config`. An empty variable counts as not set, because systemd's
+/// `flags` are the values of the command line and of the program name. `environment` returns the value of a variable,
+/// and `config` is the path that `--config` names. An empty variable counts as not set, because systemd's
 /// `EnvironmentFile` cannot unset a variable.
 ///
 /// # Errors
@@ -48,7 +48,7 @@ pub fn resolve(
     Ok(Resolved { settings: Settings::new(&values)?, values })
 }
 
-/// A warning about an environment variable that begins with `DOCKBRIDGE_` but names no setting.
+/// A warning if the environment variable begins with `DOCKBRIDGE_` but dockbridge does not know it.
 pub fn unknown_variable(name: &str) -> Option<String> {
     let is_ours = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
     let is_known = || {
@@ -93,8 +93,8 @@ fn from_environment(key: Key, variable: &dyn Fn(&str) -> Option<String>) -> Opti
     }
 }
 
-/// The path of the Docker client's configuration below `HOME`. `None` without an absolute `HOME`, as in a systemd
-/// service.
+/// The path of the Docker client's configuration below `HOME`. `None` without an absolute `HOME`: systemd sets none
+/// for a service without `User=`.
 fn from_home(variable: &dyn Fn(&str) -> Option<String>) -> Option<RawValue> {
     let home = variable("HOME").filter(|home| home.starts_with('/'))?;
     Some(RawValue {

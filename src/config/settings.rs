@@ -36,10 +36,10 @@ pub struct Settings {
     /// How pods that do not use the host's network are connected: `Cni` or `Docker`, never `Host`.
     pub network: NetworkMode,
     pub cni: CniSettings,
-    /// Directories of CDI specifications, used when the engine does not read them itself. A device in a later
-    /// directory replaces a device of the same name in an earlier one.
+    /// Directories of CDI specifications, used if the engine does not read CDI specifications itself. A device in a
+    /// later directory replaces a device of the same name in an earlier one.
     pub cdi_spec_dirs: Vec<PathBuf>,
-    /// The pod CIDRs of a node, if no controller assigns them.
+    /// The pod CIDRs of this node, if no controller assigns them.
     pub pod_cidrs: Vec<String>,
     /// The pause image to pull; None means the image that is embedded in dockbridge.
     pub sandbox_image: Option<String>,
@@ -49,13 +49,13 @@ pub struct Settings {
     pub streaming_addr: SocketAddr,
     /// The TCP address where metrics and health are served; None means no TCP port.
     pub metrics_addr: Option<SocketAddr>,
-    /// An image pull is cancelled if it makes no progress for this long, or for six times as long while a layer is
-    /// being extracted, or each layer is queued, downloaded or done. While a pull waits for the engine's downloads for
-    /// other pulls, their progress also counts. None means no limit.
+    /// How long an image pull may make no progress before it is cancelled. The limit is six times as long while a layer
+    /// is being extracted, or while all layers are queued, downloaded or done. While a pull waits for the engine's
+    /// downloads for other pulls, their progress also counts. None means no limit.
     pub pull_progress_deadline: Option<Duration>,
     pub pins: PinnedImages,
     pub collect: CollectImages,
-    /// How long most engine calls with a single answer may take. The stop of a container has another limit.
+    /// How long most engine calls with a single answer may take.
     pub request_timeout: Duration,
     pub container_log_format: ContainerLogFormat,
     pub log: LogSettings,
@@ -88,8 +88,8 @@ pub struct NriSettings {
     pub plugin_dir: PathBuf,
     /// The directory of the NRI plugins' configurations, files named `NN-name.conf` or `name.conf`.
     pub config_dir: PathBuf,
-    /// How long an NRI plugin may take to register, and to process the existing pods unless `request_timeout` is
-    /// longer.
+    /// How long an NRI plugin may take to register. For each message about existing pods, this limit or
+    /// `request_timeout` applies, whichever is longer.
     pub registration_timeout: Duration,
     pub request_timeout: Duration,
     /// NRI plugins by name, or by index and name, without which dockbridge creates no pod, and creates or starts

@@ -11,7 +11,7 @@ use super::{
     resolve::{CONFIG_VARIABLE, Resolved, resolve},
 };
 
-/// The environment variables from which settings are read. Their JSON is an object of strings.
+/// The environment variables from which settings are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variables(BTreeMap<String, String>);
 
@@ -33,7 +33,7 @@ pub struct ConfigSource {
 }
 
 impl ConfigSource {
-    /// The path of the configuration file: `config`, or if `config` is not set, the value of the variable.
+    /// The path of the configuration file: `config`, or if `config` is not set, the value of `DOCKBRIDGE_CONFIG`.
     pub fn file(&self) -> Option<PathBuf> {
         let named = self.variables.0.get(CONFIG_VARIABLE).filter(|path| !path.is_empty());
         self.config.clone().or_else(|| named.map(PathBuf::from))
@@ -46,13 +46,12 @@ impl ConfigSource {
         source
     }
 
-    /// Reads the configuration file, and resolves the settings. Blocks the thread while it reads the file.
+    /// Reads the configuration file, and resolves the settings. Blocks the thread.
     pub fn resolve(&self) -> Result<Resolved, ConfigError> {
         let variable = |name: &str| self.variables.0.get(name).cloned();
         resolve(self.flags.clone(), self.config.clone(), &variable)
     }
 }
 
-/// Variables that dockbridge reads in addition to the settings' own variables: the variable that names the
-/// configuration file, and the variables of Docker's clients.
+/// Variables that affect settings in addition to the variable that each setting has.
 const OTHERS: [&str; 4] = [CONFIG_VARIABLE, "DOCKER_HOST", "DOCKER_CONFIG", "HOME"];

@@ -65,8 +65,8 @@ impl CollectedOutput {
         }
     }
 
-    /// Waits until memory for `length` more bytes is free, and reserves it. The first [`UNCOUNTED_BYTES`] bytes of a
-    /// command's output need no free memory.
+    /// Reserves memory for `length` more bytes, and if necessary waits until it is free. The first [`UNCOUNTED_BYTES`]
+    /// bytes of a command's output need no reservation.
     async fn make_room(&mut self, length: usize) {
         let total = self.stdout.len() + self.stderr.len() + length;
         let share = self.share.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -112,7 +112,7 @@ impl Sink for CollectedOutput {
     }
 }
 
-/// How many bytes of stdout and stderr together are kept at most. kubelet accepts answers of 16 MiB.
+/// How many bytes of stdout and stderr together are kept at most. kubelet accepts answers of up to 16 MiB.
 pub const MOST_OUTPUT: usize = 16 * 1024 * 1024 - 64 * 1024;
 
 /// How many bytes of stdout and of stderr are always kept, however much output the other stream has.
@@ -120,11 +120,11 @@ const LEAST_OUTPUT: usize = 1024 * 1024;
 
 const LARGE_OUTPUTS: usize = 2;
 
-/// How many bytes all commands without one of the [`LARGE_OUTPUTS`] may keep together, not counting the first
+/// How many bytes all commands without one of the [`LARGE_OUTPUTS`] permits may keep together, not counting the first
 /// [`UNCOUNTED_BYTES`] bytes of each command.
 const SHARED_BYTES: usize = 16 * 1024 * 1024;
 
-/// A command with more than this many bytes of output needs one of the [`LARGE_OUTPUTS`].
+/// A command with more than this many bytes of output needs one of the [`LARGE_OUTPUTS`] permits.
 const LARGE_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// How many bytes of each command's output are not counted. Few probes print more than this many bytes.

@@ -1,6 +1,5 @@
-//! The files for dockbridge's OCI runtime: the edits of containers, pinned user namespaces, and unpacked
-//! container checkpoints. dockbridge writes a container's edits before the container starts, and removes them after
-//! the container.
+//! The files for dockbridge's OCI runtime: the edits of containers, pinned user namespaces, and unpacked container
+//! checkpoints. A container's edits are written before it starts, and removed after its removal.
 
 use std::{
     error::Error,
@@ -57,12 +56,12 @@ impl OciRuntimeFiles {
         self.user_pins.join(id.as_str())
     }
 
-    /// The pods that have a pin for a user namespace, even an incomplete one.
+    /// The pods that have a pin for a user namespace, even an incomplete pin.
     pub async fn pinned(&self) -> Vec<SandboxId> {
         named_after_pods(&self.user_pins).await
     }
 
-    /// Writes the edits of a container of this engine before its start.
+    /// Writes the edits of a container that is about to start, and the id of its engine.
     pub async fn write(
         &self,
         id: &str,
@@ -73,17 +72,17 @@ impl OciRuntimeFiles {
         self.work(id, move |directory, id| directory.write(id, &edits)).await
     }
 
-    /// Removes the files of a removed container for dockbridge's OCI runtime. A failure is logged, and the next sweep
-    /// tries again.
+    /// Removes a removed container's files for dockbridge's OCI runtime. A failure is logged, and the next sweep tries
+    /// again.
     pub async fn remove(&self, id: &str) {
         self.remove_restore(id).await;
         let remove = |directory: &EditsDirectory, id: &str| directory.remove(id);
         self.work(id, remove).await.unwrap_or_else(|error| report(id, &error));
     }
 
-    /// The containers of this engine that have edits, and all that have a container checkpoint that is unpacked, even
-    /// in part. Also returns the ids of old directories without edits, left by a dockbridge process that ended while
-    /// it wrote the edits.
+    /// The containers of this engine that have edits, and the containers, of any engine, for which a container
+    /// checkpoint is unpacked, even in part. Also the ids of old directories without edits, left for example by a
+    /// dockbridge process that ended while it wrote the edits.
     pub async fn ids(&self, engine: &EngineInfo) -> Result<Vec<String>, Failure> {
         let engine = engine.daemon_id.clone();
         let restores = self.restores.clone();
@@ -115,7 +114,6 @@ impl OciRuntimeFiles {
     }
 }
 
-/// Logs that files of a container cannot be removed.
 fn report(id: &str, error: &dyn Error) {
     let error = chain(error);
     warn!(

@@ -1,5 +1,5 @@
-//! Changes of pods and containers after their creation: limits, and edits that NRI plugins want. dockbridge
-//! saves these changes in the state directory, because Docker cannot change the labels of a container.
+//! Changes of pods and containers after their creation: limits, and edits that NRI plugins want. dockbridge saves these
+//! changes in the state directory. The labels have the original request, and Docker cannot change labels.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl SavedChanges {
         self.known.lock().containers.get(id).cloned()
     }
 
-    /// The limits that were requested last for a container. Docker stores some limits, dockbridge stores the others.
+    /// The limits that a container should have. Docker stores some of them, dockbridge the others.
     pub fn requested(&self, record: &ContainerRecord) -> Resources {
         let (engine, spec) = (&record.limits, &record.document.spec.resources);
         match self.limits(&record.id) {
@@ -50,7 +50,7 @@ impl SavedChanges {
         }
     }
 
-    /// The limits that kubelet sent last for a pod.
+    /// The limits of a pod: those that updates have set, otherwise those from the pod's creation.
     pub fn pod_limits(&self, record: &SandboxRecord) -> PodResources {
         let (updated, spec) = (self.pod(&record.id), &record.document.spec);
         PodResources {
@@ -64,7 +64,6 @@ impl SavedChanges {
         self.known.lock().pods.get(id).cloned().unwrap_or_default()
     }
 
-    /// Saves the limits of a container. If saving fails, the previous limits stay recorded.
     pub(super) async fn put_limits(
         &self,
         id: &ContainerId,

@@ -19,14 +19,12 @@ pub struct Containers {
     pub(super) limits: Limits,
     pub(super) creating: SingleFlight<String, Result<ContainerId, Failure>>,
     pub(super) starting: SingleFlight<ContainerId, Result<(), Failure>>,
-    /// Containers that dockbridge has asked the engine to start and whose record in the store may still be older
-    /// than the start.
+    /// Containers that the engine was asked to start, and whose record in the store may be older than the start.
     pub(super) unseen_starts: Arc<Mutex<HashSet<ContainerId>>>,
     pub(super) stopping: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) removing: SingleFlight<ContainerId, Result<(), Failure>>,
     pub(super) reopening: SingleFlight<ContainerId, Result<(), Failure>>,
-    /// For each container that is being stopped, the time of its SIGKILL, which a later StopContainer call
-    /// can make earlier. The entry expires when the stop has ended and no caller waits for it.
+    /// For each container that is being stopped, the time of its SIGKILL, which a later call can make earlier.
     pub(super) deadlines: Arc<Mutex<HashMap<ContainerId, Weak<watch::Sender<Instant>>>>>,
 }
 

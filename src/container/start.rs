@@ -40,14 +40,13 @@ impl Containers {
             self.node.store.refresh_container(id).await?;
         }
         let container = &*self.node.container(id).await?;
-        // If an earlier start has started the container but its answer was lost, the call succeeds without another
-        // start.
+        // If an earlier call started the container but could not inspect it, this call succeeds without another start.
         let is_done = is_unseen && was_started(&self.node.store.snapshot(), id);
         let started = if is_done { Ok(()) } else { self.start_created(container).await };
         if container.document.restore.is_some()
             && (started.is_ok() || !self.unseen_starts.lock().contains(&container.id))
         {
-            // Removes the unpacked container checkpoint. After a failure, the next start unpacks the archive again.
+            // After a failed start, the next start unpacks the archive again.
             self.node.oci_runtime_files.remove_restore(id).await;
         }
         started?;

@@ -30,8 +30,8 @@ impl Start {
     }
 }
 
-/// Starts a container. The caller must know that the container was never started: the engine would also start an
-/// ended container. `extra` is added to the deadline of the engine call.
+/// Starts a container. The caller must know that the container's command has never run: the engine would start an
+/// ended container again. `extra` is added to the deadline of the engine call.
 pub async fn start_once(node: &Node, id: &str, extra: Duration) -> Start {
     let starting = EngineCall::begin(Transition::Started);
     let answer = node.engine.start_container(id, extra).await;
@@ -50,8 +50,8 @@ pub async fn start_once(node: &Node, id: &str, extra: Duration) -> Start {
     Start { started, seen }
 }
 
-/// Whether a container was ever started, according to its inspect. The caller must have refreshed the record: an
-/// exited container that is only listed counts as never started.
+/// Whether a container's command has ever run, according to its inspect. The caller must have refreshed the record:
+/// for an exited container that is only listed, this returns false.
 pub fn was_started(now: &Snapshot, id: &str) -> bool {
     let pause = || now.sandbox(id).and_then(|pause| pause.process.as_ref());
     let process = now.container(id).map(|container| &container.process).or_else(pause);

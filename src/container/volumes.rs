@@ -1,5 +1,5 @@
-//! Images that are mounted into a container as volumes. dockbridge locks these images until the store shows
-//! the container. From then on, the document in the container's label says that the images are in use.
+//! Images that are mounted into a container as volumes. dockbridge locks the images of a new container until the store
+//! shows the container, whose document then says that the images are in use.
 
 use std::collections::BTreeSet;
 
@@ -28,8 +28,7 @@ pub(super) struct Volumes {
 }
 
 impl Node {
-    /// Prepares the image volumes of a container. If the caller cannot create the container, it must [release
-    /// the volumes](Self::release_volumes).
+    /// If the caller cannot create the container, the caller must [release the volumes](Self::release_volumes).
     pub(super) async fn volumes(
         &self,
         snapshot: &Snapshot,
@@ -57,12 +56,10 @@ impl Node {
         Ok(volumes)
     }
 
-    /// Releases the images of a container that could not be created, if no other container needs them.
     pub(super) async fn release_volumes(&self, volumes: Volumes) {
         self.release_images(volumes.locks.unlock()).await;
     }
 
-    /// Releases the images of a removed container, if no other container needs them.
     pub(super) async fn release_mounted(&self, mounted: &[MountedImage]) {
         self.release_images(unpacked(mounted)).await;
     }
@@ -85,7 +82,7 @@ impl Node {
         Ok(locks)
     }
 
-    /// If an image cannot be released now, the next sweep releases it.
+    /// Releases those images that no container needs. If the release of an image fails, the next sweep tries again.
     async fn release_images(&self, images: BTreeSet<ImageId>) {
         for image in images {
             if let Err(error) = self.image_files.release(&image).await {

@@ -27,7 +27,7 @@ pub(super) fn exec(id: &str, tail: &str) -> Option<String> {
 }
 
 /// Returns `/images/<name><tail>`. None if the name is longer than [`LONGEST_NAME`], has an empty segment or a
-/// segment `.` or `..`, or contains a password: the engine would repeat the name in its errors.
+/// segment `.` or `..`, or may contain a password, which the engine would repeat in its errors.
 pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     let is_valid = name.len() <= LONGEST_NAME
         && name.split('/').all(is_path_segment)
@@ -35,7 +35,6 @@ pub(super) fn image(name: &str, tail: &str) -> Option<String> {
     is_valid.then(|| format!("/images/{}{tail}", utf8_percent_encode(name, IMAGE)))
 }
 
-/// Appends a query to a path: `path?key=value&…`.
 pub(super) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     let mut text = path.to_owned();
     for (index, (key, value)) in pairs.iter().enumerate() {
@@ -52,7 +51,6 @@ fn is_valid_id(id: &str) -> bool {
     id.len() <= LONGEST_NAME && id.bytes().all(is_allowed) && is_path_segment(id)
 }
 
-/// Whether the text is neither empty nor `.` nor `..`.
 fn is_path_segment(text: &str) -> bool {
     !matches!(text, "" | "." | "..")
 }

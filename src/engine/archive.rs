@@ -28,7 +28,7 @@ pub enum PathKind {
     /// A regular file with this size in bytes.
     File(u64),
     Directory,
-    /// A symbolic link, with the path to which it leads inside the container, which might not exist.
+    /// A symbolic link, with its target, a path inside the container that might not exist.
     Link(String),
     /// Anything else, such as a device, a pipe or a socket.
     Other,
@@ -155,8 +155,8 @@ struct Stat {
     link_target: String,
 }
 
-/// The content of an archive's first entry, which must be a regular file. Entries that only describe the next
-/// entry (long names, times, attributes) do not count.
+/// The content of an archive's first entry, which must be a regular file. Entries that only describe other entries
+/// (long names, times, attributes) do not count.
 pub(super) fn first_file(archive: &[u8]) -> io::Result<Vec<u8>> {
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;

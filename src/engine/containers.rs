@@ -52,9 +52,8 @@ impl Engine {
     /// container again, so a short command would run twice.
     ///
     /// # Errors
-    /// [`EngineError::CannotRun`] if the OCI runtime could not run the container's command,
-    /// [`EngineError::Conflict`] if a container to join is missing, [`EngineError::LeftTask`] after an
-    /// interrupted start.
+    /// [`EngineError::CannotRun`] if the OCI runtime could not start the container, [`EngineError::Conflict`] if a
+    /// container to join is missing, [`EngineError::LeftTask`] if an earlier start left its task in containerd.
     pub async fn start_container(&self, id: &str, extra: Duration) -> Result<(), EngineError> {
         let mut start = self.post(Call::START, id, "/start", &[])?;
         start.timeout = start.timeout.saturating_add(extra);
@@ -87,7 +86,8 @@ impl Engine {
     /// Changes limits of a container, running or not. Limits that are not in `body` stay unchanged.
     ///
     /// # Errors
-    /// [`EngineError::Rejected`] if the engine refuses the limits, [`EngineError::Failed`] if the kernel does.
+    /// [`EngineError::Rejected`] or [`EngineError::Conflict`] if the engine refuses the limits,
+    /// [`EngineError::Failed`] if the kernel does.
     pub async fn update_container(
         &self,
         id: &str,
@@ -226,7 +226,6 @@ fn ignore_not_found(outcome: Result<(), EngineError>) -> Result<(), EngineError>
     }
 }
 
-/// The grace period in whole seconds, rounded up and limited for the engine's arithmetic.
 fn whole_seconds(grace: Duration) -> u64 {
     let up = u64::from(grace.subsec_nanos() > 0);
     grace.as_secs().saturating_add(up).min(LONGEST_GRACE)

@@ -21,7 +21,7 @@ pub enum Subject {
     Container(String),
     /// The id or the reference of an image.
     Image(String),
-    /// A process that an exec starts in a container, by the engine's id of the exec.
+    /// The engine's id of an exec.
     Exec(String),
     /// A path inside a container, as `docker cp` writes it: `container:path`.
     Path(String),
@@ -43,12 +43,10 @@ impl Call {
     pub(super) const INSPECT: &str = "inspect";
     pub(super) const START: &str = "start";
 
-    /// The error if the engine's answer is malformed.
     pub(super) fn garbled(&self, reason: impl Into<String>) -> EngineError {
         EngineError::Garbled { call: self.clone(), reason: reason.into() }
     }
 
-    /// The error if the engine's answer has not arrived in time.
     pub(super) fn late(&self, after: Duration) -> EngineError {
         EngineError::Deadline { call: self.clone(), after }
     }
@@ -103,7 +101,7 @@ pub enum EngineError {
     /// The server on the engine's socket answered a ping without a readable API version.
     #[error("the server at {} is not a docker engine", socket.display())]
     NoEngine { socket: PathBuf, source: InvalidApiVersion },
-    /// The object does not exist. `subject` is the missing object, for a create possibly the image.
+    /// The object `subject` does not exist. For a create, `subject` is the image or a container to join.
     #[error("{message}")]
     NotFound { subject: Subject, message: String },
     #[error("container name {name} is already taken")]
@@ -188,8 +186,8 @@ impl WithKind for EngineError {
 }
 
 impl EngineError {
-    /// Whether the engine's containerd store changed during a read, so that a retry may help. The engine has
-    /// no status code for such a change. If another error has the same text, only a failed call is repeated.
+    /// Whether the engine's containerd store changed during a read, so that a retry may help. The engine has no status
+    /// code for such a change. If another error has the same text, the retry only repeats a failed call.
     pub(super) fn asks_to_retry(&self) -> bool {
         let changed = "data changed during operation, retry";
         matches!(self, Self::Failed { message, .. } if message.ends_with(changed))
@@ -211,7 +209,7 @@ impl EngineError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Whether the state of the object or of another object forbids the call. The caller must inspect the object.
+    /// Whether the state of the object or of another object forbids the call.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
     }

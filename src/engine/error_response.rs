@@ -1,18 +1,16 @@
 //! Maps the HTTP status and the text of an answer in which the engine reports a failure to an [`EngineError`].
 //!
-//! In some cases the status is not enough: a failed start is a 400, 404 or 500 depending on the engine's
-//! version, and a pull can fail after the status 200. If the status is not enough, this module also reads the
-//! text. For an unknown text, this module returns a more general error. dockbridge never removes or releases an
-//! object because of the text of an error. If the status is neither 301 nor 404, this module reports an object as
-//! missing only for the text of [`is_half_removed`]. With the status 409, the kind of the error does not depend on
-//! the text.
+//! In some cases the status is not enough: a failed start is a 400, 404 or 500 depending on the cause and the engine's
+//! version, and a pull can fail after the status 200. If the status is not enough, this module also reads the text. For
+//! an unknown text, this module returns a more general error. If the status is neither 301 nor 404, this module reports
+//! an object as missing only for the text of [`is_half_removed`]. With the status 409, the kind of the error does not
+//! depend on the text.
 
 use hyper::StatusCode;
 
 use super::error::{Call, EngineError, PullFault, Subject};
 use crate::wire::docker;
 
-/// The error for an answer of the engine with a failure status.
 pub(super) fn classify(call: Call, status: StatusCode, body: &[u8]) -> EngineError {
     let message = message(status, body);
     match (status.as_u16(), container_to_start(&call)) {
@@ -71,7 +69,7 @@ fn message(status: StatusCode, body: &[u8]) -> String {
     if text.trim().is_empty() { status.to_string() } else { shown(&text) }
 }
 
-/// The error for a name that [`super::api_path`] refuses, so that dockbridge does not send the name to the engine.
+/// The error for a name that [`super::api_path`] refuses to send to the engine.
 pub(super) fn invalid_name(call: Call) -> EngineError {
     let message = match &call.subject {
         Subject::Container(name) | Subject::Path(name) => {
@@ -118,8 +116,8 @@ fn cannot_join(id: &str, message: &str) -> bool {
     message.contains("No such container:") && !message.contains(id)
 }
 
-/// Whether the engine cannot reach containerd. The gRPC code is the last word of the text, or since Docker 28 the first
-/// word, or is at the start of a gRPC status in Go's format. Other parts of the text may quote a pod's configuration.
+/// Whether the engine cannot reach containerd. The gRPC code is at the end of the text, or at its start after a known
+/// prefix. Elsewhere in the text, the same words may come from a pod's configuration.
 fn is_without_containerd(message: &str) -> bool {
     let text = message.strip_prefix("failed to create task for container: ").unwrap_or(message);
     ["Unavailable: ", "rpc error: code = Unavailable "].iter().any(|begin| text.starts_with(begin))
@@ -176,7 +174,6 @@ const RUNTIME_WORDS: &[&str] = &[
     "OCI runtime start failed",
 ];
 
-/// The prefixes that Docker, containerd, the shim and runc add to an error of the OCI runtime, in any order.
 const RELAYS: &[&str] = &[
     "failed to create task for container:",
     "failed to create shim task:",
@@ -211,5 +208,5 @@ const SIGNATURE_WORDS: &[&str] = &[
     "no signatures found",
 ];
 
-/// How many characters of a text from the engine an error shows at most.
+/// An error shows at most this many characters of the engine's text.
 const SHOWN_CHARS: usize = 2048;

@@ -22,7 +22,7 @@ use crate::{
 pub struct Events {
     engine: Engine,
     messages: Messages,
-    /// The time, by the engine's clock, of the last event that the store needs. Unset before the first such event.
+    /// The time, by the engine's clock, of the last readable event that `next` returned. Unset before the first one.
     pub at: Nanos,
 }
 
@@ -31,8 +31,8 @@ impl Engine {
     pub async fn events(&self) -> Result<Events, EngineError> {
         // The filter keeps exec events out, because each exec probe causes three of them.
         let filters = serde_json::json!({ "type": KINDS, "event": ACTIONS }).to_string();
-        // The engine answers before it subscribes to its own events, so events between the answer and the
-        // subscription would be lost.
+        // The engine answers before it subscribes to its own events. Without `since`, events between the answer and
+        // the subscription would be lost.
         let since = seconds(Timestamp::now() - OVERLAP).unwrap_or_default();
         let query = [("since", &*since), ("filters", &*filters)];
         let target = api_path::with_query("/events", &query);
@@ -45,7 +45,7 @@ impl Engine {
 }
 
 impl Events {
-    /// The next event of the stream. None if the engine has closed the stream. After an error or None, the
+    /// The next event that the store needs. None if the engine has closed the stream. After an error or None, the
     /// caller opens a new stream and lists all objects again. Fails with `Broken` if the connection broke.
     ///
     /// Dropping the returned future loses no event.
@@ -84,5 +84,4 @@ const ACTIONS: [&str; 17] = [
     "pull", "load", "import", "tag", "untag", "delete", "reload",
 ];
 
-/// How long before the call of [`Engine::events`] the stream begins.
 const OVERLAP: Duration = Duration::from_secs(1);

@@ -87,14 +87,14 @@ impl Engine {
         Ok(self.created(create.with_json(&body)?).await?.id)
     }
 
-    /// Starts an exec and connects to its process. `tty` must have the same value as for the creation.
+    /// Starts an exec and connects to its process. `tty` must have the same value as when the exec was created.
     ///
     /// If the connection breaks, the client does not repeat this call. If the process cannot be started, the
     /// call succeeds: the engine sends the reason as output, and the exit code, if there is one, is 126, 127 or 128.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] if the exec does not exist, [`EngineError::Conflict`] if the exec was
-    /// started before, or its container is paused or no longer runs.
+    /// [`EngineError::NotFound`] if the exec does not exist, [`EngineError::Conflict`] if its container is paused or no
+    /// longer runs.
     pub async fn start_exec(&self, exec: &str, tty: bool) -> Result<(Output, Input), EngineError> {
         let body = serde_json::json!({ "Detach": false, "Tty": tty });
         let start = self.request(Method::POST, "start", Subject::exec(exec), "/start")?;
@@ -109,15 +109,14 @@ impl Engine {
         Ok(ExecState {
             running: stated.running,
             pid: u32::try_from(stated.pid).ok().filter(|pid| *pid > 0),
-            // Exit codes are small numbers, so they fit into an `i32`. A number that does not fit becomes -1,
-            // so that it does not look like success.
+            // A number that does not fit becomes -1, so that it does not look like success.
             exit_code: stated.exit_code.map(|code| i32::try_from(code).unwrap_or(-1)),
         })
     }
 
-    /// Resizes the terminal of an exec or of a container's main process. The engine waits a few seconds for an
-    /// exec to start. Fails with [`EngineError::NotFound`] if the exec or container does not exist, with other errors
-    /// if its process does not run.
+    /// Resizes the terminal of an exec or of a container's main process. The engine waits up to 10 seconds for an exec
+    /// to start. Fails with [`EngineError::NotFound`] if the exec or container does not exist, with other errors if its
+    /// process does not run.
     pub async fn resize(&self, subject: Subject, size: TerminalSize) -> Result<(), EngineError> {
         let (height, width) = (size.height.to_string(), size.width.to_string());
         let tail = api_path::with_query("/resize", &[("h", &height), ("w", &width)]);
@@ -150,7 +149,7 @@ impl Engine {
     }
 }
 
-/// The key sequence with which the engine disconnects a terminal: one that nobody types, instead of the
-/// default ctrl-p ctrl-q. The engine holds the first key back until the next key is typed. So the sequence
-/// begins with NUL (ctrl-space), which in programs has no visible effect before the next key.
+/// The key sequence with which the engine disconnects a terminal: one that nobody types, instead of the default ctrl-p
+/// ctrl-q. The engine holds the first key back until the next key is typed. So the sequence begins with NUL
+/// (ctrl-space), which few programs use.
 const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^,ctrl-@,ctrl-^";

@@ -19,7 +19,7 @@ use crate::model::stream::Source;
 #[derive(Debug)]
 pub struct Output {
     call: Call,
-    /// None after the output has ended or the connection has failed.
+    /// None after the end of the output or an error.
     from: Option<ReadHalf<TokioIo<Upgraded>>>,
     demux: Demux,
 }

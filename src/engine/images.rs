@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Lists all images except intermediate layers, without duplicates, with only the data of the list.
+    /// Lists all images except intermediate ones, without duplicates. The records lack what only an inspect shows.
     pub async fn list_images(&self) -> Result<Vec<ImageRecord>, EngineError> {
         let list = self.request(Method::GET, "list images", Subject::Engine, "/images/json")?;
         let mut seen = HashSet::new();
@@ -30,7 +30,7 @@ impl Engine {
 
     /// Inspects an image, by id or reference. [`EngineError::NotFound`] if the image does not exist.
     ///
-    /// The engine also accepts the prefix of an id, so the returned image can have another name.
+    /// The engine also accepts the prefix of an id, so the returned image need not have the reference `name`.
     pub async fn inspect_image(&self, name: &str) -> Result<ImageRecord, EngineError> {
         let subject = Subject::Image(name.to_owned());
         // Engines before Docker 28.0, and engines with graph drivers, ignore `manifests`.
@@ -51,7 +51,7 @@ impl Engine {
         self.done(removal.repeatable()).await
     }
 
-    /// Loads an archive in the format of `docker save`. [`EngineError::Failed`] has the engine's message.
+    /// Loads an archive in the format of `docker save`. [`EngineError::Failed`] if the engine cannot load it.
     pub async fn load_image(&self, archive: Bytes) -> Result<(), EngineError> {
         let load = self
             .request(Method::POST, "load an image", Subject::Engine, "/images/load?quiet=1")?
@@ -75,7 +75,7 @@ impl Engine {
 
     /// The size of all images together in bytes. Layers that several images share count once.
     ///
-    /// This call is slow: the engine walks its store, before Docker 23.0 also containers and volumes.
+    /// This call is slow: the engine walks its image store, before Docker 23.0 also containers and volumes.
     pub async fn image_bytes(&self) -> Result<u64, EngineError> {
         let by_type = self.version().await? >= ApiVersion::DISK_USAGE_BY_TYPE;
         let target = if by_type { "/system/df?type=image" } else { "/system/df" };
@@ -95,7 +95,7 @@ impl Engine {
     }
 }
 
-/// The answer to `GET /system/df`: the old fields, and the fields that replace them since API 1.52.
+/// The answer to `GET /system/df`: the old field for the size, and the one that replaces it since API 1.52.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Usage {
@@ -118,8 +118,6 @@ fn layers(driver: &docker::GraphDriver) -> Option<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
-    //! Tests how the directories of the layers are found in an image's inspect.
-
     use super::{PathBuf, docker::GraphDriver, layers};
 
     fn listed(text: &str) -> Option<Vec<String>> {

@@ -10,7 +10,7 @@ use super::{
 use crate::{model::engine::EngineInfo, translate::observe, wire::docker};
 
 impl Engine {
-    /// Reads `docker info` and `docker version`, and finds containers that the engine does not list.
+    /// Reads `docker info` and `docker version`, and counts containers of another image store.
     pub async fn info(&self) -> Result<EngineInfo, EngineError> {
         let about = |verb, path| self.request(Method::GET, verb, Subject::Engine, path);
         let version = self.json::<docker::Version>(about("read the engine's version", "/version")?);

@@ -47,14 +47,14 @@ impl EngineLocks {
         Lock::take(file, socket)
     }
 
-    /// The dockbridge that has the lock of the engine.
+    /// The dockbridge that has the lock of the engine, if any.
     pub fn holder(&self, engine: &EngineInfo) -> Result<Option<Holder>, HostError> {
         self.file(engine).map_or(Ok(None), |file| Lock::holder(&file))
     }
 }
 
 /// The name of an engine's lock file; None without an id. Docker 20.10 takes the id from a key in `/etc/docker`,
-/// so all such engines of a host have the same id, and therefore the name also depends on the engine's data root.
+/// so two engines of a host can have the same id, and therefore the name also depends on the engine's data root.
 fn name(id: &str, root: &Path) -> Option<String> {
     if id.is_empty() {
         return None;
@@ -69,9 +69,9 @@ fn name(id: &str, root: &Path) -> Option<String> {
 
 /// The directory of the locks is in `/run`, so that no old locks exist after a boot.
 const DIRECTORY: &str = "/run/dockbridge-engines";
-/// All users may list the directory, but must not be able to open a lock file, because they could lock it.
+/// All users may list the directory. Lock files have the mode 0600, because a user who can open one could lock it.
 const DIRECTORY_MODE: u32 = 0o755;
-/// Bytes that are percent-encoded in the name of a lock file.
+/// Bytes of the engine's id and data root that are percent-encoded in the name of the lock file.
 const NAME: &AsciiSet = &api_path::QUERY.remove(b':');
 const LONGEST_NAME: usize = 200;
 

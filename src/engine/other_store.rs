@@ -44,7 +44,7 @@ fn read(directory: &Path, own: &str, processes: &Processes) -> Option<OtherStore
     stores.into_values().max_by_key(|store| store.containers)
 }
 
-/// The fields of Docker's `config.v2.json` that show a container's image store, state and pod.
+/// The fields of Docker's `config.v2.json` that show a container's image store, state and labels.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Container {

@@ -28,22 +28,19 @@ pub struct Pull {
 /// One message of a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullProgress {
-    /// The short id of the layer. Empty for messages about the image; the first message has the tag instead.
+    /// The short id of the layer. In messages about the image: empty, or a tag or digest.
     pub layer: String,
     /// The step of the layer, for example `Downloading`, `Extracting` or `Pull complete`.
     pub status: String,
-    /// How many bytes of the layer's current step are done. 0 if the engine counts something else (some
-    /// engines count the seconds of unpacking, which is not progress).
+    /// How many bytes of the layer's current step are done. 0 if the engine counts something else, such as seconds.
     pub current: u64,
     /// How many bytes the layer's current step has in total; 0 if unknown.
     pub total: u64,
 }
 
 impl Engine {
-    /// Starts a pull. The image is complete when [`Pull::next`] returns None without an earlier error. The
-    /// pull has no deadline, because only the caller knows when a pull has stalled. The engine begins to answer
-    /// only after the registry has answered. With containerd's image store, the engine does not begin to answer while
-    /// other pulls use all of its downloads.
+    /// Starts a pull. The pull has no deadline, because only the caller knows when a pull has stalled. The engine
+    /// begins to answer only after the registry has answered.
     ///
     /// # Errors
     /// [`EngineError::Pull`] if the registry refuses the pull before it begins.
@@ -60,8 +57,7 @@ impl Engine {
 }
 
 impl Pull {
-    /// The next message of the pull. None if the pull has succeeded. After an error the pull has failed: `Pull`
-    /// with the engine's message, `Garbled` for an unreadable message, `Broken` if the connection broke.
+    /// The next message of the pull. None at the end: the image is complete if no error came before.
     pub async fn next(&mut self) -> Option<Result<PullProgress, EngineError>> {
         let message = self.messages.next::<docker::Progress>().await?;
         Some(message.and_then(|message| match error_text(&message) {

@@ -1,4 +1,4 @@
-//! One HTTP request to the engine. The request's path does not contain the API version yet.
+//! Requests to the engine.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::engine::ApiVersion;
 
-/// A request to the engine: its call, path, body and timeout.
+/// A request to the engine, without the API version, which [`Self::to_http`] adds.
 #[derive(Debug)]
 pub(super) struct ApiRequest {
     pub(super) call: Call,
@@ -26,7 +26,7 @@ pub(super) struct ApiRequest {
     pub(super) credentials: Option<HeaderValue>,
     /// Whether the request asks the engine to hijack the connection.
     pub(super) upgrade: bool,
-    /// How long the answer, or the start of a stream, may take.
+    /// How long the call may take, with repetitions; for a stream or archive, until it begins.
     pub(super) timeout: Duration,
     /// Whether repeating the request is harmless.
     pub(super) repeatable: bool,
@@ -34,10 +34,8 @@ pub(super) struct ApiRequest {
 
 impl ApiRequest {
     /// A request without a body. `target` is the path and query after the API version, or `None` if
-    /// [`super::api_path`] refuses the subject's name, which is an error.
-    ///
-    /// After a broken connection, a GET request is repeated, another request only if [`ApiRequest::repeatable`] was
-    /// called.
+    /// [`super::api_path`] refuses the subject's name, which is an error. A GET request is repeatable, another request
+    /// only after a call of [`Self::repeatable`].
     pub(super) fn new(
         call: Call,
         method: Method,
@@ -103,8 +101,7 @@ impl ApiRequest {
 }
 
 const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");
-/// The largest JSON body of a request, in bytes. The engine stores the data of a create request and repeats it
-/// in inspects, and a part of it in lists. dockbridge must be able to read both. kubelet's largest request (16 MiB)
-/// fits, unless much of it is control characters, each of which needs six bytes in JSON. Commands and variables
-/// have a smaller limit.
+/// The largest JSON body of a request, in bytes. The limit exists because the engine repeats data of a create request
+/// in inspects and lists, which dockbridge must be able to read. kubelet's requests have at most 16 MiB, but a control
+/// character needs six bytes in JSON.
 const LARGEST_JSON: usize = 48 << 20;

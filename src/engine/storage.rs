@@ -12,7 +12,7 @@ use crate::{host::mounts::upper_directories, model::engine::EngineInfo};
 
 /// The directory that dockbridge reports as the `mountpoint` of the image file system: the directory of layers if
 /// it is on its own disk, otherwise the root above it, which is that of the engine or of containerd. If dockbridge
-/// cannot see the engine's root, the nearest visible directory above the engine's root.
+/// sees no directory of layers, the engine's root or the nearest visible directory above it.
 ///
 /// With containerd's image store, the engine does not report the directory of layers.
 pub async fn image_directory(engine: &EngineInfo) -> PathBuf {
@@ -33,9 +33,9 @@ pub async fn image_directory(engine: &EngineInfo) -> PathBuf {
     engine.root_dir.clone()
 }
 
-/// The directories in which containerd's snapshotter may store layers, the most likely first: from the overlay
-/// mounts of running containers, from containerd's configuration, then below the default roots. So directories
-/// that an earlier configuration left behind come last.
+/// The directories in which containerd's snapshotter may store layers, the most likely first, because an earlier
+/// configuration may have left directories behind: from the overlay mounts of running containers, from containerd's
+/// configuration, then below the default roots.
 fn containerd_layer_directories(
     engine: &EngineInfo,
     table: &str,
@@ -66,7 +66,7 @@ fn containerd_layer_directories(
 
 /// The configuration of the engine's containerd: the file beside the socket, which exists if the engine started
 /// containerd, otherwise the system's file if the socket is one of [`SYSTEM_SOCKETS`]. The text is empty if the
-/// system's file cannot be read. None for other sockets, such as that of a containerd inside dockerd (29.7,
+/// system's file cannot be read. None if neither file applies, for example with a containerd inside dockerd (29.7,
 /// `embedded-containerd`), and if the engine reports no socket.
 async fn configuration(engine: &EngineInfo) -> Option<String> {
     let socket = engine.containerd_socket.as_ref()?;
@@ -104,7 +104,7 @@ const SYSTEM_SOCKETS: [&str; 2] =
     ["/run/containerd/containerd.sock", "/var/run/containerd/containerd.sock"];
 /// The root of the engine's own containerd, below the engine's data root.
 const OWN_CONTAINERD_ROOT: &str = "containerd/daemon";
-/// The mount points of running containers' root file systems, below the engine's data root.
+/// The directory, below the engine's data root, of the mount points of running containers' root file systems.
 const ROOTFS: &str = "rootfs";
 const SYSTEM_CONTAINERD_ROOT: &str = "/var/lib/containerd";
 

@@ -129,8 +129,8 @@ fn a_task_left_by_an_earlier_start_is_recognised() {
     }
 }
 
-/// These are the texts of Docker 20.10, 26.1 and 28.5 without containerd. With containerd's image store, Docker
-/// 28.5 answers a create with status 503 if it cannot reach containerd.
+/// These are the texts of Docker 20.10, 26.1 and 28.5 if Docker cannot reach containerd. With containerd's image store,
+/// Docker 28.5 then answers a create with status 503.
 #[test]
 fn an_engine_without_its_containerd_is_unavailable() {
     for text in [

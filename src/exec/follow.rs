@@ -6,11 +6,11 @@
 //!    └─ the output ends: ask the engine ─▶ outcome ◀─ the output ends ─┘
 //! ```
 //!
-//! Docker 20.10, 26.1 and 28.5 close the output when the main process has ended, or two seconds later if
-//! another process holds the output open. Docker 20.10 reports the end of the main process before these two
-//! seconds have passed, so dockbridge can wait less. Missing output alone proves nothing, because a stopped
-//! engine also sends none. So, after the reported end, dockbridge counts the engine's answers without output.
-//! Closing the connection before the process has ended would make Docker record the exit code 126.
+//! Docker 20.10, 26.1 and 28.5 close the output when the process has ended, or two seconds later if another process
+//! holds the output open. Docker 20.10 reports the end before it closes the output, so dockbridge can wait less than
+//! two seconds. A stopped engine sends no output either, so after the reported end dockbridge counts the engine's
+//! answers between which no output arrives. Closing the connection of an exec before its process has ended can make
+//! Docker record the exit code 126.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -22,35 +22,33 @@ use crate::{engine::hijack::Output, model::stream::Source};
 
 /// A process in a container, about whose end dockbridge asks the engine.
 pub trait Process {
-    /// The engine's report about a process that has ended.
     type Report: Send;
     /// How the process ended, as the caller sees it.
     type Outcome;
-    /// Resolves when the engine reports that the main process has ended or could not be started.
+    /// Resolves when the engine reports that the process has ended or could not be started.
     fn reported(&self) -> impl Future<Output = Self::Report> + Send;
     /// Asks the engine anything, and resolves when the engine has answered.
     fn answered(&self) -> impl Future<Output = ()> + Send;
     /// Asks the engine for the report, after the output has ended.
     ///
     /// # Errors
-    /// The connection was lost while the process runs, or the engine does not report the end.
+    /// The connection was lost while the process was running, or the engine does not report the end.
     fn concluded(&self) -> impl Future<Output = Result<Self::Report, ExecError>> + Send;
-    /// Makes the outcome. `said` is the start of standard output. Fails if the process was never started,
-    /// unless the command itself is the reason.
+    /// `said` is the start of standard output. Fails if the process never started, unless its command is the reason.
     fn outcome(&self, report: Self::Report, said: &[u8]) -> Result<Self::Outcome, ExecError>;
 }
 
 /// Receives the output of a process.
 pub trait Sink {
-    /// Receives one piece of output. The next piece is read only after this future has resolved.
+    /// Receives one piece of output. The next piece is read only after the returned future has resolved.
     fn take(&mut self, source: Source, bytes: Bytes) -> impl Future<Output = ()> + Send;
 }
 
 /// Reads the output of a process into `sink` until no more output is expected, and returns how the process ended.
 ///
 /// # Errors
-/// The connection failed, the process was never started (unless the command itself is the reason), or the
-/// engine does not report the end.
+/// The connection failed, the process was never started (unless its command is the reason), or the engine does not
+/// report the end.
 pub async fn follow<P: Process>(
     process: &P,
     mut output: Output,
@@ -64,16 +62,15 @@ pub async fn follow<P: Process>(
     process.outcome(report, &said)
 }
 
-/// Reads until the output ends, or until the engine counts as having no more output ([`QUIET_ANSWERS`]).
-/// Returns the engine's report if it has already arrived.
+/// Reads until the output ends, or until the engine has reported the end and then answered [`QUIET_ANSWERS`] times
+/// without output in between. Returns the engine's report if it has already arrived.
 async fn read<P: Process>(
     process: &P,
     output: &mut Output,
     sink: &mut impl Sink,
     said: &mut Vec<u8>,
 ) -> Result<Option<P::Report>, ExecError> {
-    // `reported` is dropped when `read` returns: if it stayed without being polled, it would delay the next
-    // question to the engine.
+    // `reported` is dropped when `read` returns: a question to the engine that nobody polls would delay the next one.
     let mut reported = pin!(process.reported());
     let (mut report, mut quiet_answers) = (None, 0);
     loop {
@@ -98,19 +95,18 @@ async fn read<P: Process>(
     }
 }
 
-/// Sleeps for [`QUIET_PAUSE`], and then waits for an answer of the engine.
 async fn quiet<P: Process>(process: &P) {
     sleep(QUIET_PAUSE).await;
     process.answered().await;
 }
 
-/// After the reported end and this many answers without output in between, the engine counts as having no
-/// more output to send.
+/// After the reported end, dockbridge expects no more output once the engine has answered this many times without
+/// output in between.
 const QUIET_ANSWERS: u32 = 5;
 
-/// The pause before each question to the engine, long enough for a piece of output to arrive.
+/// The pause before each call of [`Process::answered`], long enough for a piece of output to arrive.
 const QUIET_PAUSE: Duration = Duration::from_millis(50);
 
-/// Once dockbridge has kept this many bytes of standard output, it keeps no more. dockbridge keeps them
-/// because the engine sends the reason as output if a command cannot start.
+/// Once dockbridge has kept this many bytes of standard output, it keeps no more. If a command cannot start, the engine
+/// sends the reason as output.
 const LONGEST_REFUSAL: usize = 4 * 1024;

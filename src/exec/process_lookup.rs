@@ -29,7 +29,6 @@ pub(super) enum Lookup {
     Hidden,
 }
 
-/// The main process of an exec.
 #[derive(Debug)]
 pub(super) struct FoundProcess {
     pub(super) main: Main,
@@ -51,7 +50,7 @@ pub(super) struct ProcessFinder {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signalled {
-    /// How many processes of the exec were found and signalled, including those that ended just before the signal.
+    /// How many processes dockbridge found and tried to signal. Some may have ended just before the signal.
     pub(super) signalled: usize,
     /// How many of the container's processes had an unreadable or empty environment when dockbridge looked for the
     /// marker, for example in the middle of an execve.
@@ -59,7 +58,6 @@ pub(super) struct Signalled {
 }
 
 impl ProcessFinder {
-    /// The finder for the processes of an exec in `container`.
     pub(super) fn of(container: &ContainerRecord, marker: Option<String>) -> Self {
         Self {
             processes: Processes::new(PROCESS_TABLE),
@@ -93,9 +91,9 @@ impl ProcessFinder {
         }
     }
 
-    /// The pipes of the standard output and error of `who`, without pipes that older processes of the
-    /// container also have: a command may write to its container's log (`>/proc/1/fd/1`), whose pipe belongs
-    /// to the container and not to the exec.
+    /// The pipes of the standard output and error of `who`, without pipes that are also the output of an older process
+    /// of the container: a command may write to its container's log (`>/proc/1/fd/1`), whose pipe belongs to the
+    /// container and not to the exec.
     pub(super) fn own_pipes(&self, who: Identity) -> Vec<String> {
         let mut pipes = self.processes.output_pipes(who.pid);
         if pipes.is_empty() {
@@ -112,15 +110,15 @@ impl ProcessFinder {
     }
 
     /// The result if no process of the container has the pid that the engine has reported. If the process table
-    /// shows other processes of the container, the exec's process has just ended; otherwise it is hidden.
+    /// shows other processes of the container, the exec's process has ended; otherwise it counts as hidden.
     fn absent(&self) -> io::Result<Lookup> {
         let all = self.members(None)?;
         let is_ours = |one: &Process| self.processes.is_in_cgroup(one.who.pid, &self.container);
         Ok(if all.iter().any(is_ours) { Lookup::Ended } else { Lookup::Hidden })
     }
 
-    /// Signals every process that has to get this signal and has not ended. If a signal fails, continues and
-    /// then returns the error.
+    /// Signals every process that has to get this signal and has not ended. If signals fail, continues and then
+    /// returns the first error.
     pub(super) fn signal(
         &self,
         main: Option<&Main>,
@@ -142,8 +140,8 @@ impl ProcessFinder {
         Ok(Signalled { signalled: found.len(), unclear })
     }
 
-    /// The processes that may be in the container: the processes of its cgroup, which is found through the
-    /// main process of the container or of the exec. If the cgroup cannot be read, returns all processes of the host.
+    /// The processes that may be in the container: the processes of its cgroup, which is found through the main process
+    /// of the container or of the exec. If the cgroup cannot be read, returns all processes that dockbridge sees.
     pub(super) fn members(&self, main: Option<u32>) -> io::Result<Vec<Process>> {
         let listed = |pid| self.groups.processes(pid, &self.container).ok();
         match self.init.into_iter().chain(main).find_map(listed) {
@@ -152,8 +150,8 @@ impl ProcessFinder {
         }
     }
 
-    /// Whether the main process of the exec runs: a process with the marker whose parent is containerd's
-    /// shim. Also true if dockbridge does not see the container's main process, or cannot read the processes.
+    /// Whether the exec's main process runs: a process with the marker and the same parent (containerd's shim) as the
+    /// container's main process. Also true if the container's main process is hidden, or processes cannot be listed.
     pub(super) fn main_runs(&self) -> bool {
         let Some(init) = self.init.and_then(|pid| self.processes.get(pid)) else { return true };
         let Ok(all) = self.members(None) else { return true };
@@ -184,7 +182,7 @@ impl ProcessFinder {
         Some(Candidate { process, holds_pipe, marked: marked == Some(true) })
     }
 
-    /// Before the signal, takes a pidfd and checks the cgroup again, because the pid may have been reused.
+    /// Before the signal, checks the start time and the cgroup again, because the pid may have been reused.
     fn signal_one(&self, who: Identity, message: ProcessSignal) -> io::Result<()> {
         match ProcessHandle::take(&self.processes, who)? {
             Some(held) if self.processes.is_in_cgroup(who.pid, &self.container) => {
@@ -197,8 +195,8 @@ impl ProcessFinder {
 
 const PROCESS_TABLE: &str = "/proc";
 
-/// The cgroups of this host. Each scan reads the cgroups again; only the mount points are cached.
+/// Each scan reads the cgroups again; only the mount table is cached.
 static GROUPS: LazyLock<Cgroups> = LazyLock::new(|| Cgroups::from_proc(Path::new(PROCESS_TABLE)));
 
-/// How long a process may take to end after SIGKILL.
+/// How long an exec's processes may take to end after SIGKILL, and how long the engine may then take to report the end.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(10);

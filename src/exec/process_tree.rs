@@ -13,9 +13,9 @@ use crate::host::processes::{Identity, Process};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Main {
     pub(super) who: Identity,
-    /// Whether the process leads a session, which no process outside of the exec can have joined.
+    /// Whether the process leads a session. All processes of this session belong to the exec.
     pub(super) leads: bool,
-    /// The pipes of the process's standard output and error, without pipes that older processes also had.
+    /// The pipes of the process's standard output and error, without pipes of older processes of the container.
     pub(super) pipes: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
     pub(super) marked: bool,
 }
 
-/// The candidates that belong to the exec and have not ended, also the main process if it is among them.
+/// The candidates that belong to the exec and have not ended, including the main process.
 pub(super) fn members(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Identity> {
     let since = main.map_or(0, |main| main.who.started);
     let able = |one: &&Candidate| one.process.is_alive && one.process.who.started >= since;
@@ -64,8 +64,8 @@ pub(super) fn session(main: Option<&Main>, candidates: &[Candidate]) -> Vec<Iden
     concerned.map(|one| one.who).collect()
 }
 
-/// Whether its identity, session, pipes or marker show that the process belongs to the command. A parent with
-/// the main process's pid proves nothing, because the pid may belong to another process.
+/// Whether the identity, session, pipes or marker of the process `one` show that it belongs to the exec. A parent with
+/// the main process's pid proves nothing, because the pid may have been reused.
 fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool {
     main.is_some_and(|main| one.process.who == main.who)
         || leader.is_some_and(|leader| one.process.session == leader.who.pid)
@@ -73,8 +73,8 @@ fn is_root(main: Option<&Main>, leader: Option<&Main>, one: &Candidate) -> bool 
         || one.marked
 }
 
-/// Whether a process whose session id is the main process's pid is in the session that the main process leads. If a
-/// later process has this pid, all processes of that session have ended, and the id can only mean another session.
+/// Whether the main process's pid, as a session id, means the session that the main process began. If a later process
+/// has this pid, all processes of that session have ended, and the id can only mean another session.
 fn has_session(main: &Main, candidates: &[Candidate]) -> bool {
     let reused =
         |one: &Candidate| one.process.who.pid == main.who.pid && one.process.who != main.who;

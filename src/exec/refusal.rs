@@ -15,12 +15,12 @@ pub(super) fn is_of_the_command(said: &[u8]) -> bool {
     }
 }
 
-/// The beginning of messages when the OCI runtime refuses a command or cannot be called.
+/// Docker's message begins with this text if the OCI runtime cannot start a command or cannot be called.
 const RUNTIME_SAYS: &str = "OCI runtime exec failed: ";
 
 const RUNC_SAYS: &str = "exec failed: ";
 
-/// Parts of runc's errors about the program of a command, or about its working directory.
+/// runc's error contains one of these texts if a command's program or working directory cannot be used.
 const RUNC_REASONS: [&str; 2] = ["exec: \"", "chdir to cwd"];
 
 const CRUN_REASONS: [&str; 2] = ["executable file `", "open executable: "];

@@ -42,7 +42,7 @@ fn pids(main: Option<&Main>, table: &[Candidate]) -> Vec<u32> {
     members(main, table).into_iter().map(|who| who.pid).collect()
 }
 
-/// Each pause between two inspects is at most 1 ms or a quarter of the time that has passed, whichever is longer.
+/// A pause between two inspects is at most 1 ms or a quarter of the time since the first inspect, whichever is longer.
 #[test]
 fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
     let (mut passed, mut looks) = (Duration::ZERO, 0);
@@ -55,7 +55,7 @@ fn a_process_is_found_soon_after_it_runs_and_not_asked_for_often() {
     assert!(looks < 40, "{looks} in the first second");
 }
 
-/// A failed scan may have missed a process, and does not count as a scan that killed one.
+/// A failed scan may have missed a process, so it does not count as empty. It does not count as a kill either.
 #[test]
 fn a_failed_scan_is_repeated_and_kills_nothing() {
     let of = |signalled, unclear| Some(Signalled { signalled, unclear });

@@ -1,4 +1,4 @@
-//! Runs the fuzz targets with the committed inputs: inputs that once broke a decoder, and inputs that reach most of the
+//! Runs each fuzz target with its committed inputs: inputs that once broke a decoder, and inputs that reach much of the
 //! decoder's code.
 
 use std::{collections::BTreeSet, fs, path::Path};

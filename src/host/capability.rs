@@ -17,7 +17,6 @@ pub fn missing() -> Vec<&'static str> {
     missing_in(effective(None).unwrap_or(CapabilitySet::empty()))
 }
 
-/// The names of required capabilities that are not in `effective`.
 pub(super) fn missing_in(effective: CapabilitySet) -> Vec<&'static str> {
     let needed =
         [(CapabilitySet::SYS_ADMIN, "CAP_SYS_ADMIN"), (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN")];
@@ -73,7 +72,8 @@ pub(super) fn floor(effective: CapabilitySet, uid_map: &str, own: &str) -> i64 {
     own.trim().parse().unwrap_or(0).max(0)
 }
 
-/// The pid of the process that made the socket listen (systemd for a socket unit), if dockbridge can see it.
+/// The pid of the process that made the socket listen (systemd for a socket unit). None if connecting fails, or the
+/// process is in a pid namespace that dockbridge cannot see.
 pub fn listening_pid(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();

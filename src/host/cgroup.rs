@@ -62,7 +62,7 @@ pub enum Hierarchy {
     V2,
 }
 
-/// The mounts of cgroup hierarchies, and how long reading the mount table took.
+/// The mounts of cgroup hierarchies, when dockbridge read the mount table, and how long that took.
 #[derive(Clone, Debug)]
 struct Table {
     mounts: Arc<[Mount]>,
@@ -91,7 +91,7 @@ impl Cgroups {
     }
 
     /// The cgroup whose path contains `owner` and in which, or below which, process `pid` runs. Leaves out
-    /// hierarchies in which dockbridge does not see this cgroup. Blocks while the kernel creates or removes cgroups.
+    /// hierarchies in which dockbridge does not see this cgroup. May block while the kernel creates or removes cgroups.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] if the process has ended, or is in no cgroup of `owner` that dockbridge can
@@ -190,7 +190,7 @@ impl Cgroups {
         (found.v2.is_some() || !found.v1.is_empty()).then_some(found)
     }
 
-    /// The mount table from the last read, or if none has succeeded yet, from a read now.
+    /// The mount table from the last successful read, or from a read now if none has succeeded yet.
     fn mount_table(&self) -> io::Result<Table> {
         let last = self.mounts.lock().clone();
         last.map_or_else(|| self.read_mounts(), Ok)
@@ -342,7 +342,7 @@ pub(super) fn membership<'a>(line: &'a str, owner: &str) -> Option<(&'a str, Pat
     Some((controllers, group.to_owned()))
 }
 
-/// The mount table is read again at the earliest after this many times the duration of the last read.
+/// After a read, the mount table counts as fresh for this many times the duration of the read.
 const REREAD_FACTOR: u32 = 20;
 
 /// The initial size of the buffer for a cgroup file, in bytes. Most cgroup files are smaller.

@@ -7,8 +7,8 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
 };
 
-/// Raises the soft limit of file descriptors, if the hard limit allows it, because each log, stream and pod
-/// needs some. Keeps a soft limit that is already higher. Child processes inherit the limit.
+/// Raises the soft limit of file descriptors to `WANTED_LIMIT`, or to a lower hard limit, because each log, stream and
+/// pod needs some. Keeps a soft limit that is already higher. Child processes inherit the limit.
 pub fn raise_limit() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     // If raising fails, dockbridge runs with the old limit.
@@ -31,8 +31,8 @@ pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Enough descriptors for a few hundred pods with their logs and streams. A higher limit would slow down
-/// child programs that close all possible descriptors one by one.
+/// Enough descriptors for 3,000 pods with two containers each. A higher limit would slow down child programs that close
+/// all possible descriptors one by one.
 const WANTED_LIMIT: u64 = 16_384;
 /// The usual soft limit of open files of a Linux process.
 pub const USUAL_LIMIT: usize = 1024;

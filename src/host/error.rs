@@ -25,7 +25,7 @@ impl HostError {
         Self { action, path: path.to_owned(), source: source.into() }
     }
 
-    /// Whether the call failed because the path, or a directory above it, does not exist.
+    /// Whether the call failed because a file or directory does not exist (`ENOENT`).
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }

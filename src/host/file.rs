@@ -3,7 +3,7 @@
 //! The file gets a new inode, so a bind mount of the old file still shows the old text. The new text is first written
 //! to a draft: a file in the same directory whose name starts with a dot and ends in `.tmp`. dockbridge ignores drafts
 //! when it lists its own directories. A process that is killed during a write leaves its draft. dockbridge removes the
-//! drafts in its own directories, at its next start or when it removes the directory, see [`is_draft`].
+//! drafts in its own directories at its next start, or when it removes the directory.
 
 use std::{
     ffi::OsString,
@@ -33,14 +33,13 @@ pub enum Durability {
 /// Replaces a file as [`replace_with_mode`] does. Only dockbridge's own user may read the new file.
 ///
 /// # Errors
-/// The directory is absent or not writable, or the disk is full or fails. After an error, the file has its
-/// old text, or its new text if only the last flush failed.
+/// The directory is absent or not writable, or the disk is full or fails. After an error, the file has its old text, or
+/// its new text if only flushing the directory failed.
 pub fn replace(path: &Path, bytes: &[u8], durability: Durability) -> Result<(), HostError> {
     replace_with_mode(0o600, path, bytes, durability)
 }
 
-/// Writes `bytes` to a file next to `path` and renames it to `path`. Readers see the old or the new text. The
-/// file has this mode, whatever the umask is.
+/// Writes `bytes` to a draft and renames the draft to `path`. The file gets `mode`, whatever the umask is.
 pub fn replace_with_mode(
     mode: u32,
     path: &Path,
@@ -51,7 +50,7 @@ pub fn replace_with_mode(
 }
 
 /// Replaces the text of another program's file. Keeps the file's mode and owner, and follows a symbolic link at `path`.
-/// Creates a missing file, readable by all users, and its directory. The file's new text survives a power loss.
+/// Creates a missing file, readable by all users, and its directory. Flushes the file and its directory.
 pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -72,8 +71,8 @@ pub fn replace_in_place(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     })
 }
 
-/// Gives the file `from` the additional name `to`, as a hard link. Fails if `to` exists. If the error may mean
-/// that the file system lacks hard links ([`has_no_links`]), as vfat does, renames the file instead.
+/// Gives the file `from` the additional name `to`, as a hard link. Fails if `to` exists. If linking fails and the
+/// file system may lack hard links ([`has_no_links`]), as vfat does, renames `from` to `to` instead.
 pub fn link_new(from: &Path, to: &Path) -> Result<(), HostError> {
     let linked = match fs::hard_link(from, to) {
         Err(e) if has_no_links(&e) => {
@@ -89,20 +88,20 @@ pub fn has_no_links(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
-/// Whether both paths are names (hard links) of the same file. Symbolic links are not followed.
+/// Whether both paths are names (hard links) of the same file. A symbolic link to the file does not count.
 pub fn is_linked(one: &Path, other: &Path) -> Result<bool, HostError> {
     let file = if_there(fs::symlink_metadata(one)).or_cannot("read", one)?;
     file.map_or(Ok(false), |file| has_name(&file, other))
 }
 
-/// Whether the path `name` is a name (hard link) of this file. Symbolic links are not followed.
+/// Whether the path `name` is a name (hard link) of this file. A symbolic link to the file does not count.
 pub fn has_name(file: &Metadata, name: &Path) -> Result<bool, HostError> {
     let named = if_there(fs::symlink_metadata(name)).or_cannot("read", name)?;
     Ok(named.is_some_and(|named| (named.dev(), named.ino()) == (file.dev(), file.ino())))
 }
 
-/// Removes a file; returns whether it existed, because a missing file is not an error. With
-/// [`Durability::Synced`] the removal survives a power loss.
+/// Removes a file if it exists, and returns whether it existed. With [`Durability::Synced`], the removal survives a
+/// power loss.
 pub fn remove_if_present(path: &Path, durability: Durability) -> Result<bool, HostError> {
     match fs::remove_file(path) {
         Err(e) if is_absence(&e) => return Ok(false),
@@ -168,8 +167,7 @@ pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
 
-/// Creates a directory and its missing parents with `mode`, without the bits of the umask. Fails if the path is
-/// not a directory.
+/// Creates a directory and its missing parents with `mode`, without the bits of the umask. Fails if `path` is a file.
 pub fn ensure_directory(path: &Path, mode: u32) -> Result<(), HostError> {
     DirBuilder::new().recursive(true).mode(mode).create(path).or_cannot("create directory", path)
 }
@@ -188,7 +186,7 @@ fn rename_draft(
         prepare(&draft).and_then(|()| fs::rename(&draft, path)).or_cannot("replace", path)
     });
     if done.is_err() {
-        // Ignores an error, because the first failure is returned, and readers skip a draft that remains.
+        // Ignores an error of the removal, because the first error is returned.
         let _ = fs::remove_file(&draft);
     }
     done?;
@@ -218,8 +216,8 @@ pub fn is_draft(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(DRAFT)
 }
 
-/// Creates a directory that all users can pass through but only dockbridge's own user can list or change,
-/// whatever the umask is. Does not change an existing directory. Fails if the path is not a directory.
+/// Creates a directory that all users can pass through but only dockbridge's own user can list or change, whatever the
+/// umask is. Does not change an existing directory. Fails if `path` is a file.
 pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     if !make_private_directory(path)? {
         return Ok(());
@@ -227,7 +225,7 @@ pub fn ensure_passable(path: &Path) -> Result<(), HostError> {
     fs::set_permissions(path, Permissions::from_mode(0o711)).or_cannot("set the mode of", path)
 }
 
-/// Creates a directory that only dockbridge's own user can enter. Returns false if the directory exists.
+/// Creates a directory that only dockbridge's own user can enter. Returns false if the directory already exists.
 pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
@@ -235,12 +233,11 @@ pub(super) fn make_private_directory(path: &Path) -> Result<bool, HostError> {
     }
 }
 
-/// Creates a directory that only dockbridge's own user and `group` can pass through; only dockbridge's own
-/// user can list or change it. An existing directory gets the same mode, and `group` if there is one. Fails if
-/// the path is not a directory.
+/// Creates a directory that only dockbridge's own user and `group` can pass through, and only dockbridge's own user can
+/// list or change. An existing directory gets the same mode, and `group` if there is one. Fails if `path` is a file.
 pub fn ensure_passable_by(path: &Path, group: Option<u32>) -> Result<(), HostError> {
     make_private_directory(path)?;
-    // Removes the permissions of the old group, which the new group would otherwise get.
+    // Removes the permissions of the old group, which the new group would otherwise have for a moment.
     fs::set_permissions(path, Permissions::from_mode(0o700)).or_cannot("set the mode of", path)?;
     let Some(group) = group else { return Ok(()) };
     std::os::unix::fs::lchown(path, None, Some(group))
@@ -262,7 +259,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// Whether `name` names a draft whose writer has ended, for directories in which several processes write.
+/// Whether `name` is the name of a draft whose writer's pid is free, for directories in which several processes write.
 pub fn is_abandoned_draft(name: &str) -> bool {
     let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(DRAFT));
     let writer = inner.and_then(|rest| rest.rsplit_once('.')).map(|(_, writer)| writer);
@@ -306,7 +303,7 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 const DRAFT: &str = ".tmp";
-/// How many symbolic links are followed in a row, as in the kernel.
+/// How many symbolic links in a row are followed at most, as in the kernel.
 const MAX_LINKS: usize = 40;
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Blocks SIGHUP. Must be called before other threads exist, because they inherit the blocked signals.
+/// Blocks SIGHUP. Must be called before other threads start, so that they also block SIGHUP.
 pub fn hold() -> io::Result<()> {
     Ok(SigSet::from(Signal::SIGHUP).thread_block()?)
 }

@@ -32,8 +32,8 @@ fn set_up() {
     }
 }
 
-/// Returns free memory inside the heaps to the kernel: by default the C library returns only the end of a
-/// heap. Blocks for a millisecond or two, during which other threads may wait for memory.
+/// Returns free memory inside the heaps to the kernel: by default the C library returns only the end of a heap. During
+/// the call, other threads may wait for memory.
 #[allow(unsafe_code, reason = "neither nix nor rustix has malloc_trim")]
 pub fn trim() {
     #[cfg(target_env = "gnu")]
@@ -45,7 +45,7 @@ pub fn trim() {
 
 #[cfg(target_env = "gnu")]
 const HEAPS: libc::c_int = 2;
-/// How many free bytes may stay at the end of a heap. Blocks of at least this size are outside of the heaps.
+/// How many free bytes may stay at the end of a heap. A block of at least this size does not enlarge a heap.
 #[cfg(target_env = "gnu")]
 const KEPT_FREE_BYTES: libc::c_int = 512 << 10;
 

@@ -49,8 +49,7 @@ pub struct Holder {
 }
 
 impl Lock {
-    /// Takes the lock at `path` for a process that serves on `socket`. Creates the lock file if it does not
-    /// exist. If another process holds the lock, fails without waiting.
+    /// Takes the lock at `path` for this process, which serves on `socket`. Does not wait. Creates a missing lock file.
     ///
     /// # Errors
     /// Another process has the lock, or the lock file cannot be opened or locked.
@@ -70,8 +69,7 @@ impl Lock {
             Err(TryLockError::Error(e)) => return Err(HostError::new("lock", path, e).into()),
         }
         let me = Holder { pid: Some(process::id()), socket: Some(socket.to_owned()) };
-        // Writes the holder for the messages of other processes. Ignores an error, because the lock is valid
-        // without this text.
+        // Other processes name the holder in their messages. The lock is valid without this text.
         let _ = file.set_len(0).and_then(|()| file.write_all(format!("{me}\n").as_bytes()));
         Ok(Self { file })
     }
@@ -80,7 +78,7 @@ impl Lock {
     pub fn holder(path: &Path) -> Result<Option<Holder>, HostError> {
         let opened = file::if_there(options().open(path)).or_cannot("open", path)?;
         let Some(file) = opened else { return Ok(None) };
-        // This check takes a shared lock for a moment, so `Lock::take` may fail. Callers of `take` retry.
+        // This check takes a shared lock for a moment, so a concurrent `take` may fail. Callers of `take` retry.
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => Ok(Some(Holder::read(file))),
@@ -123,7 +121,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// The size limit of a lock file's text in bytes. A pid and the longest path of a socket need less.
+/// How many bytes of a lock file are read. A pid and the longest path of a socket need less.
 const LONGEST_TEXT: u64 = 256;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! System calls, `/proc`, cgroups, mounts and files of this host. In `src`, only this module has `unsafe` code.
 //!
-//! Functions that are not async block the thread, so async code must call functions that may access a disk in
-//! `spawn_blocking`. This module uses no module for pods, the CRI, CNI, NRI or the Engine API.
+//! Functions that are not async may block their thread, for example while they wait for a slow disk. This module uses
+//! no module for pods, the CRI, CNI, NRI or the Engine API.
 
 pub mod apparmor;
 pub mod beneath;

@@ -29,7 +29,7 @@ pub struct MountInfo<'a> {
     pub point: PathBuf,
     pub propagation: MountPropagation,
     pub kind: &'a str,
-    /// The mount source: a device, or any text.
+    /// The mount source, as escaped in the file: a device, or any text.
     pub source: &'a str,
     /// The file system's own options, as escaped in the file (see [`unescaped`]), possibly empty.
     pub options: &'a str,
@@ -51,7 +51,7 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// The mount table of the process at the engine's socket; if unknown or unreadable, dockbridge's own.
+    /// The mount table of the process that made the engine's socket listen; if unknown or unreadable, dockbridge's own.
     pub fn of_engine(engine_socket: &Path) -> io::Result<Self> {
         let table = listening_pid(engine_socket)
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/mountinfo")).ok())
@@ -59,7 +59,7 @@ impl MountTable {
         Ok(Self::parse(&table))
     }
 
-    /// If several mounts have the same path, the last one counts.
+    /// If several mounts have the same mount point, the last one counts.
     fn parse(table: &str) -> Self {
         let mounts = table.lines().filter_map(MountInfo::read);
         Self { by_point: mounts.map(|mount| (mount.point, mount.propagation)).collect() }
@@ -89,7 +89,7 @@ fn resolved(place: &Path) -> io::Result<PathBuf> {
 /// The upper directories of the overlays mounted below the engine's `root_dir`. The key is the last component of the
 /// mount point: for the root file system of a container in containerd's image store, the container's id.
 ///
-/// `table` must be the host's mount table, because a container can mount anything in its own mount namespace.
+/// `table` must not be a container's, because a container can mount anything in its own mount namespace.
 pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBuf> {
     let mut found = HashMap::new();
     // Skips lines of file systems other than overlay without parsing them, because the table may be long.
@@ -99,14 +99,14 @@ pub fn upper_directories(table: &str, root_dir: &Path) -> HashMap<String, PathBu
         let upper = mount.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
         let upper = upper.map(unescaped).filter(|upper| upper.is_absolute());
         if let (Some(name), Some(upper), true) = (name, upper, mount.point.starts_with(root_dir)) {
-            // If several overlay mounts have the same name, the first is the engine's own mount.
+            // If several overlays are named after one container, the first is the engine's own mount.
             found.entry(name.to_owned()).or_insert(upper);
         }
     }
     found
 }
 
-/// The mount that contains a path. If several mounts have the same path, returns the last of them.
+/// The mount that contains `place`. If several mounts have the same mount point, returns the last of them.
 pub fn mount_of<'a>(table: &'a str, place: &Path) -> Option<MountInfo<'a>> {
     let mounts = table.lines().filter_map(MountInfo::read);
     let mount_of = mounts.filter(|mount| place.starts_with(&mount.point));

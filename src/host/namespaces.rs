@@ -1,4 +1,4 @@
-//! Creates user and network namespaces before a container uses them.
+//! Creates a user namespace, alone or with a network namespace that it owns.
 //!
 //! Only a process with `CAP_SYS_ADMIN` in the user namespace that owns a network namespace can mount the sysfs of that
 //! network namespace. So one `unshare` of one child process creates both namespaces: the kernel creates the user
@@ -130,8 +130,8 @@ fn hold(flags: CloneFlags) -> io::Result<NamespaceHolder> {
 fn close_others(kept: &OwnedFd) {
     let kept = kept.as_raw_fd().cast_unsigned();
     for (first, last) in [(3, kept.saturating_sub(1)), (kept.saturating_add(1), u32::MAX)] {
-        // SAFETY: this closes only descriptors of the child, which does not use them any more. The call fails
-        // if `first` is after `last`, and before Linux 5.9.
+        // SAFETY: this closes only descriptors of the child, which does not use them any more. The call fails if
+        // `first` is greater than `last`, and before Linux 5.9.
         let _ = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     }
 }

@@ -1,6 +1,6 @@
 //! Pins network namespaces, and runs work inside them.
 //!
-//! Here, a pin is a bind mount of a network namespace (`/proc/<pid>/ns/net`) onto an empty file. A pin keeps the
+//! Here, a pin is a bind mount of a namespace (for example `/proc/<pid>/ns/net`) onto an empty file. A pin keeps a
 //! network namespace alive after its last process has ended, so that CNI plugins can still clean up inside it.
 
 use std::{
@@ -38,14 +38,14 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct PinDirectories {
     directory: PathBuf,
-    /// The directory `netns` of the run directory. By default only for old pins; with another run directory for all.
+    /// The directory `netns` of the run directory. If the run directory is the default, only old pins are in `netns`.
     earlier: PathBuf,
 }
 
 impl PinDirectories {
-    /// By default, new pins are in `/run/netns`, because CNI daemons that run in pods (Multus, Kube-OVN) mount no
-    /// other directory of the host for pins. A dockbridge with another run directory than the default keeps its pins
-    /// below that run directory, because it may be one of several on the host.
+    /// With the default run directory, new pins are in `/run/netns`, because CNI daemons that run in pods (Multus,
+    /// Kube-OVN) mount no other directory of the host for pins. With another run directory, all pins are below that
+    /// directory, because several dockbridges may run on the host.
     pub fn of(run_dir: &Path) -> Self {
         let earlier = run_dir.join("netns");
         let is_default = run_dir == Path::new(DEFAULT_RUN_DIR);
@@ -125,11 +125,11 @@ pub fn is_used(at: &Path) -> Result<bool, HostError> {
     Ok(pids.into_iter().any(|pid| is_of(pid, at)))
 }
 
-/// Removes the pin at `at` and its file. After that, this pin no longer keeps the namespace alive.
+/// Removes the pin at `at` and its file.
 ///
 /// Also succeeds if the pin, its file or its directory does not exist. Fails if `at` is a directory.
 pub fn unpin(at: &Path) -> Result<(), HostError> {
-    // Unmounts not only the top mount at `at`: a pin that was mounted over another pin did not replace it.
+    // Unmounts all mounts at `at`, because a pin that was mounted over another pin did not replace it.
     match unmount_all(at) {
         Ok(()) => {}
         // dockbridge has no permission to unmount, but no namespace is pinned at `at`.
@@ -139,7 +139,7 @@ pub fn unpin(at: &Path) -> Result<(), HostError> {
     file::remove_if_present(at, Durability::Written).map(|_| ())
 }
 
-/// Whether `at` is a namespace: a pin or a path such as `/proc/<pid>/ns/net`. False for an ordinary file.
+/// Whether `at` is a namespace: a pin or a path such as `/proc/<pid>/ns/net`.
 pub fn is_pinned(at: &Path) -> bool {
     statfs(at).is_ok_and(|facts| facts.filesystem_type() == NSFS_MAGIC)
 }

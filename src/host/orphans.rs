@@ -1,12 +1,11 @@
 //! Ends programs that an earlier dockbridge process has left running, because they may change the same pods as the
-//! new dockbridge process. A program has [`GRACE`] to end by itself, because a network plugin cannot always undo
-//! an ADD that was killed half-way. If a program has not ended after [`GRACE`], dockbridge kills it.
+//! new dockbridge process. A program has [`GRACE`] to end by itself before dockbridge kills it, because a network
+//! plugin cannot always undo an ADD that was killed half-way.
 //!
-//! Each program that [`super::process::run`] starts leads a process group, and has the identity of its
-//! dockbridge in its environment. A program that still leads its group after its dockbridge has ended was
-//! interrupted. Daemons that a program has left on purpose are not killed: they outlive the leader of the
-//! group, or have their own session. A parent-death signal could not replace this clean-up: it would reach
-//! only the program and not the programs that it runs, such as the plugins that Multus delegates to.
+//! Each program that [`super::process::run`] starts leads a process group, and has the identity of its dockbridge in
+//! its environment. Daemons that a program has left are not killed if the leader of their group has ended or they have
+//! their own session. A parent-death signal could not replace this clean-up: it would reach only the program and not
+//! the programs that it runs, such as the plugins that Multus delegates to.
 
 use std::{
     fs, io,
@@ -24,7 +23,7 @@ use tracing::{info, warn};
 
 use super::processes::{Identity, Process, Processes};
 
-/// The environment variable of a program that identifies the dockbridge process that runs it.
+/// The environment variable that names the dockbridge process that started a program.
 pub(super) const VARIABLE: &str = "DOCKBRIDGE_PARENT";
 
 /// The value of [`VARIABLE`] for programs of this dockbridge process.
@@ -33,8 +32,8 @@ pub(super) static OWN: LazyLock<String> = LazyLock::new(|| {
     own.map_or_else(String::new, |own| mark(own.who))
 });
 
-/// Waits for the programs of ended dockbridge processes, and kills those that have not ended in time. Must
-/// be called after the previous dockbridge has ended, and before this process repeats old operations.
+/// Waits for the programs of ended dockbridge processes, and kills those that have not ended in time. Must be called
+/// after the previous dockbridge has ended, and before this process runs CNI plugins.
 pub async fn end_all() {
     let _ = tokio::task::spawn_blocking(|| end(&Processes::new(PROCESS_TABLE), GRACE)).await;
 }
@@ -103,7 +102,7 @@ fn find(processes: &Processes) -> (Vec<Identity>, usize) {
     (orphans, unclear)
 }
 
-/// Whether `value` identifies an ended process of dockbridge's pid namespace; false for another namespace.
+/// Whether `value` identifies an ended process of dockbridge's pid namespace.
 fn is_of_ended(processes: &Processes, value: &str) -> bool {
     let mut numbers = value.split(':').map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
@@ -126,7 +125,7 @@ fn pid_namespace() -> io::Result<u64> {
 }
 
 const PROCESS_TABLE: &str = "/proc";
-/// How long programs may take to end by themselves. The CNI plugin `bridge`, for example, takes less than a second.
+/// How long programs may take to end by themselves. The CNI plugin `bridge` takes less than a second.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long dockbridge waits for killed programs to end. A program that waits for a dead disk does not end.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

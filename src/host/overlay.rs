@@ -1,8 +1,6 @@
-//! Mounts the layers of an image as a read-only overlay.
-//!
-//! The kernel receives the paths of the layers, so that the mount table shows them: for a pod with a user
-//! namespace, dockbridge reads them there and mounts the layers again. If the paths are too long or contain
-//! option separators, the kernel receives file descriptors, and the mount table does not show the layers.
+//! Mounts the layers of an image as a read-only overlay. If possible, the kernel receives the paths of the layers, so
+//! that the mount table shows them: for a pod with a user namespace, dockbridge reads them there and mounts the layers
+//! again. If the paths are too long or contain option separators, the kernel receives file descriptors instead.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -48,7 +46,6 @@ pub fn mount_layers(layers: &[PathBuf], at: &Path) -> Result<(), HostError> {
     shown.or_cannot("mount an overlay on", at)
 }
 
-/// Mount options with the paths of the layers. None if the paths have separators or are too long.
 fn by_path(layers: &[PathBuf], at: &Path) -> Option<String> {
     let mut named = Vec::new();
     let alone = (layers.len() == 1).then_some(at);
@@ -63,8 +60,7 @@ fn by_descriptor(held: &[File]) -> String {
     format!("lowerdir={}", named.join(":"))
 }
 
-/// Unmounts `at` and removes the directory. Also succeeds if the directory does not exist. A container that
-/// already has the mount keeps it. Fails if the directory is not empty.
+/// Unmounts `at` and removes the empty directory, if any. A container that already has the mount keeps it.
 pub fn unmount(at: &Path) -> Result<(), HostError> {
     if is_mounted(at) {
         unmount_all(at).or_cannot("unmount", at)?;

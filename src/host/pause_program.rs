@@ -1,5 +1,4 @@
-//! The machine code of the pause program for this processor, which dockbridge contains as a few hundred bytes
-//! of data. Only containers of the pause image run the pause program, and dockbridge itself does not.
+//! The machine code of the pause program for this processor, which dockbridge has as data and does not itself run.
 
 #![allow(unsafe_code, reason = "dockbridge reads the assembled program between its labels")]
 

@@ -1,4 +1,4 @@
-//! A handle of one process that never means another process, even if the pid is reused.
+//! A handle that always means the same process, even if the pid is reused.
 //!
 //! A pid with its start time identifies one process. After opening a pidfd, dockbridge checks the start time,
 //! so a signal or a wait reaches the process with that start time, or none. Kernels before 5.3 have no `pidfd_open`:
@@ -17,7 +17,7 @@ use super::{
     readiness::register,
 };
 
-/// One process, running or ended, and never another process with the same pid.
+/// A handle of one process, which may have ended.
 #[derive(Debug)]
 pub struct ProcessHandle {
     who: Identity,
@@ -46,7 +46,6 @@ impl ProcessHandle {
             Err(error) => return Err(error.into()),
         };
         let held = Self { who, processes: processes.clone(), descriptor };
-        // Checks the start time after opening the pidfd, which then certainly belongs to `who`.
         Ok(held.is_same().then_some(held))
     }
 
@@ -92,7 +91,7 @@ impl ProcessHandle {
     }
 }
 
-/// Every pid of the process table fits into a `Pid`, because the kernel's largest pid is far smaller.
+/// Fails only if the number is not a pid, because the kernel's pids are at most 2^22.
 fn pid(number: u32) -> Result<Pid, Errno> {
     i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }

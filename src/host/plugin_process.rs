@@ -27,8 +27,7 @@ pub struct PluginProcess(
 );
 
 impl PluginProcess {
-    /// Starts a plugin whose environment has only these variables. Its standard input, output and error are
-    /// `/dev/null`.
+    /// Starts a plugin that has only these environment variables, and `/dev/null` as standard input, output and error.
     pub fn start(
         program: &Path,
         environment: &[(&str, &str)],
@@ -52,8 +51,8 @@ impl PluginProcess {
 fn inherit(command: &mut Command, socket: &OwnedFd) {
     let descriptor = socket.as_raw_fd();
     let hand_over = move || {
-        // The kernel sends SIGKILL to the plugin when the thread that started the plugin ends. Worker threads of the
-        // tokio runtime end only with dockbridge. Threads of `blocking` end earlier, so they must not start plugins.
+        // The kernel sends SIGKILL to the plugin when the thread that started the plugin ends. Worker threads of tokio
+        // end only with dockbridge, but threads of `blocking` may end earlier, so they must not start plugins.
         set_pdeathsig(Signal::SIGKILL)?;
         if descriptor == INHERITED {
             // SAFETY: the descriptor belongs to the parent, which keeps it open until the child has been spawned.

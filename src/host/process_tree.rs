@@ -1,4 +1,4 @@
-//! Runs a program. If the program takes too long, kills its descendants, and also the program if it does not end then.
+//! Runs a program with a time limit.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +13,12 @@ use super::{
     processes::{Process, Processes},
 };
 
-/// Runs a program to its end, and returns its exit status. If the program does not end in time, first kills all its
-/// descendants, also descendants with their own session, so that the program can clean up, and kills the program if it
-/// does not end then. Returns None if the program did not end in time and all its descendants could be killed.
+/// Runs a program to its end, and returns its exit status. If the program does not end in time, first kills its
+/// descendants, even in other sessions, so that the program can clean up, and kills the program if it does not end
+/// then. Misses descendants that an outside process has adopted. Returns None if the program did not end in time.
 ///
 /// # Errors
-/// The program cannot be started, or it did not end in time and not all descendants could be killed.
+/// The program cannot be started, or it did not end in time and killing its descendants failed.
 pub fn run_within(command: &mut Command, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
     if let Some(status) = wait(&mut child, limit)? {
@@ -52,7 +52,7 @@ fn kill_descendants(root: u32, processes: &Processes) -> io::Result<()> {
     found.values().map(|held| held.signal(ProcessSignal::Kill)).fold(stopped, Result::and)
 }
 
-/// Stops all descendants before any is killed: children of a killed process would not be found any more.
+/// Suspends the descendants before any is killed, because children of a killed process would no longer be found.
 fn stop_descendants(
     root: u32,
     processes: &Processes,

@@ -13,7 +13,7 @@ use std::{
 
 use super::error::{HostError, OrCannot as _};
 
-/// Identifies a process: a pid may be reused, but not with the same start time.
+/// Identifies a process by its pid and start time, because a pid may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub pid: u32,
@@ -46,8 +46,7 @@ impl Processes {
         Self { root: root.into() }
     }
 
-    /// The pids of all processes with this name (at most 15 bytes) that belong to the user root and are in
-    /// dockbridge's mount namespace.
+    /// The pids of root's processes with this name (at most 15 bytes) in dockbridge's mount namespace.
     pub fn find_services(&self, name: &str) -> Vec<u32> {
         let all = self.all().unwrap_or_default();
         let pids = all.iter().map(|process| process.who.pid);
@@ -58,8 +57,8 @@ impl Processes {
         .collect()
     }
 
-    /// Whether the process belongs to the user root and has the same mount namespace as dockbridge. A process
-    /// of a container has another mount namespace, so it cannot imitate a process of the host.
+    /// Whether the process belongs to the user root and is in dockbridge's mount namespace: a container may run a
+    /// process with the same name.
     pub fn is_of_host(&self, pid: u32) -> bool {
         let facts = fs::metadata(self.root.join(pid.to_string()));
         facts.is_ok_and(|facts| facts.uid() == 0) && self.has_our_mounts(pid)
@@ -79,13 +78,12 @@ impl Processes {
         mounts(&self.root.join(pid.to_string())) == mounts(&self.root.join("self"))
     }
 
-    /// All processes of the table, including zombies.
+    /// All processes of the table, also zombies.
     pub fn all(&self) -> Result<Vec<Process>, HostError> {
         let pids = self.pids().or_cannot("list processes in", &self.root)?;
         Ok(pids.into_iter().filter_map(|pid| self.get(pid)).collect())
     }
 
-    /// The pid of every process.
     pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
         pids_of(fs::read_dir(&self.root)?.map(|entry| Ok(entry?.file_name())))
     }
@@ -95,8 +93,7 @@ impl Processes {
         process(pid, &self.text(pid, "stat")?)
     }
 
-    /// The words of the process's command line, including the program. Empty if the process has ended or is a
-    /// thread of the kernel.
+    /// The words of the process's command line. Empty if the process has ended or is a thread of the kernel.
     pub fn command_line(&self, pid: u32) -> Vec<String> {
         let bytes = self.bytes(pid, "cmdline").unwrap_or_default();
         let words = bytes.strip_suffix(&[0]).unwrap_or(&bytes).split(|byte| *byte == 0);
@@ -109,7 +106,7 @@ impl Processes {
         fs::read_link(self.path(pid, "exe")).ok()
     }
 
-    /// Whether the path of one of the process's cgroups contains `name`.
+    /// Whether `/proc/<pid>/cgroup` contains `name`.
     pub fn is_in_cgroup(&self, pid: u32, name: &str) -> bool {
         self.text(pid, "cgroup").is_some_and(|groups| groups.contains(name))
     }
@@ -130,8 +127,8 @@ impl Processes {
         names.filter(|name| name.starts_with("pipe:[")).collect()
     }
 
-    /// Whether a process in dockbridge's mount namespace has its current directory at or below
-    /// `directory`, a path without links. Also true if the table cannot be read.
+    /// Whether a process in dockbridge's mount namespace has its current directory at or below `directory`, a path
+    /// without links. Also true if the table cannot be read.
     pub fn has_in(&self, directory: &Path) -> bool {
         let Ok(pids) = self.pids() else { return true };
         // An ended process has no current directory, even if its parent has not waited for it.
@@ -156,7 +153,7 @@ impl Processes {
     }
 }
 
-/// The pids among directory entries. Fails on the first error, which ends the iterator.
+/// The pids among directory entries. Fails on the first error, because `ReadDir` returns no entries after an error.
 pub(super) fn pids_of(
     mut names: impl Iterator<Item = io::Result<OsString>>,
 ) -> io::Result<Vec<u32>> {
@@ -193,7 +190,7 @@ pub(super) fn process(pid: u32, stat: &str) -> Option<Process> {
 /// How many fields are between the session and the start time.
 const FIELDS_TO_START: usize = 15;
 
-/// How many bytes are read from a file of a process. The rest of a larger file, such as an environment, is ignored.
+/// At most this many bytes of a process's file are read. The rest of a larger file is ignored.
 const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 
 /// The kernel reports start times in hundredths of a second.

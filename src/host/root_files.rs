@@ -86,7 +86,7 @@ impl RootFiles {
     /// # Errors
     /// The errors of [`Self::remove`]; also, the directory cannot be created or changed.
     pub fn directory(&self, path: &Path, properties: &Properties) -> io::Result<()> {
-        // The engine sets the properties of the root directory itself.
+        // The root directory keeps the properties that the engine has set.
         let Some(_) = path.file_name() else { return Ok(()) };
         let place = self.place(path)?;
         if !fs::symlink_metadata(place.path()).is_ok_and(|facts| facts.is_dir()) {
@@ -210,8 +210,7 @@ impl RootFiles {
     }
 }
 
-/// Sets the owner, mode and extended attributes of a file or directory. Sets the owner first, because
-/// changing the owner clears set-user-ID bits and file capabilities.
+/// Sets the owner first, because changing the owner clears set-user-ID bits and file capabilities.
 fn finish(path: &Path, properties: &Properties) -> io::Result<()> {
     chown(path, Some(properties.uid), Some(properties.gid))?;
     fs::set_permissions(path, Permissions::from_mode(properties.mode & 0o7777))?;

@@ -20,7 +20,7 @@ pub fn of_process(pid: u32) -> io::Result<Option<Vec<u8>>> {
     let read = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::__WALL))
         .map_err(io::Error::from)
         .and_then(|_| filter(pid));
-    // Detaching fails only if the process has ended.
+    // Detaching fails if the process has ended.
     let _ = trace(libc::PTRACE_DETACH, pid, 0, ptr::null_mut());
     read
 }
@@ -38,7 +38,7 @@ fn filter(pid: i32) -> io::Result<Option<Vec<u8>>> {
 #[allow(unsafe_code, reason = "nix has no function for PTRACE_SECCOMP_GET_FILTER")]
 fn trace(request: libc::c_uint, pid: i32, address: usize, data: *mut c_void) -> io::Result<i64> {
     // SAFETY: the kernel writes to `data` only for GET_FILTER. For GET_FILTER, `data` is null, or has space for the
-    // number of instructions that the kernel returned before; the filters of a stopped process do not change.
+    // number of instructions that the kernel returned before; the oldest filter of a process does not change.
     let answer = unsafe { libc::ptrace(request, pid, address, data) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }

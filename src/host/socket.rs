@@ -11,7 +11,7 @@ use nix::{errno::Errno, libc};
 /// kernel counts the whole size of its buffers).
 ///
 /// # Errors
-/// The kernel does not count unsent bytes of the descriptor, for example of a file or a listening socket.
+/// The kernel does not count unsent bytes of the descriptor, for example of a file.
 #[allow(unsafe_code, reason = "neither nix nor rustix has a safe form of this ioctl")]
 pub fn unsent_bytes(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;

@@ -22,7 +22,7 @@ use super::{
     readiness::register,
 };
 
-/// Sets watches. All clones of `TailWatch` use the same inotify descriptor, from any thread.
+/// Sets watches. Clones of a `TailWatch` use the same inotify descriptor, from any thread.
 #[derive(Clone, Debug)]
 pub struct TailWatch {
     inotify: Arc<Inotify>,
@@ -59,7 +59,7 @@ impl TailWatch {
         Ok((Self { inotify: Arc::clone(&events.inotify) }, events))
     }
 
-    /// Sets a watch on the file that has this path now. Does nothing if the watch is already set.
+    /// Sets a watch on the file that has this path now. If the file already has a watch, returns that watch.
     ///
     /// # Errors
     /// The file does not exist, or the kernel's limit on watches is reached.
@@ -69,7 +69,6 @@ impl TailWatch {
 
     /// Removes a watch. Does nothing if the watch has already reported an event.
     pub fn remove(&self, tail: WatchedFile) {
-        // After its event, a watch no longer exists, so removing it may fail.
         let _ = self.inotify.rm_watch(tail.0);
     }
 }
@@ -91,7 +90,7 @@ impl TailEvents {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     return Ok(TailEvent::Anything);
                 }
-                // After the event of a watch, IN_IGNORED only reports that the watch has ended.
+                // IN_IGNORED only reports that a watch has ended.
                 if !event.mask.contains(AddWatchFlags::IN_IGNORED) {
                     changed.push(WatchedFile(event.wd));
                 }
@@ -102,10 +101,7 @@ impl TailEvents {
         }
     }
 
-    /// The next events of the inotify descriptor, at least one. Dropping the future loses no event.
-    ///
-    /// # Errors
-    /// The descriptor can no longer be used.
+    /// The next events of the inotify descriptor, at least one.
     async fn notices(&self) -> io::Result<Vec<InotifyEvent>> {
         loop {
             let mut ready = self.readiness.readable().await?;

@@ -1,8 +1,8 @@
 //! Measures the disk usage of a directory tree in steps. The tree may change during the walk.
 //!
-//! The walk follows symbolic links only in the path of its root, and never leaves the file system on which it
-//! began. The walk counts a file with several names once, as long as the walk remembers fewer than `MOST_LINKED`
-//! such files. The walk skips entries that are removed before it reads them.
+//! The walk follows symbolic links only in the path of its root, and never leaves the file system on which it began. Of
+//! the files with several names, the walk counts the first `MOST_LINKED` once each. The walk skips entries that are
+//! removed before it reads them.
 
 use std::{collections::HashSet, ffi::CStr, io, path::Path};
 

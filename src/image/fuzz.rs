@@ -2,7 +2,6 @@
 
 use super::credentials::{answered, find, helper};
 
-/// Parses the bytes as a configuration and as the output of a helper. A helper's name must have no slash.
 pub(crate) fn credentials(bytes: &[u8]) {
     for domain in ["docker.io", "registry.example:5000"] {
         if let Some(name) = helper(bytes, domain) {

@@ -1,4 +1,4 @@
-//! The state of the calls about images, for example of pulls, removals and measurements.
+//! The calls about images, for example pulls and removals, and the state that these calls share.
 
 use std::sync::Arc;
 
@@ -41,9 +41,9 @@ pub struct Images {
 }
 
 impl Images {
-    /// Starts tasks that measure the image store and take removed images off `kubelet_images`. They end when the last
-    /// clone of the new value is dropped. Must be called inside a tokio runtime. At shutdown, `tracker` waits for
-    /// removals of images and loads of the pause image. A pull is cancelled when all its callers' calls are dropped.
+    /// Starts tasks that measure the image store and take removed images off `kubelet_images`. These tasks end when the
+    /// last clone of the new value is dropped. Must be called inside a tokio runtime. At shutdown, `tracker` waits for
+    /// removals of images, and for a load or pull of the pause image.
     pub fn new(
         engine: Engine,
         store: Store,
@@ -107,10 +107,9 @@ impl Images {
         self.loads.run((), async move { images.ensure_pause().await }).await?
     }
 
-    /// Whether kubelet's garbage collection must keep the image: because it is the pause image (under any
-    /// name), because the operator has pinned it, because a container that kubelet does not know uses it, so
-    /// that the engine would refuse to remove it, because it is mounted into a container, which kubelet's
-    /// lists do not show, or because kubelet has not pulled it and the setting protects foreign images.
+    /// Whether kubelet's garbage collection must keep the image: it is the pause image (under any name), the operator
+    /// has pinned it, a container that kubelet does not know uses it (the engine would refuse its removal), a container
+    /// mounts it (kubelet's lists do not show that), or it is foreign and the setting protects foreign images.
     pub fn is_pinned(&self, record: &ImageRecord) -> bool {
         let live = self.live.current();
         self.cached_pause().is_some_and(|pause| pause == record.id)
@@ -120,8 +119,8 @@ impl Images {
             || (live.collect == CollectImages::Pulled && !self.kubelet_images.contains(record))
     }
 
-    /// The space that images take, from the last measurement. Does not call the engine. Before the first measurement, a
-    /// call waits up to two seconds for it, and then returns an estimate. Fails if the engine has not answered yet.
+    /// The space that images take, from the last measurement. Does not call the engine. Waits up to two seconds for the
+    /// first measurement; if it takes longer, returns an estimate. Fails if the engine has not answered yet.
     pub async fn filesystem(&self) -> Result<FilesystemUsage, Failure> {
         self.usage.read(&self.store).await
     }

@@ -1,9 +1,7 @@
-//! Decides when a pull is stalled, because it has made no progress for too long. A message alone is not
-//! progress: the engine repeats messages ten times a second and counts the seconds of an extraction.
-//!
-//! While a layer is being downloaded and none is being extracted, the pull must make progress within the configured
-//! deadline. A step that may have no visible progress (a queued layer, or an extraction) may take several times as
-//! long.
+//! Decides when a pull is stalled. A message alone is not progress: the engine repeats messages ten times a second and
+//! counts the seconds of an extraction. While a layer is being downloaded and none is being extracted, the pull must
+//! make progress within the configured deadline. A step that may have no visible progress (a queued layer, or an
+//! extraction) may take several times as long.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,7 +14,6 @@ use crate::engine::pull::PullProgress;
 #[derive(Clone)]
 pub(super) struct LastProgress(Arc<Mutex<Instant>>);
 
-/// Detects the stall of one pull.
 pub(super) struct StallDetector {
     deadline: Option<Duration>,
     transfer: Transfer,
@@ -26,7 +23,6 @@ pub(super) struct StallDetector {
     pub(super) waits_unseen: bool,
 }
 
-/// Why a pull counts as stalled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stall {
     pub(super) silent: Duration,
@@ -44,20 +40,16 @@ pub(super) struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Layer {
     phase: Phase,
-    /// The layer's last status, in the words of the engine.
     status: String,
     current: u64,
-    /// How many bytes the layer's current step has in total; 0 if unknown.
     total: u64,
 }
 
-/// The phases of a layer. The phase that stalls most often comes first.
+/// A stall names a layer whose phase comes first in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Downloading,
-    /// The engine reports that it extracts the layer.
     Extracting,
-    /// The download of the layer has not begun.
     Expected,
     /// The layer waits: the engine downloads only a few layers at a time, for all pulls together.
     Queued,
@@ -66,13 +58,12 @@ enum Phase {
     Done,
 }
 
-/// Whether a pull waits: the engine downloads only a few layers at a time, for all pulls together.
+/// Whether a pull waits for other pulls.
 enum QueueState {
     NotQueued,
-    /// The engine says that the remaining layers of the pull wait.
+    /// Layers of the pull wait, and the engine reports no layer that it downloads or extracts.
     Queued,
-    /// The pull may wait. With containerd's image store, Docker 29.7 and newer does not say whether a
-    /// manifest or layer waits, so the pull looks as if the registry did not answer.
+    /// With containerd's image store, Docker 29.7 and newer does not say whether a manifest or layer waits.
     MayBeQueued,
 }
 
@@ -94,7 +85,7 @@ impl Default for LastProgress {
 }
 
 impl StallDetector {
-    /// The detector for a pull that starts now. Without a deadline, a pull never counts as stalled.
+    /// Without a deadline, a pull never counts as stalled.
     pub(super) fn new(deadline: Option<Duration>, shared: LastProgress, now: Instant) -> Self {
         let transfer = Transfer::default();
         Self { deadline, transfer, progressed_at: now, shared, waits_unseen: false }
@@ -107,7 +98,7 @@ impl StallDetector {
         }
     }
 
-    /// When the pull will count as stalled if no message arrives. None if it can never count as stalled.
+    /// When the pull will count as stalled if no pull makes progress until then. None if it can never count as stalled.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let after = |from: Instant, factor| from.checked_add(self.deadline?.saturating_mul(factor));
         let factor = self.transfer.deadline_factor();
@@ -123,7 +114,6 @@ impl StallDetector {
         }
     }
 
-    /// Returns the stall if the pull counts as stalled at `now`.
     pub(super) fn stall(&self, now: Instant) -> Option<Stall> {
         let end = self.deadline()?;
         let silent = end.saturating_duration_since(self.progressed_at);
@@ -146,7 +136,6 @@ impl Transfer {
         !old.is_some_and(same)
     }
 
-    /// By which factor the deadline for progress is currently extended.
     pub(super) fn deadline_factor(&self) -> u32 {
         let any = |phase| self.layers.values().any(|layer| layer.phase == phase);
         let downloads = any(Phase::Downloading) || any(Phase::Expected) || self.layers.is_empty();

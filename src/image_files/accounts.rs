@@ -34,7 +34,7 @@ impl ImageFiles {
             let read = read_accounts(&inspection).await;
             inspection.close().await;
             match read {
-                // A dockbridge process that has just started may have removed the inspection container.
+                // Another dockbridge process that has just started may have removed the inspection container.
                 Err(error) if error.kind() == Kind::NotFound && !is_repeated => {
                     is_repeated = true;
                 }

@@ -88,8 +88,8 @@ impl ImageInspection {
     /// None if the path leads to nothing or to a directory.
     ///
     /// # Errors
-    /// The engine fails, the links form a loop, or the file is larger than `limit` bytes, or is a device, a pipe or
-    /// a socket.
+    /// The engine fails, the links form a loop, the file is larger than `limit` bytes, or it is a device, a pipe or a
+    /// socket.
     pub async fn file(&self, path: &str, limit: u64) -> Result<Option<String>, UnreadableFile> {
         let step = async |path| self.step(path).await.map_err(Failure::from);
         let (end, kind) = match step(path).await? {
@@ -157,7 +157,6 @@ async fn remove(engine: &Engine, container: &str) {
     });
 }
 
-/// The pause between two tries to remove a container.
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 
 /// The start of the names of inspection containers. Only a container with such a name counts as an inspection

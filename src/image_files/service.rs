@@ -24,9 +24,8 @@ pub struct ImageFiles {
     pub(super) engine: Engine,
     pub(super) store: Store,
     pub(super) directories: PathBuf,
-    /// Owns tasks that run on after their caller was dropped.
     pub(super) tracker: TaskTracker,
-    /// A random part of the names of inspection containers, which each dockbridge process chooses at its start.
+    /// A random number in the names of this process's inspection containers.
     pub(super) token: u32,
     /// Locks of images' directories: the creation of a container that mounts a directory read-locks the image,
     /// and the removal of the directory write-locks it.
@@ -54,8 +53,8 @@ impl ImageFiles {
         }
     }
 
-    /// The paths of the volumes that containers of an image get. Empty if the store does not know the image
-    /// yet: the only effect is that the engine copies the image's files into new volumes.
+    /// The paths of an image's volumes. Empty if the store does not know the image yet: the only effect is that the
+    /// engine creates the volumes and copies the image's files into them.
     pub(super) fn volumes_of(&self, image: &ImageId) -> BTreeSet<String> {
         let now = self.store.snapshot();
         now.image(image.as_str()).map(|known| known.volumes.clone()).unwrap_or_default()

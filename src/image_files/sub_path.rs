@@ -16,14 +16,14 @@ pub(super) enum PathEntry {
     Directory,
     /// A file that is neither a directory nor a symbolic link.
     File,
-    /// A symbolic link to another path of the image.
+    /// A symbolic link with its target.
     Link(PathBuf),
     LinkLoop,
     Nothing,
 }
 
-/// The path to which `sub_path` leads, relative to the image's root and without links; empty for the root.
-/// Fails with `InvalidArgument` if the path does not exist, leads through a file, or has a loop of links or too many.
+/// The path to which `sub_path` leads, relative to the image's root and without links; empty for the root. Fails with
+/// `InvalidArgument` if the path does not exist, leads through a file, or has more than [`MAX_LINKS`] links or a loop.
 pub(super) async fn resolve<F>(
     sub_path: &str,
     entry_at: impl Fn(PathBuf) -> F,

@@ -1,5 +1,5 @@
-//! Mounts an image, or a path in the image, into a container. The engine makes the mount if it can; otherwise
-//! dockbridge mounts the image as a directory, if Docker keeps images with its storage driver overlay2.
+//! Prepares the mount of an image, or of a path in it, into a container. The engine makes the mount if it can;
+//! otherwise dockbridge mounts the image as a directory, if Docker keeps images with its storage driver overlay2.
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,9 @@ use crate::{
 };
 
 impl ImageFiles {
-    /// Prepares a mount of an image. The caller must hold [`Self::lock`], and must call [`Self::release`]
-    /// when the mount is no longer needed, also after an error. Fails if the sub path does not exist, or if
-    /// images cannot be mounted with this engine.
+    /// Prepares a mount of an image. The caller must hold [`Self::lock`]. After an error, or once the mount is no
+    /// longer needed, the caller must unlock the image and call [`Self::release`]. Fails if the sub path cannot be
+    /// resolved, or if the image cannot be mounted.
     pub async fn volume(
         &self,
         engine: &EngineInfo,
@@ -41,7 +41,7 @@ impl ImageFiles {
     }
 
     /// The path to which a sub path leads, without links. dockbridge resolves the links, because the engine
-    /// would follow an absolute link on the host, where it leads to another file.
+    /// would resolve an absolute link on the host instead of in the image.
     async fn path_in_image(&self, image: &ImageId, sub_path: &str) -> Result<String, Failure> {
         if sub_path.is_empty() {
             return Ok(String::new());
@@ -67,7 +67,7 @@ pub(super) fn unsupported(engine: &EngineInfo) -> Failure {
     Failure::new(Kind::Unimplemented, text)
 }
 
-/// The error for a path in the image that is not UTF-8, which JSON requests to the engine cannot contain.
+/// The error for a path that is not UTF-8: the engine gets the path of a mount as JSON, which is UTF-8.
 fn not_utf8(path: &Path) -> Failure {
     Failure::invalid(format!("sub path {path:?} resolves to a name that is not UTF-8"))
 }
@@ -94,7 +94,7 @@ async fn entry_in_image(
     })
 }
 
-/// The type of the file at a path of an image that dockbridge has mounted read-only.
+/// The type of the file at a path on this host, below the read-only mount of an image.
 async fn entry_on_host(path: PathBuf) -> Result<PathEntry, Failure> {
     let Ok(metadata) = tokio::fs::symlink_metadata(&path).await else {
         return Ok(PathEntry::Nothing);

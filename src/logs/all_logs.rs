@@ -21,7 +21,7 @@ use crate::{
     concurrency::blocking::blocking, host::tail_watch::TailEvents, model::id::ContainerId,
 };
 
-/// The logs of all containers. Dropping an `AllLogs` aborts the tasks of all logs.
+/// Dropping an `AllLogs` aborts the tasks of all logs.
 #[derive(Debug)]
 pub(super) struct AllLogs {
     shared: Arc<Shared>,
@@ -35,13 +35,13 @@ struct Known {
     tasks: JoinSet<()>,
     /// Positions that an earlier dockbridge process has saved and that no log has used yet.
     saved: HashMap<ContainerId, Saved>,
-    /// Recently removed containers, the latest last: an inspect that began before the removal may still
-    /// report the container. Docker never reuses an id.
+    /// Recently removed containers, the latest last: an inspect that began before the removal may still report the
+    /// container. Docker never reuses an id.
     removed: VecDeque<ContainerId>,
 }
 
 impl AllLogs {
-    /// Starts without logs. `saved` are the positions of logs that an earlier process has written.
+    /// Starts without logs. An earlier dockbridge process has saved the positions `saved`.
     pub(super) fn new(
         shared: Arc<Shared>,
         saved: HashMap<ContainerId, Saved>,

@@ -29,8 +29,7 @@ impl Buffers {
 /// The result of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// How many bytes of the input were converted or skipped. A last line without a newline is left out, unless
-    /// `is_last` was set.
+    /// How many bytes of the input were converted or skipped.
     pub consumed: u64,
     /// How many lines of the input are not empty and have no readable entry.
     pub unreadable: u64,
@@ -39,7 +38,7 @@ pub struct Converted {
 }
 
 /// Converts the first `length` bytes of the input, from the beginning of a line. If `is_last`, a last line needs no
-/// newline. With `search`, compares the entries with the CRI file's entries instead of converting them.
+/// newline. With `search`, only compares the entries with those of the CRI file.
 pub fn convert(
     buffers: &mut Buffers,
     length: usize,

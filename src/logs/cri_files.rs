@@ -25,7 +25,7 @@ pub struct CriFile {
 pub struct CriFiles {
     pub link: bool,
     current: Option<CriFile>,
-    /// The uncompressed files whose name is the log's name with a suffix, in descending order of their names.
+    /// The uncompressed files whose name is the log's name with a suffix, the newest first.
     renamed: Vec<CriFile>,
 }
 
@@ -85,7 +85,7 @@ impl CriFiles {
 }
 
 impl WrittenSince<'_> {
-    /// The name of the newest file, which dockbridge continues, if neither a file nor a link has the log's own name.
+    /// If neither a file nor a link has the log's own name, the name of the newest file, in which the writer continues.
     pub fn newest_if_renamed(&self) -> Option<&OsStr> {
         let newest = self.later.last().unwrap_or(&self.origin);
         self.is_renamed.then_some(newest.name.as_os_str())

@@ -8,7 +8,7 @@ use memchr::{memchr, memrchr};
 use super::entry::{LogEntry, is_time};
 use crate::model::time::Nanos;
 
-/// The entries at the end of a log's CRI files, by their times in nanoseconds.
+/// The lines at the end of a log's CRI files, by their times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// How many lines have each time. The parts of a long line have the same time.
@@ -27,8 +27,8 @@ impl Written {
         latest.is_some_and(|latest| latest.as_nanosecond() < i128::from(instant.0))
     }
 
-    /// Whether the CRI files already have an entry of the engine's log. `lines` is the number of CRI lines of
-    /// the entry. Must be called once for each entry, in the engine's order.
+    /// Whether these lines include an entry of the engine's log, which has `lines` CRI lines. Must be called once for
+    /// each entry, in the engine's order.
     pub fn covers(&mut self, entry: &LogEntry<'_>, lines: u32) -> bool {
         let Ok(time) = entry.time.parse::<Timestamp>() else { return false };
         let Some(left) = self.lines.get_mut(&time).filter(|left| **left > 0) else { return false };
@@ -86,7 +86,7 @@ pub fn cut(file: &File) -> io::Result<u64> {
     Ok(torn)
 }
 
-/// The entries in `bytes`, which are the whole file or its last part. The entries with the latest time are
+/// The entries in `bytes`, which are the whole file or its last part. In a part, the entries with the latest time are
 /// certainly all counted only if an entry with another time precedes them.
 pub(super) fn last_in(mut bytes: &[u8], whole: bool) -> Option<Written> {
     if !whole {
@@ -113,9 +113,9 @@ fn read(file: &File, from: u64, to: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// How many bytes at the end are read first: several ordinary lines.
+/// How many bytes at the end are read first: enough for several ordinary lines.
 const WINDOW: u64 = 64 * 1024;
-/// How many bytes at the end are read at most: the parts of one long line can be of any length together.
+/// How many bytes at the end are read at most, because one long line can have any number of parts.
 const LARGEST_WINDOW: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]

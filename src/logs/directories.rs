@@ -63,7 +63,6 @@ mod tests {
         LogPath::of(&root.join("main/0.log"), Some(&root)).unwrap()
     }
 
-    /// If each call in a directory that hangs started its work, each call would block another thread.
     #[tokio::test]
     async fn a_directory_that_hangs_gets_no_further_work() {
         let directories = Directories::default();

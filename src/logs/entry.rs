@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::model::stream::Source;
 
-/// An entry of a log: a line of output, or a part of a line (about 16 KiB).
+/// An entry of a log: a line of output, or a part of a line (at most about 16 KiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
     /// The time of the entry as the engine wrote it: RFC 3339 with up to nine fractional digits.
@@ -83,7 +83,7 @@ fn before_attributes(head: &[u8]) -> Option<(&[u8], Source)> {
     (whole && memmem::find(attributes, OPENING).is_none()).then_some((quoted, stream))
 }
 
-/// Parses any JSON with a stream and a time.
+/// Parses any JSON object with a valid stream and time.
 pub(super) fn tolerant<'a>(line: &'a [u8], scratch: &mut Vec<u8>) -> Option<Shape<'a>> {
     let loose: Loose<'a> = serde_json::from_slice(line).ok()?;
     let stream = match loose.stream {
@@ -104,7 +104,7 @@ struct Loose<'a> {
     time: &'a str,
 }
 
-/// The text of a JSON string, and whether it ended with a newline. Most texts need no decoding.
+/// The text of a JSON string (None if it had to be decoded into `scratch`), and whether it ended with a newline.
 fn plain_or_decoded<'a>(
     quoted: &'a [u8],
     scratch: &mut Vec<u8>,
@@ -127,9 +127,9 @@ fn store(text: &str, scratch: &mut Vec<u8>) -> bool {
     line.is_some()
 }
 
-/// The start of every line with text that the engine writes, which no JSON string contains.
+/// The start of the engine's lines that have text. No JSON string contains these bytes.
 const OPENING: &[u8] = b"{\"log\":\"";
-/// How many cut-off lines before a complete line are skipped at most. A crash can leave a cut-off line.
+/// How many cut-off lines before a complete line are skipped at most.
 const ATTEMPTS: usize = 16;
 
 #[cfg(test)]

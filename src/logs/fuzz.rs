@@ -30,7 +30,7 @@ pub(crate) fn json(bytes: &[u8]) {
     }
 }
 
-/// The CRI lines that are converted from the pieces of a file, and how many of the file's lines could not be read.
+/// The CRI lines that are converted from the pieces of a file, and how many of the file's lines could not be parsed.
 fn converted(portions: &[&[u8]]) -> (Vec<u8>, u64) {
     let (mut buffers, mut rest) = (Buffers::default(), Vec::new());
     let (mut output, mut lost) = (Vec::new(), 0);

@@ -1,6 +1,4 @@
 //! A blocking state machine that reads the engine's log files of one container and writes its CRI file.
-//!
-//! [`JsonFileTailer::resume`] decides where a log continues after a restart or a kill of dockbridge.
 
 use std::{os::unix::fs::FileExt, path::Path};
 
@@ -15,7 +13,7 @@ use super::{
 };
 use crate::model::time::Nanos;
 
-/// The result of a step.
+/// The result of [`JsonFileTailer::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadProgress {
     pub bytes: u64,
@@ -44,14 +42,13 @@ pub struct JsonFileTailer {
     losses: Losses,
 }
 
-/// A search in all of the engine's files for the entries at the end of the CRI file. The engine's files and
-/// the CRI file have the entries in the same order, whatever the entries' times are.
+/// A search in all of the engine's files for the entries at the ends of the CRI files. All these files have the
+/// entries in the same order, even if the clock was set back.
 #[derive(Debug)]
 struct Search {
     written: Written,
     found: Option<SourcePosition>,
-    /// The file to start with if the search finds no entry: the oldest file, if `otherwise` is None or the file no
-    /// longer exists.
+    /// The file to start with if the search finds no entry; None for the oldest file.
     otherwise: Option<Identity>,
     is_counted: bool,
 }
@@ -60,11 +57,9 @@ impl JsonFileTailer {
     /// Starts a log, or continues from `position`.
     ///
     /// `source` is the engine's newest file; older files are beside it. Creates the CRI file and its parent
-    /// directories. If the log path was a link to the engine's file, the tailer starts at most 16 MiB before the end
-    /// of the engine's files. Without such a link and without a position, the tailer continues after the lines at the
-    /// end of the CRI files, or writes all lines if the engine's files have none of those. Without a position, if all
-    /// CRI lines are older than `created_at`, they count as lines of another container, and lines that the engine's
-    /// files lack do not count as lost.
+    /// directories if they are missing. Without a position, the tailer continues after the lines at the ends of the
+    /// CRI files, or writes all lines if the engine's files have none of those. Without CRI lines, but with a link to
+    /// the engine's file at the log path, the tailer starts at most 16 MiB before the end of the engine's files.
     ///
     /// # Errors
     /// The engine's file is missing or unreadable, or the CRI file cannot be created or read.
@@ -99,8 +94,8 @@ impl JsonFileTailer {
                 tailer.search(written, otherwise, is_counted)?;
             }
             Existing::Written(written) => {
-                // Lines of an earlier container are not in the engine's files of this container, which is not
-                // a loss. The search runs nevertheless, because the clock may have been set back.
+                // CRI lines that are older than the container come from an earlier container. If the engine's files
+                // lack those lines, nothing is lost. The search runs nevertheless: the clock may have been set back.
                 let is_foreign = is_first_run && written.ends_before(created_at);
                 tailer.search(written, otherwise, is_counted || is_foreign)?;
             }
@@ -133,7 +128,7 @@ impl JsonFileTailer {
         let is_finished = self.chain.has_newer();
         let is_new = self.place.offset == 0;
         if is_new && self.chain.current.after_gap && self.writer.is_behind() {
-            // The entries that the writer must skip no longer exist, or are in this file.
+            // The entries that the writer must skip may have been lost in the gap.
             return self.begin_again();
         }
         let read = self.read(buffers)?;
@@ -171,8 +166,8 @@ impl JsonFileTailer {
         self.writer.reopen()
     }
 
-    /// The position from which a later dockbridge process continues the log. The caller must save the
-    /// position after a reopen, when [`JsonFileTailer::generation`] changes, and from time to time.
+    /// The position from which a later tailer continues the log. The caller must save the position after a reopen, when
+    /// [`JsonFileTailer::generation`] changes, and from time to time.
     pub fn position(&self) -> Position {
         let (file, place) = (self.chain.current.identity, self.place.clone());
         let source = self.search.is_none().then_some(SourcePosition { file, place });
@@ -196,7 +191,7 @@ impl JsonFileTailer {
         read.map_err(|e| read_error(&self.chain.source, e))
     }
 
-    /// Whether the current file was not truncated after the last read.
+    /// Whether the current file still has the bytes before the tailer's place. If not, the file was truncated.
     fn is_continued(&self) -> Result<bool, LogError> {
         self.place.is_in(&self.chain.current.file).map_err(|e| read_error(&self.chain.source, e))
     }
@@ -244,7 +239,7 @@ impl JsonFileTailer {
         Ok(ReadProgress { bytes: 0, has_more: true })
     }
 
-    /// Starts a search for the `written` entries, or without such entries, starts at the beginning of a file.
+    /// Starts a search for the `written` entries. Without entries, starts with the file `otherwise` or the oldest file.
     fn search(
         &mut self,
         written: Written,

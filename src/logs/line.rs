@@ -1,6 +1,6 @@
 //! Writes CRI log lines, which have the form `<time> <stdout|stderr> <P|F> <content>`.
 //!
-//! `F` marks the end of a line of output, `P` a part (at most 16 KiB) of a line that continues.
+//! `F` marks the end of a line of output, `P` a part of a line without its end.
 
 use memchr::memchr;
 

@@ -25,7 +25,7 @@ impl LogPath {
         Some(Self { root: root.to_owned(), name: name.to_owned() })
     }
 
-    /// The trusted directory. Its parents may be links.
+    /// The trusted directory, whose parents may be links.
     pub fn root(&self) -> &Path {
         &self.root
     }

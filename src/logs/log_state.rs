@@ -13,7 +13,6 @@ use super::{
 };
 use crate::model::time::Nanos;
 
-/// A log that a task writes, or has written.
 #[derive(Debug)]
 pub(super) struct LogState {
     /// Wakes the log's task, for example when the engine's file has changed, or when a caller has a request.
@@ -34,7 +33,7 @@ struct Wanted {
     progress: watch::Sender<Progress>,
 }
 
-/// The request of the next poll, and the callers that wait for the poll.
+/// The request of the next poll, and the callers that wait for the CRI file to be reopened.
 #[derive(Debug)]
 pub(super) struct NextPoll {
     pub(super) container: LoggedContainer,
@@ -111,7 +110,7 @@ impl LogState {
         self.wanted.lock().is_removed
     }
 
-    /// The next poll. None for a complete log without requests, because the engine may be removing its files.
+    /// The next poll; None for a complete log without requests.
     pub(super) fn next_poll(&self, busy: bool) -> Option<NextPoll> {
         let mut wanted = self.wanted.lock();
         let complete = wanted.ended.is_some() && wanted.ended == wanted.complete;
@@ -146,7 +145,7 @@ impl LogState {
 }
 
 impl PollOutcome {
-    /// Whether retrying is useless: the engine writes no log file, or the container has ended without one.
+    /// Whether retrying is useless: the engine writes no log file, or the container has ended and the file is missing.
     pub(super) fn needs_no_retry(&self, request: PollRequest) -> bool {
         match self.error {
             Some(LogError::NoSource { .. }) => true,

@@ -22,7 +22,6 @@ pub(super) struct LoggedContainer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunState {
     InProgress(Nanos),
-    /// The process has ended, so the run's output is complete.
     Ended(Nanos),
 }
 
@@ -46,7 +45,7 @@ impl LoggedContainer {
 }
 
 impl RunState {
-    /// None before the container's first run, and if the state of its process is unknown.
+    /// None before the container's first run, and while the start time is unknown.
     pub(super) const fn of(process: &Process) -> Option<Self> {
         match process {
             Process::Running { started_at, .. } => Some(Self::InProgress(*started_at)),

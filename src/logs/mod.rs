@@ -12,9 +12,9 @@
 //!
 //! - [`json_file_tailer`]: reads the engine's files ([`rotated_files`], [`entry`]). After a restart of dockbridge,
 //!   a log resumes from its saved [`position`], or without a usable position, after the last entries of the CRI
-//!   file ([`cri_tail`]).
+//!   files ([`cri_tail`]).
 //! - [`convert`] and [`mod@line`]: convert entries to CRI lines. [`cri_writer`] writes the CRI lines, and
-//!   opens a new file after a rotation ([`cri_files`]).
+//!   opens a new CRI file after kubelet has renamed the old one ([`cri_files`]).
 
 pub mod convert;
 pub mod cri_files;

@@ -1,4 +1,4 @@
-//! One poll of a container's log. A poll runs on a thread that owns the log during the poll.
+//! One poll of a container's log. A poll runs on a thread that owns the [`Log`] during the poll.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::model::time::Nanos;
 
-/// The log of a container, for which dockbridge writes a CRI file. Each poll moves this value to a thread.
+/// A container's log, which dockbridge writes to a CRI file.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) container: LoggedContainer,
@@ -48,7 +48,6 @@ pub(super) struct Shared {
     pub(super) panics: std::sync::atomic::AtomicBool,
 }
 
-/// The input of a poll.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PollRequest {
     /// Whether to open or create a new CRI file, because kubelet has renamed the old one.
@@ -59,7 +58,7 @@ pub(super) struct PollRequest {
     pub(super) complete: bool,
     /// Whether the container no longer exists, so that its saved position may be removed.
     pub(super) removed: bool,
-    /// Whether the container writes much, so that the log is polled again soon without an event.
+    /// Whether the log is busy, so that the poll sets no watch.
     pub(super) busy: bool,
 }
 
@@ -185,8 +184,8 @@ impl Log {
         JsonFileTailer::resume(source, target.clone(), position, *created_at).map(Box::new)
     }
 
-    /// Saves the log's position from time to time, after a change of the engine's file, a search, a reopening or the
-    /// end of a run. Removes the saved position of a removed container once the log has no more output or a poll fails.
+    /// Saves the position from time to time, after a change to another file, a search or a reopening, and when the log
+    /// is complete. Removes the position of a removed container once its log has no more output or a poll fails.
     fn keep_position(&mut self, request: PollRequest, shared: &Shared, outcome: &PollOutcome) {
         let complete = request.ended.filter(|_| outcome.state == ReadState::Complete);
         if request.removed && outcome.state != ReadState::More {
@@ -235,6 +234,5 @@ fn record(step: ReadProgress, outcome: &mut PollOutcome) {
 /// The shortest time between two regular saves of a position. After a crash of dockbridge, the output
 /// since the last save is read again.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
-/// How many polls, except hanging ones, may run at the same time. Each poll occupies a thread that reads, converts
-/// and writes. More polls at the same time would take processor time from the containers.
+/// More polls at the same time would take processor time from the containers.
 const CONCURRENT_POLLS: usize = 2;

@@ -1,8 +1,8 @@
 //! The position up to which a log has been written, in the form in which it is saved.
 //!
-//! A position connects a place in the engine's files with a length of the CRI file. Bytes after that length
-//! result from entries after that place, so dockbridge does not write these bytes again when it reads the entries
-//! again. An old position costs time, but loses no line.
+//! A position connects a place in the engine's files with a length of the CRI output. dockbridge reads the entries
+//! after the place again, and skips their output that is already in the CRI files. An old position costs time, but
+//! loses no line.
 
 use std::{
     fs::{File, Metadata},
@@ -38,9 +38,9 @@ impl Identity {
 /// The position from which a later dockbridge process resumes a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The place in the engine's files at which to continue. None while dockbridge searches for that place.
+    /// Where to continue in the engine's files. None while dockbridge searches for the place at which to continue.
     pub source: Option<SourcePosition>,
-    /// How far the CRI file contains the output of the entries before `source`.
+    /// Where the CRI output of the entries before `source` ends.
     pub output: OutputPosition,
 }
 
@@ -52,13 +52,12 @@ pub struct SourcePosition {
     pub place: Place,
 }
 
-/// An offset in a file of the engine, and the bytes before the offset.
+/// An offset in a file of the engine, and the last bytes before the offset.
 ///
-/// A file that was truncated and has grown again has the same inode. But the bytes before the offset then
-/// differ, because each entry ends with its time in nanoseconds.
+/// A file that was truncated and has grown again has the same inode, but other bytes before the offset, because each
+/// entry ends with its time in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The offset in bytes from the start of the file.
     pub offset: u64,
     /// The last bytes before the offset, at most [`COMPARED_BYTES`].
     before: Vec<u8>,
@@ -95,16 +94,15 @@ fn read_before(file: &File, offset: u64, length: usize) -> io::Result<Option<Vec
     }
 }
 
-/// A length of a log's CRI output, of all files together if the log continued in newer files.
+/// A length of a log's CRI output, counted from the start of one file on, through all newer files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputPosition {
     /// The file from whose start on `length` counts bytes.
     pub file: Identity,
-    /// How many bytes of output are in `file` and in newer files.
     pub length: u64,
-    /// The log's other files when `file` became the first one to be counted. All are older than `file`.
+    /// The log's older files when `file` became the first one to be counted.
     pub older: Vec<Identity>,
-    /// The files that were created after `file`, in order. A file in neither list is even newer.
+    /// The files that were created after `file`, in order. A file that is neither here nor in `older` is even newer.
     pub newer: Vec<Identity>,
 }
 

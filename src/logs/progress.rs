@@ -13,21 +13,21 @@ use crate::model::time::Nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) opened: bool,
-    /// How many bytes of the engine's log this process has converted, or compared to find the end of the CRI file.
+    /// How many bytes of the engine's log this process has converted, or compared with the CRI files in a search.
     pub(super) bytes: u64,
     /// The start time of the container's latest run, if that run has ended.
     pub(super) ended: Option<Nanos>,
-    /// Whether the CRI file has the container's whole output, or can never get more.
+    /// Whether the whole log of the ended run was written, or cannot be written.
     pub(super) complete: bool,
-    /// Whether a caller stopped waiting, so that the run's end was shown before its log was complete.
+    /// Whether a caller stopped waiting, so that the container was shown as exited before its log was complete.
     pub(super) given_up: bool,
     /// How many bytes of the engine's log are not converted yet; None if unknown.
     pub(super) remaining: Option<u64>,
 }
 
-/// Returns when the whole log of this run is written or cannot be written, or no task writes the log any more.
-/// Returns at once if an earlier caller has already waited too long for the log of this run, or if this run has not
-/// ended or is not the container's latest run.
+/// Waits until the whole log of this run is written or cannot be written. Does not wait if another caller has waited
+/// too long for the log of this run, if this run has not ended or is not the container's latest run, or if no task
+/// writes the log any more.
 ///
 /// # Errors
 /// The caller has waited too long; the error is the last known state of the log.
@@ -55,14 +55,15 @@ pub(super) async fn completion(
     }
 }
 
-/// Returns when the CRI file is open, or when the log has ended without one. Fails after [`MAX_STALL`].
+/// Returns when the CRI file has been opened, a run has ended without one, or no task writes the log any more. Fails
+/// after [`MAX_STALL`].
 pub(super) async fn opening(mut log: watch::Receiver<Progress>) -> Result<(), Elapsed> {
     timeout(MAX_STALL, log.wait_for(|now| now.opened || now.complete)).await.map(drop)
 }
 
-/// How long callers wait at most while a log makes no progress.
+/// How long [`opening`] waits at most, and [`completion`] while the log makes no progress.
 const MAX_STALL: Duration = Duration::from_secs(2);
-/// How long callers wait at most for the whole log.
+/// How long [`completion`] waits at most in total.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! The engine's json-file logs of one container: `….log`, and the rotated `….log.1`, `….log.2`.
+//! The engine's json-file logs of one container: `….log`, and the rotated `….log.1`, `….log.2` and so on.
 //!
 //! With `max-file` above 1, the engine renames all files when the newest one is full, and removes the oldest one if
-//! there are too many. An open file stays readable, so dockbridge keeps files open that it has not read to the end.
-//! While [`HELD`] or more of these files are open, dockbridge opens no others.
+//! there are too many. An open file stays readable after its removal, so dockbridge keeps several unread files open.
 
 use std::{
     collections::VecDeque,
@@ -67,7 +66,7 @@ impl RotatedFiles {
 
     /// Adds new files of the engine. Returns whether new files may have been lost, or an unread file was truncated.
     ///
-    /// While [`HELD`] or more files are open, newer files are not opened, and newer files that the engine
+    /// While [`HELD`] or more files of the log are open, newer files are not opened, and newer files that the engine
     /// removes in this time are lost. [`JsonFile::after_gap`] marks a gap.
     pub fn refresh(&mut self) -> Result<bool, LogError> {
         let mut gap = false;
@@ -125,8 +124,7 @@ impl RotatedFiles {
         Ok(metadata.map_err(|e| read_error(&self.source, e))?.len())
     }
 
-    /// Whether the file with this identity is the newest. Also true if no file has the newest name, as in the
-    /// middle of a rotation.
+    /// Whether the file with this identity is the newest. Also true if `….log` is missing, as during a rotation.
     fn is_newest(&self, identity: &Identity) -> bool {
         let newest = std::fs::metadata(&self.source);
         newest.map_or(true, |metadata| Identity::of(&metadata) == *identity)
@@ -135,7 +133,7 @@ impl RotatedFiles {
 
 struct FoundFiles {
     files: VecDeque<JsonFile>,
-    /// The number of the newest file: 0 for `….log`, 1 for `….log.1`.
+    /// The number of the newest file: 0 for `….log`, or 1 for `….log.1` in the middle of a rotation.
     newest: Option<u32>,
     /// Whether the first file is the one for which `find_files` searched.
     met: bool,
@@ -190,8 +188,8 @@ fn scan(source: &Path, known: Option<&Identity>) -> Result<FoundFiles, LogError>
     Ok(found)
 }
 
-/// The number of the newest file, if `file` is still the newest. A rotation first changes the number, and then the
-/// newest file. `file` is open, so no other file can have its identity.
+/// The number of the newest file, if `file` is still the newest. A rotation first renames this file, which changes its
+/// number, and then creates a newer one. `file` is open, so no other file can have its identity.
 fn newest_number(source: &Path, file: Option<&Identity>) -> Option<u32> {
     let at = |number| Some((number, std::fs::metadata(numbered(source, number)).ok()?));
     let (number, metadata) = (0..2).filter_map(at).find(|(_, metadata)| metadata.is_file())?;
@@ -212,7 +210,7 @@ pub(super) fn read_error(path: &Path, error: io::Error) -> LogError {
 }
 
 const HELD: usize = 8;
-/// How many numbers of rotated files one search tries at most.
+/// A search tries only file numbers below this one.
 const MOST_FILES: u32 = 1_000;
 /// How many times one search lists the files at most: it lists them again if the engine has rotated them.
 const MOST_SCANS: u32 = 16;

@@ -1,14 +1,14 @@
 //! The users and groups of an image: its `/etc/passwd` and `/etc/group`.
 //!
 //! Of several lines with the same name or number, dockbridge finds the first, as Docker does. But if Docker cannot
-//! parse a number, Docker reads the number as 0, which is root. dockbridge leaves out a line with such a number.
+//! parse a number, it uses 0, which is root. dockbridge leaves out a line whose number it cannot parse.
 
 use serde::{Deserialize, Serialize};
 
 /// The accounts of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
-    /// The users, in the order of the file: if several have the same name, the first counts.
+    /// The users, in the order of `/etc/passwd`.
     pub users: Vec<Account>,
     pub groups: Vec<Group>,
     /// Whether `/etc/passwd` or `/etc/group` has a line that dockbridge cannot parse but the engine might accept.
@@ -86,7 +86,7 @@ impl Accounts {
     }
 }
 
-/// For each line that is not blank, its entry, or None if the line is invalid.
+/// Reads each line that is not blank. Invalid lines become None.
 fn lines<T>(file: &[u8], read: fn(&str) -> Option<T>) -> Vec<Option<T>> {
     let text = String::from_utf8_lossy(file);
     text.split('\n').map(str::trim).filter(|line| !line.is_empty()).map(read).collect()

@@ -12,6 +12,6 @@ pub struct Wanted {
     pub cdi_devices: Vec<String>,
     /// Edits of `config.json` that dockbridge's OCI runtime applies.
     pub edits: Vec<SpecEdit>,
-    /// For each field that a plugin has set: the field's name in the NRI interface, and the name of that plugin.
+    /// For each field that plugins have set: the field's name in the NRI interface, and the names of these plugins.
     pub owners: BTreeMap<String, String>,
 }

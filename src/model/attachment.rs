@@ -29,7 +29,7 @@ pub struct PodNetwork {
     pub cgroup_parent: String,
 }
 
-/// The state of a pod's connection to its network. This state is stored before each step that could leak a resource.
+/// The state of a pod's connection to its network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Attachment {
@@ -44,8 +44,7 @@ pub enum Attachment {
         /// The CNI result that the last plugin printed. If dockbridge found the addresses of an adopted pod in
         /// the pod's namespace, dockbridge made this result from them.
         result: serde_json::Value,
-        /// The start time of the pause container's process, which owns the network namespace. None if it is
-        /// unknown, for example in a newly adopted pod.
+        /// The start time of the pause process whose network is connected. None if unknown, as after an adoption.
         #[serde(skip_serializing_if = "Option::is_none")]
         started_at: Option<Nanos>,
     },
@@ -62,10 +61,10 @@ pub struct CniAttachment {
     pub interface: String,
     /// The configuration list for ADD and DEL (JSON text), so that DEL works without the file in the CNI directory.
     pub config: String,
-    /// The pod CIDRs that were known at the time of the ADD, for the capability `ipRanges`. Empty if they are unknown.
+    /// The pod CIDRs for the capability `ipRanges`. Empty if they are unknown.
     #[serde(default)]
     pub pod_cidrs: Vec<String>,
-    /// The capabilities that another runtime has passed. If None, they are computed from `pod` and `pod_cidrs`.
+    /// The CNI capabilities that another runtime has passed at ADD. If None, they follow from `pod` and `pod_cidrs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -94,7 +93,6 @@ pub struct NetworkStatus {
     pub ready: bool,
     /// The reason as a CamelCase word; may be empty if the network is ready.
     pub reason: String,
-    /// For the operator: why pods cannot be connected, or to which CNI network dockbridge connects them. Empty if
-    /// pods do not use CNI.
+    /// For the operator: why pods cannot be connected, or the CNI network of pods. Empty if pods do not use CNI.
     pub message: String,
 }

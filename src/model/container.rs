@@ -8,7 +8,7 @@ use super::{
     resources::Resources, sandbox::PidMode, security::ContainerSecurity, user_namespace::IdMappings,
 };
 
-/// CRI's `ContainerMetadata`. The container's name is never empty.
+/// CRI's `ContainerMetadata`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContainerMetadata {
     pub name: String,
@@ -21,11 +21,9 @@ pub struct ContainerMetadata {
 #[serde(default)]
 pub struct ContainerSpec {
     pub metadata: ContainerMetadata,
-    /// The image as the caller names it (an id, a reference or the path of a checkpoint archive), without the
-    /// prefixes `docker://` and `docker-pullable://`.
+    /// The image as the caller names it, without `docker://`: an id, a reference or the path of a checkpoint archive.
     pub image: String,
-    /// The image as the user wrote it in the pod's specification, without credentials; empty if the caller did
-    /// not pass it.
+    /// The image as in the pod's specification, but without credentials; empty if the caller did not pass it.
     pub user_image: String,
     /// Replaces the image's entrypoint when not empty.
     pub command: Vec<String>,
@@ -39,8 +37,8 @@ pub struct ContainerSpec {
     pub cdi_devices: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
-    /// The directory of the pod's logs, which contains `log_path`. The pod may have created anything below this
-    /// directory. None if the container has no log, or if another program has created the container.
+    /// The directory of the pod's logs, which contains `log_path`. None if the container has no log, or if another
+    /// program has created the container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_directory: Option<PathBuf>,
     /// The absolute path of the CRI log: the log directory joined with the container's log path.
@@ -77,7 +75,7 @@ pub fn variable(text: &str) -> Option<(String, String)> {
     Some((name.to_owned(), value.to_owned()))
 }
 
-/// A mount of the request, as the container's status also reports it.
+/// A mount that the request adds to the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mount {
@@ -86,12 +84,10 @@ pub struct Mount {
     pub host_path: String,
     pub readonly: bool,
     pub selinux_relabel: bool,
-    /// Whether later mounts on the host appear in the container, and the other way round.
     pub propagation: Propagation,
     pub recursive_read_only: bool,
     pub image: Option<String>,
     pub image_sub_path: String,
-    /// The id mappings for the owners of the mount's files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_mappings: Option<IdMappings>,
     /// Requested mount options that have no field above.

@@ -1,4 +1,4 @@
-//! The JSON documents in labels of Docker objects, from which dockbridge reads pods and containers.
+//! The JSON documents in container labels, from which dockbridge reads pods and containers.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,8 @@ pub struct SandboxDocument {
     /// The value of the OCI annotation that makes the pod's containers share one containerd shim. None if the
     /// engine cannot pass annotations, or if another program created the pod without this annotation.
     pub shim_group: Option<String>,
-    /// Whether this document was rebuilt from other labels, the name, and an inspect or an entry of the engine's
-    /// list. In a rebuilt document, empty DNS settings, ports and id mappings are unknown, not unset.
+    /// Whether this document was rebuilt from the pause container's name, other labels and settings. In a rebuilt
+    /// document, empty DNS settings, ports and id mappings are unknown, not unset.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adopted: bool,
 }
@@ -40,7 +40,7 @@ pub struct ContainerDocument {
     pub image_id: ImageId,
     /// CRI's `ContainerStatus.image_ref`: `repo@digest`, if possible with the requested repository, or the image's id.
     pub image_ref: String,
-    /// The user and groups of the container's main process. None if dockbridge did not read them.
+    /// The user and groups of the container's main process. None if dockbridge did not read the image's accounts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<ProcessUser>,
     /// The image of each image mount, in the order of the specification.
@@ -49,24 +49,22 @@ pub struct ContainerDocument {
     /// Whether the container has dockbridge-runtime for NRI plugins, which may then change more than its limits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_adjustable: bool,
-    /// In a pod with a user namespace: the paths of volumes that the image declares, except paths of requested
-    /// mounts. Otherwise empty.
+    /// With a user namespace, the paths of the image's volumes, except those of requested mounts. Otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restore: Option<Restore>,
-    /// The edits for CDI devices, which dockbridge's OCI runtime applies.
+    /// The edits for CDI devices that dockbridge's OCI runtime applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<SpecEdit>,
-    /// How many arguments and variables `spec` lacks in the label, because the engine stores them. None after
-    /// dockbridge has read them back, in labels of early builds of dockbridge 0.1, whose `spec` is complete, and in a
-    /// document that is not from a label.
+    /// How many arguments and variables `spec` lacks, because only the engine stores them. None if `spec` lacks none,
+    /// or if the document is not from a label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<Unread>,
 }
 
-/// How many arguments and variables of a [`ContainerSpec`] its label lacks. The label has only these numbers, and
-/// mounts without paths, because Docker's events repeat labels, and variables are often secret.
+/// How many arguments and variables of a [`ContainerSpec`] its label lacks. The label lacks these and the paths of
+/// mounts, because Docker's events repeat labels, and variables are often secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unread {
     pub command: usize,

@@ -23,7 +23,7 @@ pub struct DumpSpec {
     pub timeout: Option<Duration>,
 }
 
-/// The properties of a checkpointed container that its archive contains.
+/// The data for the files that describe a container in its checkpoint archive.
 #[derive(Clone, Debug)]
 pub struct DumpedContainer {
     pub record: Arc<ContainerRecord>,

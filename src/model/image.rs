@@ -9,13 +9,10 @@ use super::{reference::ImageReference, time::Nanos};
 pub struct PullRequest {
     /// The image to pull; always has a tag or a digest, because without either Docker would pull *every* tag.
     pub reference: ImageReference,
-    /// The credentials for the registry; None to pull without credentials.
     pub credentials: Option<Credentials>,
 }
 
-/// Credentials for a registry: CRI's `AuthConfig`.
-///
-/// `Debug` shows only the registry.
+/// Credentials for a registry: CRI's `AuthConfig`. `Debug` shows only the registry.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Credentials {
     pub username: String,

@@ -2,17 +2,17 @@
 
 /// The kind of the object: [`TYPE_SANDBOX`] or [`TYPE_CONTAINER`].
 pub const TYPE: &str = "io.kubernetes.docker.type";
-/// [`TYPE`] of a pause container.
+/// The value of [`TYPE`] on a pause container.
 pub const TYPE_SANDBOX: &str = "podsandbox";
-/// [`TYPE`] of a workload container.
+/// The value of [`TYPE`] on a workload container.
 pub const TYPE_CONTAINER: &str = "container";
 /// On a workload container: the Docker id of its sandbox.
 pub const SANDBOX_ID: &str = "io.kubernetes.sandbox.id";
-/// On a workload container: the absolute path of its CRI log.
+/// On a workload container: the absolute path of its CRI log, if it has one.
 pub const LOG_PATH: &str = "io.kubernetes.container.logpath";
-/// Kubelet's label with the container's name. On a sandbox, the label's value is [`SANDBOX_CONTAINER_NAME`].
+/// Kubelet's label with the container's name.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// [`CONTAINER_NAME`] of a sandbox.
+/// The value of [`CONTAINER_NAME`] on a sandbox.
 pub const SANDBOX_CONTAINER_NAME: &str = "POD";
 /// Kubelet's label with the pod's name.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";

@@ -8,8 +8,7 @@ use std::{
 /// The socket, or the sockets, on which the CRI is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// The path of a socket. If systemd passes a socket with this path, dockbridge uses that socket.
-    /// Otherwise dockbridge creates a socket.
+    /// The path of a socket. dockbridge creates the socket, unless systemd passes a socket with this path.
     Path(PathBuf),
     /// The sockets that a systemd socket unit passes: all, or those with this name or descriptor.
     Inherited(Option<String>),

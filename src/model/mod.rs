@@ -1,9 +1,8 @@
 //! The data types of pods, containers and images: ids, specifications, records, states, labels and names.
 //!
-//! This module does no I/O, reads no clock, and uses no async code and no CRI or Docker messages. The only imported
-//! module is `error` (and `fuzz_input`, for the fuzz entry points). Start with [`sandbox::SandboxSpec`]
-//! and [`container::ContainerSpec`] (the request), [`record`] (the current state), [`document`] (what Docker
-//! labels store) and [`engine`].
+//! This module does no I/O, reads no clock, and uses no async code and no CRI or Docker messages. The module imports
+//! only `error` (and `fuzz_input` for fuzzing). Start with [`sandbox::SandboxSpec`] and [`container::ContainerSpec`]
+//! (the request), [`record`] (the current state), [`document`] (what Docker labels store) and [`engine`].
 
 pub mod accounts;
 pub mod adjustment;

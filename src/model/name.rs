@@ -1,6 +1,5 @@
-//! The names of containers in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as in dockershim,
-//! because tools rely on such names. A container's labels say what it is. If dockbridge knows only the container's
-//! entry in the engine's list, the name must also agree with the labels.
+//! Names of containers in Docker: `k8s_<container>_<pod>_<namespace>_<uid>_<attempt>`, as in dockershim, because tools
+//! rely on them. A container's labels say what it is, but before its first inspect they count only if its name agrees.
 
 use super::{container::ContainerMetadata, label::SANDBOX_CONTAINER_NAME, sandbox::PodMetadata};
 

@@ -34,13 +34,13 @@ impl Protocol {
     }
 }
 
-/// `PortMapping` of CRI. A host port of 0 means no mapping.
+/// `PortMapping` of CRI.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortMapping {
     pub protocol: Protocol,
     pub container_port: u16,
-    /// The port on the host; 0 for no port.
+    /// The port on the host; 0 if the container's port is not published.
     pub host_port: u16,
     /// The address on the host; empty means all addresses.
     pub host_ip: String,

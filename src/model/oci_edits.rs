@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{spec_edit::SpecEdit, user_namespace::IdMappings};
 
-/// The edits of one container; none by default. `edits` has simple edits. `engine` and `runtime` say to which
-/// engine the container belongs and which OCI runtime runs it. The other fields need work on the host, or depend
-/// on the engine's `config.json`.
+/// The edits of one container; none by default. `edits` has the simple edits. Edits that need work on the host, or
+/// depend on the engine's `config.json`, have their own fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OciEdits {
@@ -47,9 +46,9 @@ pub struct MappedMount {
     /// mount without a requested mapping cannot be mapped, its files belong to the user `nobody` in the container.
     /// If the ids of a requested mapping cannot be mapped, the container does not start.
     pub is_implicit: bool,
-    /// Whether device files in the mount cannot be opened, because the pod has a user namespace and the mount is
-    /// an image or a volume that the image declares. Device files of an image would have mapped owners, so a
-    /// privileged container could open the host's devices.
+    /// Whether the mount gets `nodev`, as image mounts, and volumes that the image declares, do in a pod with a user
+    /// namespace. Device files of an image would have mapped owners, so a privileged container could open the host's
+    /// devices.
     pub without_devices: bool,
 }
 
@@ -64,10 +63,10 @@ impl OciEdits {
 /// The format version of a file of edits without the fields `runtime` and `restore`. dockbridge's OCI runtime
 /// refuses versions that it does not know.
 pub const VERSION: u32 = 2;
-/// The version of a file with `runtime` and without `restore`. An older dockbridge-runtime would
-/// accept a file of version 2, but ignore the field `runtime` in it.
+/// The version of a file with the field `runtime` and without `restore`. With version 2, an older dockbridge-runtime
+/// would accept the file and ignore `runtime`.
 pub const VERSION_WITH_RUNTIME: u32 = 3;
-/// The version of a file with the field `restore`, which an older OCI runtime would otherwise ignore.
+/// The version of a file with the field `restore`, which an older dockbridge-runtime would otherwise ignore.
 pub const VERSION_WITH_RESTORE: u32 = 4;
 /// The OCI annotation of a container that must not start without its edits (since Engine API 1.43).
 pub const REQUIRED_ANNOTATION: &str = "io.dockbridge.edits";

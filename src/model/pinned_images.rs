@@ -2,10 +2,8 @@
 
 use super::{record::ImageRecord, reference::ImageReference};
 
-/// A pattern for image names. `*` matches any characters, also `/`.
-///
-/// A pattern is a full name (`docker.io/library/busybox:1`) or Docker's short form, with or without stars. A
-/// pattern without a tag matches all tags of the name.
+/// A pattern for image names: a full name (`docker.io/library/busybox:1`) or Docker's short form. `*` matches any
+/// characters, also `/`. A pattern without a tag matches all tags of the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern(String);
 
@@ -23,13 +21,13 @@ pub struct PinnedImages {
     pub labels: Vec<LabelPattern>,
 }
 
-/// Which images kubelet may remove to free disk space. kubelet may never remove pinned images.
+/// Which images kubelet may remove to free disk space, unless they are pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CollectImages {
     /// kubelet may remove every image that is not pinned and that no container uses.
     #[default]
     All,
-    /// kubelet may remove only images that PullImage added and that nobody has tagged since: other images might
+    /// kubelet may remove only images that PullImage added and whose tags all come from PullImage: other images might
     /// not be in a registry.
     Pulled,
 }
@@ -43,8 +41,7 @@ impl PinnedImages {
 }
 
 impl NamePattern {
-    /// Parses a pattern. None if the pattern is empty, too long, or has a character that is neither `*` nor
-    /// possible in an image name.
+    /// None if the pattern is empty, too long, or has a character that is neither `*` nor possible in an image name.
     pub fn parse(text: &str) -> Option<Self> {
         let known = |b: u8| b.is_ascii_alphanumeric() || b"._-/:@*[]".contains(&b);
         let valid = !text.is_empty() && text.len() <= MAX_PATTERN && text.bytes().all(known);
@@ -90,8 +87,7 @@ impl LabelPattern {
     }
 }
 
-/// Whether a text matches the pattern. Tries only the first occurrence of a part between two stars, because `*`
-/// matches anything.
+/// Tries only the first occurrence of a part between two stars, because `*` matches anything.
 fn glob_matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -26,8 +26,8 @@ pub struct SandboxRecord {
     pub process: Option<Process>,
     /// The pod's addresses on Docker's own bridge ([`NetworkMode::Docker`]).
     pub engine_addresses: Vec<IpAddr>,
-    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None if no checkpoint file has this state: the pod
-    /// does not use CNI, no plugin has run yet, or dockbridge adopted the pod and does not know the state.
+    /// The state of the pod's CNI network ([`NetworkMode::Cni`]). None if no checkpoint file has this state, for
+    /// example because the pod does not use CNI or no plugin has run yet.
     pub attachment: Option<Attachment>,
 }
 
@@ -52,13 +52,12 @@ impl SandboxRecord {
         if self.is_running() && connected { SandboxState::Ready } else { SandboxState::NotReady }
     }
 
-    /// Whether the pause container runs, even if it is paused or Docker restarts it.
+    /// Whether the pause container runs: see [`Process::is_running`].
     pub fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(Process::is_running)
     }
 
-    /// The addresses of the pod, the primary address first. Empty for pods with host network (kubelet uses
-    /// the node's addresses) and for pods that are not connected.
+    /// The pod's addresses, the primary first. Empty with the host's network: kubelet then uses the node's addresses.
     pub fn addresses(&self) -> &[IpAddr] {
         match (self.document.network, &self.attachment) {
             (NetworkMode::Host, _) | (NetworkMode::Cni, None) => &[],
@@ -79,8 +78,7 @@ impl SandboxRecord {
         }
         let mut record = Arc::unwrap_or_clone(self);
         let spec = &mut Arc::make_mut(&mut record.document).spec;
-        // For a request with empty DNS settings, cri-dockerd used the engine's `resolv.conf`, as dockbridge does for an
-        // adopted pod without DNS settings.
+        // With empty DNS settings, containers of adopted pods get the engine's `resolv.conf`, as with cri-dockerd.
         spec.dns = dns.filter(|dns| *dns != DnsConfig::default());
         spec.namespaces.users = users;
         Arc::new(record)
@@ -135,8 +133,7 @@ pub struct ContainerRecord {
     reason = "a value is matched soon after its creation, and is stored only in a box"
 )]
 pub enum Observed {
-    /// A pod's pause container. The record has no attachment yet, because only the pod's checkpoint file has the
-    /// attachment.
+    /// A pod's pause container. The record has no attachment yet, because only the pod's checkpoint file has one.
     Sandbox(SandboxRecord),
     Container(ContainerRecord),
     Foreign(ForeignContainer),
@@ -146,7 +143,7 @@ pub enum Observed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignContainer {
     pub image: Option<ImageId>,
-    /// The container, perhaps a pod's pause container, whose network namespace this container has joined.
+    /// The container, perhaps a pod's pause container, whose network namespace this container joins.
     pub joined: Option<SandboxId>,
 }
 
@@ -197,7 +194,7 @@ impl Process {
         }
     }
 
-    /// Whether the container runs, even if it is paused or Docker restarts it.
+    /// Whether the container runs. Also true while it is paused, or while Docker is about to restart it.
     pub const fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. } | Self::Listed(ListedState::Running))
     }
@@ -233,7 +230,7 @@ impl Process {
         }
     }
 
-    /// The pid on the host while the process runs. None while Docker restarts the container, and before an inspect.
+    /// The pid on the host while the process runs. None if the pid is unknown, for example before an inspect.
     pub const fn pid(&self) -> Option<u32> {
         match self {
             Self::Running { pid, .. } if *pid > 0 => Some(*pid),
@@ -282,8 +279,7 @@ pub struct ImageRecord {
     pub stop_signal: Option<String>,
     /// `Config.Volumes` of the image: the paths of volumes in its containers.
     pub volumes: std::collections::BTreeSet<String>,
-    /// Whether the engine has answered an inspect of the image. The engine's list of images has no user, stop signal or
-    /// volumes.
+    /// Whether the engine has answered an inspect of the image: lists of images have no user, stop signal or volumes.
     pub inspected: bool,
 }
 

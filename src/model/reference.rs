@@ -1,8 +1,8 @@
 //! Parses and normalises image references as the engine does, so that they can be compared.
 //!
-//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The first of several components is a domain if it contains
-//! `.`, `:` or an upper-case letter, or is `localhost`. Otherwise the image is on the default registry. On the default
-//! registry, a path with a single component gets the prefix `library/`.
+//! Grammar: `[domain/]path[:tag][@algorithm:hex]`. The part before the first slash is a domain if it contains `.`, `:`
+//! or an upper-case letter, or is `localhost`. A name without a domain is on the default registry. On the default
+//! registry, a path without a slash gets the prefix `library/`.
 
 use std::{borrow::Cow, fmt};
 
@@ -19,8 +19,8 @@ pub struct InvalidReference {
     pub reason: &'static str,
 }
 
-/// Removes credentials from an image name, so that it can be printed, even if it is invalid: some users write
-/// `name:password@` before the registry, as in a URL. A valid image name has an `@` only before its digest.
+/// Removes credentials from an image name before it is printed: some users write `user:password@` before the registry,
+/// as in a URL. A valid image name has an `@` only before its digest.
 pub fn printable(name: &str) -> Cow<'_, str> {
     let (rest, digest) = match name.rsplit_once('@') {
         Some((rest, digest)) if looks_like_digest(digest) => (rest, Some(digest)),
@@ -49,11 +49,10 @@ pub struct ImageReference {
 }
 
 impl ImageReference {
-    /// Parses a reference in any form that the engine accepts.
+    /// Parses and normalises a reference.
     ///
     /// # Errors
-    /// Refuses every text that the engine's grammar refuses, and also image ids ([`names_id`]), which would
-    /// name another image if they were read as references.
+    /// Fails if the text is not a reference or is an image id ([`names_id`]), which would name another image.
     pub fn parse(text: &str) -> Result<Self, InvalidReference> {
         Self::read(text).map_err(|reason| InvalidReference {
             text: printable(text).chars().take(SHOWN_CHARS).collect(),
@@ -100,7 +99,7 @@ impl ImageReference {
             Some((name, digest)) => (name, Some(digest)),
             None => (rest, None),
         };
-        // Only a colon after the last slash starts a tag. An earlier colon makes the path invalid.
+        // Only a colon after the last slash starts a tag. `check_path` refuses any other colon.
         let (path, tag) = match name.rsplit_once(':') {
             Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
             _ => (name, None),
@@ -132,8 +131,8 @@ impl fmt::Display for ImageReference {
     }
 }
 
-/// The registry in an address of credentials, for example in `host:5000` or `https://host/v1/`. The default registry
-/// has three host names, for which this function returns the same name.
+/// The registry in the server address of credentials, for example in `host:5000` or `https://host/v1/`. Returns
+/// `docker.io` for all three host names of the default registry.
 pub fn registry_of(address: &str) -> &str {
     let place = address.split_once("://").map_or(address, |(_, rest)| rest);
     match place.split('/').next().unwrap_or(place) {
@@ -142,13 +141,12 @@ pub fn registry_of(address: &str) -> &str {
     }
 }
 
-/// Whether the text is a whole image id: a digest, or 64 lower-case hexadecimal digits. Such a text
-/// could also be an image name.
+/// Whether the text is a whole image id: a digest, or 64 lower-case hexadecimal digits.
 pub fn names_id(text: &str) -> bool {
     is_digest(text) || (text.len() == 64 && is_lower_hex(text))
 }
 
-/// Whether `name` may refer to another image later, as a tag may, unlike an id or a digest.
+/// Whether `name` can later refer to another image, as a tag can, unlike a whole id or a digest.
 pub fn can_move(name: &str) -> bool {
     let is_digest = |reference: ImageReference| reference.digest().is_some();
     !names_id(name) && !ImageReference::parse(name).is_ok_and(is_digest)
@@ -159,7 +157,7 @@ pub fn is_digest(text: &str) -> bool {
     check_digest(text).is_ok()
 }
 
-/// Splits the registry from the path. The path may still need the prefix `library/`.
+/// Splits off the registry. The rest may still need the prefix `library/`.
 fn split_domain(text: &str) -> (&str, &str) {
     match text.split_once('/') {
         Some((INDEX_DOMAIN, rest)) => (DEFAULT_DOMAIN, rest),

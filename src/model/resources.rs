@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// `LinuxContainerResources` of CRI, and limits that only NRI plugins set. Zero and empty mean "not set".
+/// `LinuxContainerResources` of CRI, and limits of NRI that CRI lacks. Zero and empty mean "not set".
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resources {
@@ -24,7 +24,7 @@ pub struct Resources {
     pub cpuset_cpus: String,
     pub cpuset_mems: String,
     pub hugepage_limits: Vec<HugepageLimit>,
-    /// cgroup v2 files and values, as the caller sent them.
+    /// cgroup v2 files and their values.
     pub unified: BTreeMap<String, String>,
     /// Limit for processes and threads together; -1 is unlimited. Not in CRI.
     #[serde(skip_serializing_if = "is_unset")]
@@ -52,7 +52,7 @@ pub struct HugepageLimit {
 }
 
 impl fmt::Debug for Resources {
-    /// Prints the JSON that labels store. JSON leaves out `pids_limit` and `memory_reservation` if they are unset.
+    /// Prints the JSON that labels store.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Resources {}", serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -133,7 +133,7 @@ pub fn first_set(newer: &str, older: &str) -> String {
 
 /// A limit with this value means that there is no limit.
 pub const UNLIMITED: i64 = -1;
-/// The largest memory limit that the kernel counts. dockbridge sends this limit to the engine for an unlimited
+/// The kernel's largest memory limit in bytes. dockbridge sends this limit to the engine for an unlimited
 /// memory limit, because the engine refuses -1 as too small.
 pub const ALL_MEMORY: i64 = i64::MAX - 0xfff;
 /// The cgroup v2 file that limits swap without memory.

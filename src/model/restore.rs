@@ -16,15 +16,14 @@ pub enum Restore {
     /// An archive in the directory of the setting `restore-dir` or in a direct subdirectory.
     Archive {
         path: PathBuf,
-        /// SHA-256 digest of the documents in the archive, as dockbridge read them for the request to create the
-        /// container.
+        /// SHA-256 digest of `config.dump` and `spec.dump` in the archive, as CreateContainer read them.
         documents: String,
     },
     /// An image that contains the files of a checkpoint archive.
     Image(ImageId),
 }
 
-/// Content of the file [`POD_INDEX`] of a checkpointed pod, which dockbridge writes after the archives.
+/// Content of [`POD_INDEX`], the file of a pod checkpoint that dockbridge writes last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodIndex {
     pub version: u32,
@@ -58,7 +57,7 @@ pub fn archive_name(container: &str) -> String {
 pub const POD_INDEX: &str = "pod.json";
 /// The only version of [`POD_INDEX`] that dockbridge writes and reads.
 pub const POD_VERSION: u32 = 1;
-/// Name of the directory with CRIU's images, in an archive and in the directory where dockbridge makes the archive.
+/// Name of the directory with CRIU's images in a checkpoint archive.
 pub const IMAGES: &str = "checkpoint";
 /// Name of the tar file with the files that the container added or changed.
 pub const ROOTFS_DIFF: &str = "rootfs-diff.tar";

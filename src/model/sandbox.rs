@@ -21,18 +21,18 @@ pub struct PodMetadata {
     pub attempt: u32,
 }
 
-/// The request of RunPodSandbox; for an adopted pod, the fields that Docker knows. dockbridge stores the request
-/// in a label of a new pause container and, if CNI plugins connect the pod, in the pod's checkpoint file. The JSON of
-/// this type is a durable format: a new field must have a default.
+/// The request of RunPodSandbox; for an adopted pod, what dockbridge can find out. dockbridge stores the request in a
+/// label of a new pause container and, if CNI plugins connect the pod, in the pod's checkpoint file. The JSON of this
+/// type is a durable format: a new field must have a default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxSpec {
     pub metadata: PodMetadata,
-    /// Host name inside the pod; empty means the engine's choice.
+    /// The requested host name; empty means the engine's choice.
     pub hostname: String,
     /// Directory of the pod's container logs, absolute.
     pub log_directory: Option<PathBuf>,
-    /// DNS settings of the pod; `None` means the host's settings, or that the settings of an adopted pod are unknown.
+    /// DNS settings of the pod; `None` if the request has none, or if the settings of an adopted pod are unknown.
     pub dns: Option<DnsConfig>,
     pub ports: Vec<PortMapping>,
     pub labels: BTreeMap<String, String>,
@@ -87,6 +87,5 @@ pub struct SandboxSecurity {
     pub selinux: Option<SelinuxLabel>,
 }
 
-/// The name of a runtime handler that means the engine's default runtime, as the empty name does.
-/// RuntimeClasses for cri-dockerd use this name.
+/// A handler name that, like the empty one, means the engine's default runtime. RuntimeClasses for cri-dockerd use it.
 pub const DEFAULT_HANDLER: &str = "docker";

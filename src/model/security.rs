@@ -58,7 +58,7 @@ pub struct SelinuxLabel {
 pub struct Capabilities {
     /// Capabilities in addition to the engine's default set.
     pub add: Vec<String>,
-    /// Capabilities that the container does not get. With `ALL` here, the container gets only those that `add` names.
+    /// Capabilities that the container does not get. With `ALL` here, it gets only those that `add` and `ambient` name.
     pub drop: Vec<String>,
     /// Ambient capabilities, which programs of a non-root user keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -73,12 +73,12 @@ pub struct ContainerSecurity {
     /// The container gets all capabilities and all devices, and neither a seccomp profile nor masked paths.
     pub privileged: bool,
     pub readonly_rootfs: bool,
-    /// The process gets no more privileges when it executes a set-uid program.
+    /// The process gets no additional privileges when it executes a set-uid program.
     pub no_new_privs: bool,
     pub capabilities: Capabilities,
-    /// Paths hidden from the container. A security context in a request has all paths, so an empty list hides nothing.
+    /// Paths hidden from the container if `stated`; otherwise the engine hides its default paths.
     pub masked_paths: Vec<String>,
-    /// Paths made read-only. A security context in a request has all paths, so an empty list protects nothing.
+    /// Paths made read-only if `stated`; otherwise the engine makes its default paths read-only.
     pub readonly_paths: Vec<String>,
     /// Seccomp profile; `None` means unconfined.
     pub seccomp: Option<Profile>,

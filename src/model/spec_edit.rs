@@ -1,5 +1,4 @@
-//! Changes of a container's `config.json` (OCI runtime specification), as CRI requests, CDI devices and NRI plugins
-//! need them.
+//! Changes of a container's `config.json` (OCI runtime specification) for CRI requests, CDI devices and NRI plugins.
 //!
 //! The JSON of a [`SpecEdit`] is a durable format: dockbridge stores it in a label, in the state directory,
 //! and in the file that `dockbridge-runtime` reads.
@@ -13,8 +12,8 @@ use serde_json::Value;
 #[serde(rename_all = "lowercase")]
 pub enum SpecEdit {
     /// Sets the field to `value`. If the field is a list entry, `value` does not contain the entry's key. For an
-    /// environment variable, `value` is only the variable's value. A device also has `access` (of `rwm`), and
-    /// `hostPath` if the engine has to copy the host's device.
+    /// environment variable, `value` is only the variable's value. The `value` of a device also has `access` (letters
+    /// of `rwm`), and `hostPath` if the engine has to copy the host's device.
     Set { at: Vec<String>, value: Value },
     /// Removes the field, if it is set.
     Remove { at: Vec<String> },
@@ -86,8 +85,7 @@ fn owned(at: &[&str]) -> Vec<String> {
     at.iter().map(|key| (*key).to_owned()).collect()
 }
 
-/// Mount options that CDI specs often have and that the Engine API has no field for. Without dockbridge-runtime,
-/// dockbridge leaves them out.
+/// Common mount options of CDI specs without a field in the Engine API. They are left out without dockbridge-runtime.
 pub const IGNORED_OPTIONS: [&str; 3] = ["nosuid", "nodev", "noexec"];
 /// In [`SET_BY_PLUGINS`], stands for any key.
 const ANY: &str = "*";

@@ -1,7 +1,6 @@
 //! Resource usage of containers and pods: what the kernel counts, and the sizes of writable layers.
 //!
-//! An optional figure is `None` if the kernel does not keep it, if dockbridge cannot read it, or if the caller did
-//! not request it ([`Detail`]).
+//! A figure is `None` if the kernel lacks it, dockbridge cannot read it, or the caller did not request it ([`Detail`]).
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -10,12 +9,12 @@ use super::{
     time::Nanos,
 };
 
-/// Which figures dockbridge reads from a cgroup.
+/// Which figures dockbridge reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// The figures in the CRI statistics, and other figures in the same files.
+    /// The figures in the CRI statistics, and other figures in the files that dockbridge reads for them.
     Usage,
-    /// The figures in the CRI statistics, and all other figures that the metrics of pods and containers have.
+    /// The figures in the CRI statistics, and those in the CRI metrics of pods and containers.
     Everything,
 }
 
@@ -27,7 +26,7 @@ pub struct ContainerReading {
     pub group: GroupReading,
     /// Only with [`Detail::Everything`].
     pub processes: Option<ProcessReading>,
-    /// Size of what the container wrote outside of mounts. `None` until dockbridge has measured the size.
+    /// Size of the writable layer. `None` until dockbridge has measured it, and after the container has ended.
     pub layer: Option<LayerReading>,
 }
 
@@ -35,9 +34,9 @@ pub struct ContainerReading {
 #[derive(Clone, Debug)]
 pub struct PodReading {
     pub record: Arc<SandboxRecord>,
-    /// Usage of the pod's cgroup, or the sum over the cgroups of its pause container and its containers. Has no
-    /// figures if dockbridge finds no cgroup of the pause container. A sum over cgroups also has no figures while a
-    /// running container of the pod has not been inspected yet.
+    /// Usage of the pod's cgroup or, for a pod without its own cgroup, the sum over the cgroups of its pause container
+    /// and its running containers. Has no figures if dockbridge finds no cgroup of the pause container. The sum also
+    /// has no figures while dockbridge knows a running container of the pod only from Docker's list.
     pub group: GroupReading,
     /// `None` if unknown, or if the pod uses the host's network.
     pub network: Option<NetworkReading>,
@@ -57,7 +56,7 @@ impl PodReading {
     }
 }
 
-/// What the kernel counts for a cgroup, or sums over several cgroups.
+/// Usage of a cgroup, or the sum of the usage of several cgroups.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupReading {
     pub cpu: Option<CpuReading>,
@@ -74,8 +73,8 @@ pub struct CpuReading {
     pub at: Nanos,
     /// Processor time since the cgroup was created, as the sum over all processors.
     pub usage: u64,
-    /// Processor time per second between two readings that are at least 0.9 seconds apart: 1,000,000,000 is one
-    /// processor in full use. `None` before there are two such readings.
+    /// Processor time per second between two readings at least 0.9 seconds apart, `None` before the second of them.
+    /// 1,000,000,000 means one fully used processor.
     pub nano_cores: Option<u64>,
     pub user: Option<u64>,
     pub system: Option<u64>,
@@ -84,7 +83,7 @@ pub struct CpuReading {
     /// Number of quota periods in which the kernel throttled the cgroup.
     pub throttled_periods: Option<u64>,
     pub throttled: Option<u64>,
-    /// Processor time per quota period, in microseconds; only with [`Detail::Everything`].
+    /// Allowed processor time per quota period, in microseconds; only with [`Detail::Everything`].
     pub quota: Option<Limit>,
     /// Length of a quota period in microseconds; only with [`Detail::Everything`].
     pub period: Option<u64>,
@@ -97,7 +96,7 @@ pub struct CpuReading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryReading {
     pub at: Nanos,
-    /// All memory of the cgroup, including the page cache.
+    /// Memory of the cgroup, including the page cache.
     pub usage: u64,
     /// Memory without the inactive page cache, which the kernel can reclaim cheaply.
     pub working_set: u64,
@@ -111,28 +110,26 @@ pub struct MemoryReading {
     pub mapped_file: Option<u64>,
     pub kernel: Option<u64>,
     pub peak: Option<u64>,
-    /// How often the cgroup reached its memory limit.
+    /// How often the cgroup, or with cgroup v2 also one below it, reached its memory limit.
     pub limit_hits: Option<u64>,
     pub oom_kills: Option<u64>,
     /// Page faults of the cgroup and of the cgroups below it.
     pub faults: Option<u64>,
     /// Page faults that needed the disk, of the cgroup and of the cgroups below it.
     pub major_faults: Option<u64>,
-    /// Page faults of the cgroup itself, without the cgroups below it. Only cgroup v1 counts the faults of a cgroup
-    /// itself separately.
+    /// Page faults of the cgroup itself, without the cgroups below it; only cgroup v1 counts them separately.
     pub own_faults: Option<u64>,
     /// Page faults of the cgroup itself that needed the disk.
     pub own_major_faults: Option<u64>,
     pub limit: Option<Limit>,
     /// The limit for memory and swap together.
     pub swap_limit: Option<Limit>,
-    /// Memory that the kernel leaves to the cgroup when the machine is short of memory: the soft limit of
-    /// cgroup v1, `memory.min` of cgroup v2. Only with [`Detail::Everything`].
+    /// The soft limit of cgroup v1, `memory.min` of cgroup v2; only with [`Detail::Everything`].
     pub reserved: Option<Limit>,
     pub pressure: Option<Pressure>,
 }
 
-/// A limit that is set on a cgroup.
+/// A limit of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Unlimited,
@@ -203,8 +200,7 @@ pub struct HugepageReading {
 pub struct Pressure {
     /// Time in which at least one task waited.
     pub some: Stall,
-    /// Time in which all tasks that were not idle waited. Older kernels do not report this time for processors; it is
-    /// 0 there.
+    /// Time in which all tasks that were not idle waited; 0 in the CPU pressure if the kernel does not report it.
     pub full: Stall,
 }
 
@@ -244,12 +240,11 @@ pub struct TrafficReading {
     pub dropped: u64,
 }
 
-/// Counts over the processes in a container's cgroup, without the cgroups below it.
+/// Figures of the processes in a container's cgroup, without the cgroups below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessReading {
     pub processes: u64,
-    /// Number of threads, for a cgroup that does not count tasks; otherwise 0. The number of threads is too low for a
-    /// container with more than 1,000 processes.
+    /// Threads of at most 1,000 processes, if the kernel does not count them ([`GroupReading::pids`]); otherwise 0.
     pub threads: u64,
     /// Number of open file descriptors of all processes; `None` if there are too many to count.
     pub descriptors: Option<u64>,
@@ -258,7 +253,7 @@ pub struct ProcessReading {
     pub open_files_limit: Option<u64>,
 }
 
-/// Size of what a container wrote outside of mounts.
+/// Size of a container's writable layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerReading {
     pub at: Nanos,

@@ -1,6 +1,5 @@
-//! The requests of ExecSync, Exec, Attach and PortForward, and the result of ExecSync. Ids of containers and
-//! sandboxes are as the caller wrote them, until the call replaces them with full ids. A command is a program
-//! and its arguments, and never empty.
+//! The requests of ExecSync, Exec, Attach and PortForward, and the result of ExecSync. Ids are as the caller wrote
+//! them, until the call replaces them with full ids. A command is a program and its arguments, and never empty.
 
 use std::time::Duration;
 
@@ -33,9 +32,8 @@ pub struct AttachSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardSpec {
     pub sandbox: String,
-    /// Ports in the order of the request; no port is 0. The list may be empty. A SPDY client sends the port
-    /// again with each connection. A WebSocket client refers to a port by its position in this list, or in its
-    /// own query if this list is empty.
+    /// Ports in the order of the request; no port is 0. Can be empty. A SPDY client sends a port with each connection.
+    /// A WebSocket client sends a position in this list or, if it is empty, among the ports of its query.
     pub ports: Vec<u16>,
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::ImageId;
 
-/// An image volume that the container's create request can mount.
+/// An image volume for a container's create request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageVolume {
     pub image: ImageId,
@@ -32,8 +32,7 @@ pub enum VolumeSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountedImage {
     pub image: ImageId,
-    /// Whether dockbridge mounted the image at a directory, which is the source of the container's mount. If
-    /// false, the engine itself mounts the image.
+    /// Whether dockbridge mounted the image at a directory. If false, the engine itself mounts the image.
     #[serde(default)]
     pub unpacked: bool,
 }

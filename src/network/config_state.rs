@@ -39,7 +39,7 @@ impl ConfigState {
         format!("no usable configuration in {directory}: {}", refusals(&self.selection.refused))
     }
 
-    /// Whether dockbridge can connect pods to the network.
+    /// Whether the network is ready for pods, and if not, why.
     pub fn status(&self, pod_cidrs: &[String]) -> NetworkStatus {
         let Some(selected) = self.selected() else {
             return not_ready("NetworkPluginNotReady", self.reason());

@@ -148,7 +148,7 @@ impl TestNode {
 pub(super) struct PinnedNamespace(PathBuf);
 
 impl PinnedNamespace {
-    /// Returns `None` and marks the test as skipped if the test must not create a network namespace.
+    /// Returns `None` and marks the test as skipped if the test cannot create a network namespace.
     #[track_caller]
     pub(super) fn at(path: &Path) -> Option<Self> {
         let thread = NetnsThread::new()?;

@@ -1,4 +1,4 @@
-//! Releases attachments of lost pods: the namespace is gone, or neither Docker nor a checkpoint file has the pod.
+//! Releases attachments of lost pods: the namespace is gone, or the store does not have the pod.
 
 use std::path::Path;
 
@@ -22,8 +22,7 @@ use crate::{
 };
 
 impl Network {
-    /// Runs DEL for cached attachments that dockbridge or cri-dockerd created and whose namespace is gone, except
-    /// those in `live`.
+    /// Runs DEL for cached attachments of dockbridge and cri-dockerd whose namespace is gone, except those in `live`.
     ///
     /// # Errors
     /// The errors of plugins or of the cache, after dockbridge has tried to release all other such attachments.
@@ -54,7 +53,7 @@ impl Network {
         Ok(!found.is_empty())
     }
 
-    /// Disconnects an unknown pod with the data of its cache entries. DEL uses `namespace`, if it exists.
+    /// Disconnects a pod that the store does not have: runs DEL with its cache entries, in `namespace` if it exists.
     pub async fn detach_unknown(
         &self,
         sandbox: &SandboxId,
@@ -76,7 +75,7 @@ impl Network {
         (found, whole)
     }
 
-    /// Runs DEL with the values of the cached ADD but with `namespace`. Removes the cache entry if all plugins succeed.
+    /// Runs DEL with the values of the cached ADD, in `namespace` if it exists. Removes the entry if DEL succeeds.
     async fn del_cached(
         &self,
         entry: CachedResult,

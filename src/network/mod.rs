@@ -1,10 +1,9 @@
 //! Connects pods to the network with CNI plugins, and disconnects pods.
 //!
-//! This module does not call Docker, and gets what it needs to know about a pod as a `PodNetwork`. Start with
-//! [`service::Network`]: prepare, attach (ADD), detach (DEL), status. [`cni`] runs the plugins.
-//! `config_watcher` updates [`config_state::ConfigState`] from the configuration directory. [`arguments`]
-//! makes `CNI_ARGS` and `runtimeConfig`, and uses [`quantity`] to parse bandwidths. `stale` finds the
-//! attachments of pods that are gone, and `lost_pods` releases them.
+//! This module does not call Docker: its callers describe pods as `PodNetwork`. Start with [`service::Network`]:
+//! prepare, attach (ADD), detach (DEL), status. [`cni`] runs the plugins. `config_watcher` updates
+//! [`config_state::ConfigState`] from the configuration directory. [`arguments`] makes `CNI_ARGS` and `runtimeConfig`,
+//! with [`quantity`] for bandwidths. `stale` and `lost_pods` find and release the attachments of pods that are gone.
 //!
 //! Without a usable CNI configuration, this module connects no pod, and reports why.
 

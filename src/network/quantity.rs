@@ -19,7 +19,7 @@ pub fn rate(text: &str) -> Result<u64, &'static str> {
     value().ok_or(RANGE)
 }
 
-/// What a suffix multiplies by: an integer, and a power of ten.
+/// The multiplier of a suffix: an integer, and an exponent of ten.
 fn scale(suffix: &str) -> Option<(u128, i32)> {
     Some(match suffix {
         "n" => (1, -9),

@@ -98,7 +98,7 @@ impl Network {
         &self.plugins.metrics
     }
 
-    /// Whether dockbridge can connect pods to a network: always ready if pods do not use CNI. Never blocks.
+    /// Whether the network is ready for pods; always ready if pods do not use CNI. Never blocks.
     pub fn status(&self) -> NetworkStatus {
         match self.live.current().network {
             NetworkMode::Cni => self.watcher.state().status(&self.pod_cidrs()),
@@ -164,7 +164,7 @@ impl Network {
         let added = self.chain(&list).add(&conf).await;
         let result = added.map_err(|error| Failure::new(error.kind(), error.to_string()))?;
         let addresses = addresses(cni, &result);
-        // Plugins get the cached result at DEL, even without an address, but would fail at DEL with a malformed result.
+        // Also caches a result without an address, for DEL. Plugins would fail at DEL with a malformed result.
         if !matches!(addresses, Err(ResultError::Malformed(_))) {
             self.cache_result(cni, conf, result.clone()).await?;
         }
@@ -181,12 +181,12 @@ impl Network {
     /// Disconnects a pod: runs DEL, and removes the cached result if DEL succeeded. A caller can repeat this call.
     /// The call also works if the namespace, the configuration file or the cached result is gone.
     ///
-    /// If DEL fails, but the namespace is gone and all failures are final, the call succeeds, so that the pod can be
-    /// removed. [`Network::release_stale`] repeats the DEL.
+    /// If DEL fails, but the namespace is gone and all failures are final ([`PluginError::is_final`]), the call
+    /// succeeds, so that the pod can be removed. [`Network::release_stale`] repeats the DEL.
     ///
     /// # Errors
-    /// DEL fails in any other way, or a recorded value or the cache cannot be used. The caller must repeat a failed
-    /// call.
+    /// DEL fails while the namespace may exist, or with a failure that is not final; or a recorded value or the cache
+    /// cannot be used. The caller must repeat a failed call.
     pub async fn detach(&self, cni: &CniAttachment) -> Result<(), Failure> {
         let list = recorded(cni)?;
         let mut conf = runtime_conf(cni)?;
@@ -215,9 +215,9 @@ impl Network {
         Ok(())
     }
 
-    /// Whether DEL failed, but only with final failures, and the namespace is gone. If DEL failed in another way,
-    /// returns an error. Does not rely on a plugin's message about a missing namespace: the message may look the same
-    /// if the socket of the plugin's agent is missing.
+    /// Whether DEL must be repeated later: it failed, but only with final failures ([`PluginError::is_final`]), and the
+    /// namespace is gone. Returns any other failure as an error. Does not rely on a plugin's message about a missing
+    /// namespace: the message may look the same if the socket of the plugin's agent is missing.
     pub(super) async fn repeat_later(
         &self,
         (sandbox, network): (&SandboxId, &str),
@@ -277,9 +277,8 @@ impl Network {
         }))
     }
 
-    /// Reads the attachment of a pod without a cache entry: the addresses of the interface in its namespace,
-    /// to be released with the current configuration. `None` if there is no address, if the addresses cannot be
-    /// read, or if [`Self::prepare`] fails.
+    /// Makes an attachment for a pod without a usable cache entry, from the addresses in its namespace and the current
+    /// configuration. `None` if there is no address, the addresses cannot be read, or [`Self::prepare`] fails.
     pub async fn attachment_from_namespace(&self, pod: PodNetwork, pid: u32) -> Option<Attachment> {
         let cni = self.prepare(pod).await.ok()?;
         let at = PathBuf::from(format!("/proc/{pid}/ns/net"));
@@ -394,9 +393,8 @@ fn prepare_namespace(path: &Path) -> Result<(), Failure> {
     Ok(netns::raise_loopback(path)?)
 }
 
-/// Whether plugins can still use the pod's namespace. If the path leads to the host's namespace, because the kernel
-/// reused the pid in the path, the pod's namespace counts as missing: in the host's namespace, DEL would remove
-/// interfaces of the host.
+/// Whether plugins can use the pod's network namespace. False if the path leads to the host's namespace, because the
+/// kernel reused the pid in the path: there, DEL would remove interfaces of the host.
 pub(super) fn has_namespace(path: &Path) -> bool {
     netns::is_pinned(path) && !netns::is_our_own(path)
 }

@@ -15,10 +15,10 @@ impl From<&CniAttachment> for AttachmentKey {
     }
 }
 
-/// The cached results that dockbridge must release. Results with a key in `live` are not among them.
+/// The cached results of the attachments that dockbridge must release, without those that have a key in `live`.
 ///
-/// Another runtime may use the same cache, and dockbridge does not see the namespaces of this runtime. So an
-/// attachment is stale only if dockbridge or cri-dockerd created it and its namespace is gone.
+/// Another runtime may use the same cache, and dockbridge might not see the network namespaces of its pods. So an
+/// attachment is stale only if dockbridge or cri-dockerd created it and its network namespace is gone.
 pub(super) fn stale(entries: Vec<CachedResult>, live: HashSet<AttachmentKey>) -> Vec<CachedResult> {
     let mut active = live;
     let mut stale = Vec::new();
@@ -40,7 +40,7 @@ fn is_abandoned(entry: &CachedResult) -> bool {
     is_ours(entry) && entry.netns.as_deref().is_some_and(|netns| netns::is_gone(Path::new(netns)))
 }
 
-/// Whether dockbridge or cri-dockerd wrote the cache entry.
+/// Whether dockbridge wrote the cache entry, or the entry has a namespace path like those of cri-dockerd.
 pub(super) fn is_ours(entry: &CachedResult) -> bool {
     entry.ours || entry.netns.as_deref().is_some_and(is_of_process)
 }

@@ -53,12 +53,12 @@ impl Shared {
         evictions: Vec<nri::ContainerEviction>,
     ) -> Result<Vec<nri::ContainerUpdate>, String> {
         let Some(hooks) = self.hooks.get() else { return Ok(updates) };
-        // dockbridge skips updates and evictions of containers that are gone or still being created.
+        // dockbridge skips updates and evictions of containers that are gone or still hidden from clients.
         let is_there = |id: &str| {
             let now = self.store.snapshot();
             now.container(id).is_some_and(|record| !self.creations.hides_container(record))
         };
-        // dockbridge stops each container only once, even if the list repeats the container.
+        // A container with several evictions is killed only once.
         let evicted: BTreeMap<String, String> = (evictions.into_iter())
             .filter(|eviction| is_there(&eviction.container_id))
             .map(|eviction| (eviction.container_id, shortened(eviction.reason)))
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// How long an update waits at most until the answers about its new container are carried out.
+/// How long an update waits for a hidden container. dockbridge skips the update if the container is then still hidden.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Name of the plugin in logs of updates and evictions that come from the merged answers of plugins.
 pub(super) const ALL_PLUGINS: &str = "all";

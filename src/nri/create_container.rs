@@ -1,4 +1,4 @@
-//! CreateContainer: asks plugins about a container that Docker has created and that clients do not see yet.
+//! NRI's CreateContainer: asks plugins about a container that Docker has created and that CRI clients do not see yet.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl Nri {
         locked.plugins.connected.iter().any(|plugin| plugin.wants(Event::CreateContainer))
     }
 
-    /// Returns the plugins' changes for a container that clients do not see yet. `None` if there is no plugin
-    /// to ask, or if dockbridge has already asked about the container.
+    /// Returns the plugins' changes for a container that CRI clients do not see yet. `None` if there is no plugin to
+    /// ask, or if dockbridge has already asked about the container.
     ///
     /// # Errors
     /// A plugin rejects the container or requests an impossible change, or a required plugin is missing. The
@@ -76,7 +76,6 @@ impl LockedPlugins<'_> {
             asked.push(nri::PluginInstance { name, index });
             let Some(answer) = answer? else { continue };
             if answer.update.iter().any(|update| update.container_id == record.id.as_str()) {
-                // To change the container that is being created, a plugin must send an adjustment, not an update.
                 return Err(Failure::unmet(format!(
                     "the NRI plugin {} answered CreateContainer with an update of the same container; the \
                      plugin must send an adjustment",
@@ -106,7 +105,7 @@ impl LockedPlugins<'_> {
         Ok(wanted)
     }
 
-    /// Asks the validating plugins about the merged changes. Fails if one rejects them or does not answer.
+    /// Asks the validating plugins about the merged changes. Fails if a plugin rejects the changes or does not answer.
     async fn validate(
         &self,
         request: &nri::ValidateContainerAdjustmentRequest,

@@ -1,5 +1,5 @@
-//! Pods and containers that Docker and the store have, but plugins have not accepted yet, so dockbridge hides them
-//! from clients. A plugin that connects while a pod or container is hidden receives the pod or container only once.
+//! Hides new pods and containers from clients until plugins have accepted them. A plugin that connects while a pod or
+//! container is hidden receives it as an existing one, or dockbridge asks the plugin about it, but never both.
 
 use std::{collections::HashMap, future::pending, sync::Arc};
 
@@ -27,13 +27,12 @@ pub(super) struct Creations {
     revealed: watch::Sender<()>,
 }
 
-/// Reports when the creation of a hidden pod or container ends: from then on, clients see the pod or container unless
-/// it was removed.
+/// Reports when the creation of a hidden pod or container ends. Clients then see it, unless it was removed.
 #[derive(Debug, Default)]
 pub struct Reveals(Option<watch::Receiver<()>>);
 
 impl Reveals {
-    /// Waits until the creation of a hidden pod or container ends. Never returns if no such creation ends.
+    /// Returns once the creation of a hidden pod or container has ended since the last call; never if NRI is off.
     pub async fn next(&mut self) {
         let changed = match &mut self.0 {
             Some(revealed) => revealed.changed().await.is_ok(),
@@ -47,8 +46,7 @@ impl Reveals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether dockbridge asks plugins about new pods and containers, and hides each until the call that
-    /// creates it ends.
+    /// Whether dockbridge asks plugins about new pods and containers, and hides each until its [`Creation`] is dropped.
     asks: bool,
     pending: HashMap<Identity, Pending>,
 }
@@ -57,12 +55,11 @@ struct State {
 struct Pending {
     hidden: bool,
     /// Whether dockbridge has begun to ask the plugins about this pod or container, or there was no plugin to ask.
-    /// Plugins that connect later receive the pod or container as an existing one.
+    /// If so, plugins that connect later receive the pod or container as an existing one.
     asked: bool,
 }
 
-/// Marks a pod or container as being created. The call that creates the pod or container holds this value until the
-/// call ends.
+/// Marks a pod or container as being created, until this value is dropped.
 #[derive(Debug)]
 #[must_use = "clients can see the pod or container once this value is dropped"]
 pub struct Creation {
@@ -88,7 +85,6 @@ impl Creations {
         Creation { creations: self.clone(), identity }
     }
 
-    /// Sets whether dockbridge asks plugins about pods and containers that are created from now on.
     pub(super) fn set_asking(&self, asks: bool) {
         self.state.lock().asks = asks;
     }
@@ -97,8 +93,8 @@ impl Creations {
         self.state.lock().asks
     }
 
-    /// Whether dockbridge must ask plugins about this pod or container. If dockbridge need not ask, plugins
-    /// that connect later receive the pod or container as an existing one.
+    /// Whether dockbridge must ask plugins about this pod or container. If so, clients do not see it from now on.
+    /// Otherwise plugins that connect later receive it as an existing one.
     pub(super) fn must_ask(&self, creation: &Creation) -> bool {
         let mut state = self.state.lock();
         let asks = state.asks;
@@ -115,7 +111,7 @@ impl Creations {
         }
     }
 
-    /// Whether dockbridge has yet to ask plugins about this pod or container.
+    /// Whether the pod or container is being created and [`Pending::asked`] is not set yet.
     pub(super) fn is_unasked(&self, identity: &Identity) -> bool {
         self.state.lock().pending.get(identity).is_some_and(|pending| !pending.asked)
     }
@@ -127,7 +123,6 @@ impl Creations {
         pending.is_some_and(|pending| pending.hidden && pending.asked)
     }
 
-    /// Whether at least one pod or container is hidden from clients.
     pub(super) fn hide_anything(&self) -> bool {
         self.state.lock().pending.values().any(|pending| pending.hidden)
     }

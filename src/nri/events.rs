@@ -1,5 +1,5 @@
-//! Events of pods and containers. An event goes to the subscribed plugins in the order of their indices, until one
-//! refuses it. Plugins can refuse a start, but not a stop or a removal, so a plugin cannot prevent the end of a pod.
+//! Events of pods and containers. An event goes to the subscribed plugins in the order of their indices. Plugins can
+//! refuse some events, but not a stop or a removal, so a plugin cannot prevent the end of a pod.
 
 use std::sync::Arc;
 
@@ -109,14 +109,13 @@ impl Nri {
         Ok(())
     }
 
-    /// Tells plugins that Docker has created a container.
+    /// Tells plugins that a container has been created and that clients can see it.
     pub async fn container_created(&self, record: &ContainerRecord) {
         let Some(locked) = self.lock_plugins().await else { return };
         locked.announce(Event::PostCreateContainer, &locked.shared.container_subject(record)).await;
     }
 
-    /// Ends a start. Tells plugins about the start if it succeeded, and about the container's end if the container has
-    /// already ended.
+    /// Ends a start. Reports a successful start to plugins, and the container's end if it has already ended.
     pub async fn container_started(&self, id: &str, was_started: bool) {
         let Some(mut locked) = self.lock_plugins().await else { return };
         // Plugins that know the container as running need no event of its start.
@@ -180,21 +179,20 @@ impl Nri {
         }
     }
 
-    /// Tells plugins that a container is gone.
+    /// Tells plugins about the removal of a container.
     pub async fn remove_container(&self, id: &str) {
         let Some(mut locked) = self.lock_plugins().await else { return };
         locked.remove_container(id).await;
     }
 
-    /// Locks the plugins. Returns `None` if no plugin is connected and none is being synchronised.
+    /// Locks the plugins. Returns `None` if NRI is off, or if the lock is free and no plugin is connected.
     pub(super) async fn lock_plugins(&self) -> Option<LockedPlugins<'_>> {
         let shared = self.0.as_ref().filter(|shared| !shared.is_idle())?;
         Some(shared.lock_plugins().await)
     }
 
-    /// Locks the plugins to ask them about a new pod or container. Returns `None` if dockbridge need not ask.
-    /// No plugin can finish connecting during the lock, so each plugin is either asked, or connects later and
-    /// receives the pod or container as an existing one.
+    /// Locks the plugins to ask them about a new pod or container. `None` if dockbridge need not ask. While the lock is
+    /// held, no plugin finishes connecting: later plugins receive the pod or container as an existing one.
     pub(super) async fn lock_to_ask(
         &self,
         creation: Option<&Creation>,

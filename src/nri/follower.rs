@@ -9,7 +9,6 @@ use super::{
 use crate::store::snapshot::Snapshot;
 
 impl Shared {
-    /// Reports changes of pods and containers in the store to plugins, until dockbridge stops.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut last = self.store.snapshot();
         loop {
@@ -30,7 +29,7 @@ impl Shared {
 }
 
 impl LockedPlugins<'_> {
-    /// Reports each start and end of a container, and each removal of a pod or container, that plugins do not know yet.
+    /// Reports starts and ends of containers, and removals of pods and containers, that plugins do not know yet.
     pub(super) async fn catch_up(&mut self, now: &Snapshot) {
         if self.plugins.connected.is_empty() || !now.is_synced() {
             return;
@@ -55,7 +54,7 @@ impl LockedPlugins<'_> {
     }
 }
 
-/// Stores the latest records. Returns the containers that have started, and the containers that have ended.
+/// Stores the records. Returns running containers without a reported start, and ended ones without a reported end.
 fn changed(plugins: &mut Plugins, now: &Snapshot) -> (Vec<String>, Vec<String>) {
     let (mut started, mut ended) = (Vec::new(), Vec::new());
     for (id, known) in &mut plugins.containers.0 {

@@ -39,7 +39,7 @@ impl<R> Lifecycles<R> {
         self.0.insert(id.to_owned(), known);
     }
 
-    /// Returns the record of a pod or container with an unreported stop, and marks the stop as reported.
+    /// Marks a stop as reported. Returns the record of the pod or container if its stop was not reported before.
     pub(super) fn stop(&mut self, id: &str) -> Option<Arc<R>> {
         let known = self.0.get_mut(id).filter(|known| known.stage != Stage::Stopped)?;
         known.stage = Stage::Stopped;

@@ -1,4 +1,4 @@
-//! NRI, the Node Resource Interface: plugins that receive events of pods and containers and may change them.
+//! NRI, the Node Resource Interface: plugins that receive events of pods and containers and may change containers.
 //!
 //! ```text
 //! plugin ◀─socket─▶ connection (mux, ttrpc) ─▶ session: register, configure, synchronise, requests

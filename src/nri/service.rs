@@ -41,12 +41,12 @@ pub(super) struct Shared {
     pub(super) hooks: OnceLock<Box<dyn NriHooks>>,
     pub(super) metrics: NriMetrics,
     pub(super) tracker: TaskTracker,
-    /// Cancelled when dockbridge ends.
+    /// Cancelled when dockbridge begins to stop.
     pub(super) shutdown: CancellationToken,
     pub(super) creations: Creations,
     pins: PinDirectories,
     plugins: Mutex<Plugins>,
-    /// The task that carries out the updates of the plugins' latest answer.
+    /// The task of the latest call of [`Shared::carry_out`], for which the next task waits.
     pub(super) last_updates: parking_lot::Mutex<Option<JoinHandle<()>>>,
     /// Held while one plugin synchronises, so that an event waits for the synchronisation of at most one plugin.
     pub(super) synchronizing: Mutex<()>,
@@ -57,7 +57,7 @@ pub trait NriHooks: fmt::Debug + Send + Sync {
     /// Changes the limits of a container. Returns the reason if the change fails.
     fn update(&self, id: String, limits: Resources) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Kills a container. [`super::follower`] reports its end.
+    /// Kills a container. [`super::follower`] reports the container's end to plugins.
     fn kill(&self, id: String) -> BoxFuture<'_, Result<(), String>>;
 
     /// The limits that were last requested for a container.
@@ -67,7 +67,7 @@ pub trait NriHooks: fmt::Debug + Send + Sync {
     fn pod_limits(&self, pod: &SandboxRecord) -> PodResources;
 }
 
-/// State that only the holder of the lock may change.
+/// The state that the lock of [`LockedPlugins`] protects.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
     pub(super) connected: Vec<Arc<Plugin>>,
@@ -75,7 +75,7 @@ pub(super) struct Plugins {
     pub(super) containers: Lifecycles<ContainerRecord>,
 }
 
-/// The lock on the plugins, for example while dockbridge sends them one event.
+/// Holds the lock on the plugins, for example while dockbridge sends them one event.
 #[derive(Debug)]
 pub(super) struct LockedPlugins<'a> {
     pub(super) shared: &'a Arc<Shared>,
@@ -83,8 +83,7 @@ pub(super) struct LockedPlugins<'a> {
 }
 
 impl Drop for LockedPlugins<'_> {
-    /// Removes disconnected plugins. If no plugin is left, also forgets which pods and containers were reported to
-    /// plugins.
+    /// Removes disconnected plugins. If none is left, also forgets which pods and containers were reported to them.
     fn drop(&mut self) {
         self.plugins.connected.retain(|plugin| !plugin.connection.is_closed());
         let many = self.plugins.connected.len();
@@ -119,7 +118,7 @@ impl Nri {
         })))
     }
 
-    /// Starts the installed plugins, and serves other plugins on a socket, until dockbridge stops.
+    /// Runs the installed plugins, and serves other plugins on a socket, until dockbridge stops.
     pub async fn serve(&self, hooks: impl NriHooks + 'static) {
         let Some(shared) = &self.0 else { return };
         // `set` fails only on a second call, and dockbridge calls `serve` once.
@@ -132,7 +131,7 @@ impl Nri {
         self.0.as_ref().map(|shared| shared.metrics.clone()).unwrap_or_default()
     }
 
-    /// Announces that a pod or container is being created. If dockbridge asks plugins, clients do not see the pod
+    /// Records that a pod or container is being created. If dockbridge asks plugins, clients do not see the pod
     /// or container until the returned value is dropped. Fails if a required plugin is not connected.
     pub async fn begin(&self, identity: Identity) -> Result<Option<Creation>, Failure> {
         let Some(shared) = &self.0 else { return Ok(None) };
@@ -140,7 +139,6 @@ impl Nri {
         Ok(Some(shared.creations.begin(identity)))
     }
 
-    /// Fails unless all plugins that the administrator requires are connected.
     pub(super) async fn check_required_plugins(&self) -> Result<(), Failure> {
         match &self.0 {
             Some(shared) if !shared.settings.required.is_empty() => {
@@ -160,7 +158,7 @@ impl Nri {
         now.without(|pod| creations.hides_pod(pod), |one| creations.hides_container(one))
     }
 
-    /// Reports when a hidden pod or container becomes visible to clients.
+    /// Reports when the creation of a hidden pod or container ends.
     pub fn reveals(&self) -> Reveals {
         self.0.as_ref().map(|shared| shared.creations.reveals()).unwrap_or_default()
     }
@@ -193,12 +191,12 @@ impl LockedPlugins<'_> {
 }
 
 impl Shared {
-    /// Waits until no other event is being sent and no plugin is being synchronised, and locks the plugins.
+    /// Locks the plugins. Waits while another event is being sent or a plugin is being synchronised.
     pub(super) async fn lock_plugins(self: &Arc<Self>) -> LockedPlugins<'_> {
         LockedPlugins { shared: self, plugins: self.plugins.lock().await }
     }
 
-    /// Whether no plugin is connected. Returns false while dockbridge calls plugins or synchronises a plugin.
+    /// Whether no plugin is connected. Returns false while the plugins are locked.
     pub(super) fn is_idle(&self) -> bool {
         self.plugins.try_lock().is_ok_and(|plugins| plugins.connected.is_empty())
     }

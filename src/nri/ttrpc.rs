@@ -25,7 +25,7 @@ pub(super) struct Request {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Response {
-    /// Status of the call. On success the status is missing or has code 0.
+    /// On success, missing or with code 0.
     #[prost(message, optional, tag = "1")]
     pub(super) status: Option<Status>,
     #[prost(bytes = "vec", tag = "2")]
@@ -44,7 +44,7 @@ pub(super) struct Status {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Envelope {
     pub(super) kind: u8,
-    /// Number of the stream. An answer has the same number as its call.
+    /// Number of the stream. An answer has the number of its call.
     pub(super) stream: u32,
     pub(super) payload: Vec<u8>,
 }
@@ -69,7 +69,7 @@ impl Envelope {
     }
 }
 
-/// Assembles messages from received bytes. Between two pushes, buffers less than one message of the maximum length.
+/// Assembles messages from received bytes. After a successful push, buffers less than one message of maximum length.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     buffer: BytesMut,
@@ -97,7 +97,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Number of buffered bytes, which belong to an incomplete message.
+    /// Number of buffered bytes.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
@@ -120,9 +120,8 @@ pub(super) fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, ProtocolEr
     M::decode(bytes).map_err(|_| ProtocolError::Message)
 }
 
-/// Message type of a call.
+/// The message types of calls and of answers.
 pub(super) const REQUEST: u8 = 1;
-/// Message type of an answer.
 pub(super) const RESPONSE: u8 = 2;
 /// The gRPC codes of the errors that dockbridge sends to NRI plugins.
 pub(super) const UNKNOWN: i32 = 2;

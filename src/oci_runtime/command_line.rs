@@ -1,8 +1,8 @@
 //! The command line of an OCI runtime, as in runc: global flags, a command, the command's flags, a container id.
 //!
 //! dockbridge-runtime reads only the flags that it needs. Unless dockbridge-runtime restores a container, the lower
-//! runtime gets all words except `--dockbridge-runtime` and its value unchanged. An unknown flag, for example of a
-//! newer runc, counts as a flag without a value.
+//! runtime gets all words unchanged, except `--dockbridge-runtime` and its value. An unknown flag, for example of a
+//! newer runc, counts as a flag without a separate value.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -18,9 +18,9 @@ pub struct CommandLine {
     pub words: Vec<OsString>,
     /// The command, such as `create`; empty if the command line has none, as with `--version`.
     pub command: String,
-    /// The container's id: the first word after the command that is a Docker id, otherwise the last word after the
-    /// command that is neither a flag nor the value of a flag in `COMMAND_VALUES`. `kill` has a signal after the id.
-    /// The id is empty if only flags follow the command.
+    /// The container's id: of the words after the command that are neither flags nor values of flags in
+    /// `COMMAND_VALUES`, the first Docker id (`kill` has a signal after it), otherwise the last word; empty if there is
+    /// no such word.
     pub id: String,
     /// `--log`: the file from which containerd's shim reads errors of the runtime.
     pub log: Option<PathBuf>,
@@ -68,7 +68,7 @@ impl CommandLine {
         line
     }
 
-    /// Whether the command names a container by a Docker id, which is safe in a path and may have edits.
+    /// Whether the id is a Docker id, which is safe in a path. Only containers with a Docker id have edits.
     pub fn is_of_container(&self) -> bool {
         self.id.len() == 64 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
@@ -97,10 +97,9 @@ fn flag(word: &OsStr) -> (String, Option<OsString>) {
     }
 }
 
-/// The flag of dockbridge-runtime that names the lower runtime. All other flags of dockbridge-runtime are those of
-/// runc.
+/// dockbridge-runtime's own flag, which names the lower runtime. All other flags are those of the lower runtime.
 const OUR_RUNTIME: &str = "dockbridge-runtime";
 const GLOBAL_VALUES: &[&str] = &["log", "log-format", "root", "criu", "rootless"];
-/// Flags of commands that have a value: attached with `=`, or the next word. A separate value of any other flag of a
-/// command counts as the container's id, until the real id follows.
+/// Flags of commands whose value dockbridge-runtime reads: attached with `=`, or the next word. A separate value of
+/// any other flag after the command counts as the container's id, until the real id follows.
 const COMMAND_VALUES: &[&str] = &["bundle", "b", "process", "p"];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Joins the last error lines of CRIU's log, or the last lines of the runtime's output if there are none.
+/// Joins the last error lines of CRIU's log, or the last lines of the runtime's output if the log has none.
 pub fn reason(log: &str, output: &str) -> String {
     let errors = log.lines().filter(|line| line.contains("Error ("));
     let mut lines: Vec<&str> = errors.map(without_time).collect();
@@ -15,7 +15,7 @@ pub fn reason(log: &str, output: &str) -> String {
     if said.is_empty() { "the logs give no reason".to_owned() } else { said }
 }
 
-/// The error for a restore that dockbridge-runtime ended after `limit`, with the last line of CRIU's log.
+/// The error for a restore that dockbridge-runtime stopped at its time limit, with the last line of CRIU's log.
 pub(super) fn unfinished(log: &str, limit: Duration) -> String {
     let last = log.lines().next_back().map_or("CRIU wrote no log", without_time);
     reason("", &format!("CRIU had not ended after {}s: {last}", limit.as_secs()))

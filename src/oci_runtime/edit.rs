@@ -23,7 +23,7 @@ use crate::model::{
 pub struct Mounted {
     /// Mount point of the new root file system. `None` if the container uses the engine's root file system.
     pub root: Option<PathBuf>,
-    /// New sources of mounts: an index into `mounts` of the document, and the source for this mount.
+    /// New sources of mounts: for each, the mount's index in the document's `mounts`, and the new source.
     pub sources: Vec<(usize, PathBuf)>,
 }
 
@@ -32,7 +32,7 @@ pub fn root_path(document: &Value) -> Option<&str> {
     document.get("root")?.get("path")?.as_str()
 }
 
-/// The mounts that need mapped ids: index and source of the mount, and index into `edits.mapped_mounts`.
+/// The bind mounts that need mapped ids: index and source of the mount, and index into `edits.mapped_mounts`.
 pub fn mapped_mounts<'a>(document: &'a Value, edits: &OciEdits) -> Vec<(usize, &'a str, usize)> {
     let mounts = document.get("mounts").and_then(Value::as_array);
     let mounts = mounts.map(Vec::as_slice).unwrap_or_default();
@@ -108,7 +108,7 @@ fn map_users(document: &mut Value, users: &IdMappings) -> Result<(), OciRuntimeE
 }
 
 /// Replaces the sysfs by a bind mount of the host's `/sys` if the container uses the host's network. In a
-/// user namespace the kernel does not allow to mount a sysfs of the host's network namespace.
+/// user namespace, the kernel does not allow mounting a sysfs of the host's network namespace.
 fn bind_sysfs(document: &mut Value) -> Result<(), OciRuntimeError> {
     let namespaces = list(document, &["linux", "namespaces"])?;
     if namespaces.iter().any(|namespace| is_text(namespace, "type", "network")) {
@@ -148,7 +148,7 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     if edits.moved_devices.is_empty() {
         return Ok(());
     }
-    // For a directory of devices, the engine lists each device, and each gets a bind mount.
+    // For a requested directory of devices, `config.json` lists each device in it, and each gets a bind mount.
     let bind = |device: &Value| {
         let at = device.get("path").and_then(Value::as_str)?;
         let all = parts(at);
@@ -169,8 +169,8 @@ fn bind_devices(document: &mut Value, edits: &OciEdits) -> Result<(), OciRuntime
     Ok(())
 }
 
-/// Removes all mounts of the pause container (more than ten on cgroup v1) except `/proc` and `/dev`, which
-/// runc needs. The engine itself mounts `/dev/shm` and the pod's files into the pod's other containers.
+/// Removes all mounts of the pause container except `/proc` and `/dev`, which runc needs. The engine itself mounts
+/// `/dev/shm` and the pod's files into the pod's other containers.
 fn keep_mounts_of_pause(document: &mut Value) {
     let mounts = document.get_mut("mounts").and_then(Value::as_array_mut);
     let Some(mounts) = mounts else { return };

@@ -1,4 +1,4 @@
-//! The errors of dockbridge-runtime, which Docker's errors show.
+//! The errors of dockbridge-runtime. Docker shows them in its own errors.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,6 @@ pub enum OciRuntimeError {
     Malformed { path: PathBuf, reason: String },
     #[error("cannot change the container's config.json: {0}")]
     Edit(String),
-    /// Why dockbridge-runtime refuses a container or a container checkpoint, or cannot run the lower runtime.
     #[error("{0}")]
     Other(String),
 }

@@ -1,8 +1,7 @@
-//! Runs one command of dockbridge-runtime: makes edits and runs the lower runtime, as far as the command needs them.
-//! The lower runtime is the one in the container's file, or in `--dockbridge-runtime`, or runc.
+//! Runs one command of dockbridge-runtime: makes edits and runs the lower runtime, if the command needs them. The
+//! lower runtime is the one in the container's edits file, otherwise that of `--dockbridge-runtime`, otherwise runc.
 //!
-//! If a wrapper as the lower runtime runs dockbridge-runtime again, this inner call finds the container's id in the
-//! environment and makes no edits.
+//! If the lower runtime runs dockbridge-runtime, this inner call finds the id in the environment and makes no edits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -42,15 +41,14 @@ pub fn words_for_runtime(words: &[OsString]) -> Option<Vec<OsString>> {
     is_command.then(|| words.iter().skip(2).cloned().collect())
 }
 
-/// Runs a command. If there is nothing to do afterwards, such as an unmount, `execve` turns this process into
-/// the lower runtime.
+/// Runs a command. Becomes the lower runtime (`execve`), unless work such as an unmount follows it.
 pub fn execute(words: Vec<OsString>, environment: &dyn Fn(&str) -> Option<String>) -> ExitCode {
-    // runc sets a umask for `create`, but its `exec` keeps the inherited one. dockerd 29 has the umask 0
+    // runc sets a umask for `create`, but its `exec` keeps the inherited one. dockerd 29.7 has the umask 0
     // (moby#52892), and a containerd that dockerd starts inherits this umask.
     umask::restrict();
     let line = CommandLine::read(words);
     if line.command.is_empty() {
-        // This line on standard error is for people. Programs that ask for a version read only standard output.
+        // A line for people, on standard error: dockerd reads only the standard output of `--version`.
         let runtime = runtime(&line).to_string_lossy();
         let _ = writeln!(io::stderr(), "{NAME} {} runs {runtime}:", env!("CARGO_PKG_VERSION"));
     }
@@ -112,8 +110,8 @@ pub(super) fn run(
     }
 }
 
-/// Restores a container instead of creating it. Removes the dump also after a failed restore: the next start
-/// then fails, unless the server writes the dump again.
+/// Restores a container instead of creating it. Once the bundle is prepared, even a failed restore removes the dump:
+/// the next start then fails, unless the server writes the dump again.
 fn restore(
     line: &CommandLine,
     directory: &EditsDirectory,
@@ -154,7 +152,7 @@ fn restore_from(
     unmount(line, directory);
     let log = file::read_text(&dump.join("restore.log"), LARGEST_LOG);
     let reason = match (ended, log) {
-        // Without a log CRIU did not run, and the lower runtime has already reported the reason.
+        // If there is no log, CRIU did not run, and the lower runtime has already reported the reason.
         (Some(ended), Err(_)) => return Ok(code(ended)),
         (Some(_), Ok(log)) => criu_log::reason(&log, ""),
         (None, log) => criu_log::unfinished(&log.unwrap_or_default(), limit),
@@ -186,8 +184,8 @@ fn prepare_restore(
     })
 }
 
-/// Sets the runtime in the container's file as lower runtime. If the program of this runtime is gone, for
-/// example NVIDIA's toolkit, the runtime of the command line executes the commands that end the container.
+/// Uses the runtime that the container's file names, if any, as lower runtime. If that runtime's program is gone, for
+/// example NVIDIA's toolkit, the commands that end the container use the runtime of the command line.
 pub(super) fn chained(
     mut line: CommandLine,
     directory: &EditsDirectory,
@@ -212,7 +210,7 @@ fn is_there(program: &Path, environment: &dyn Fn(&str) -> Option<String>) -> boo
     folders.split(':').any(|folder| Path::new(folder).join(program).is_file())
 }
 
-/// Unmounts what is mounted for the container. Only reports a failure: the server unmounts again later.
+/// Reports a failure but does not return it: another `create`, or the removal, unmounts the rest.
 fn unmount(line: &CommandLine, directory: &EditsDirectory) {
     if let Err(error) = directory.unmount(&line.id) {
         report(line.log.as_deref(), line.is_log_json, &chain(&error));
@@ -239,7 +237,7 @@ pub(super) fn change_command(
     Ok(file::replace(path, &text, Durability::Written)?)
 }
 
-/// Answers `features` with the lower runtime's answer and our version. Docker's `info` shows both, since Docker 25.
+/// Adds our version to the lower runtime's answer. The Engine API's `/info` shows the answer since Docker 25.
 fn features(line: &CommandLine) -> Result<ExitCode, OciRuntimeError> {
     let failed = |source| failed_to_run(line, &source);
     let output = command(line).stderr(Stdio::inherit()).output().map_err(failed)?;
@@ -270,7 +268,7 @@ fn succeeds(line: &CommandLine) -> Result<bool, OciRuntimeError> {
 /// Replaces this process with the lower runtime (`execve`). Returns only if `execve` fails.
 fn replace(line: &CommandLine) -> OciRuntimeError {
     let failed = command(line).exec();
-    // Without `ignore_broken_pipes`, a write of the error to a closed standard error would kill this process.
+    // Otherwise, if standard error is a closed pipe, writing the error to it would kill this process.
     ignore_broken_pipes();
     failed_to_run(line, &failed)
 }
@@ -331,11 +329,11 @@ pub(super) const CONTAINER: &str = "DOCKBRIDGE_RUNTIME_CONTAINER";
 /// The commands that are needed to end a container. With cgroup v1, a paused container cannot end before `resume`.
 const ENDS: [&str; 4] = ["delete", "kill", "resume", "state"];
 const SHELL: &str = "/bin/sh";
-/// Only a host with cgroup v2 alone has this file.
+/// Exists only on hosts that have cgroup v2 and not v1.
 const CGROUP_V2: &str = "/sys/fs/cgroup/cgroup.controllers";
 /// The directories of programs if `PATH` is not set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 const DEFAULT: &str = "runc";
 const LARGEST_LOG: u64 = 64 << 20;
-/// Largest file of `--process` in bytes.
+/// Maximum size in bytes of the file that `--process` names.
 const MAX_PROCESS: u64 = 16 << 20;

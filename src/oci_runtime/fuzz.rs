@@ -55,7 +55,7 @@ pub(crate) fn edited(bytes: &[u8]) {
 }
 
 /// Unpacks the archive of a container checkpoint, whose contents may have at most twice the archive's size. Also
-/// applies the archive as changed files, and then applies it again in compressed form, with the same result.
+/// applies the archive as changed files. If it was not compressed, its compressed form must give the same result.
 pub(crate) fn archive(bytes: &[u8]) {
     let place = std::env::temp_dir().join(format!("dockbridge-fuzz-tar-{}", std::process::id()));
     let (unpacked, root) = (place.join("unpacked"), place.join("root"));
@@ -75,7 +75,8 @@ pub(crate) fn archive(bytes: &[u8]) {
     fs::remove_dir_all(place).expect("the directory is removed");
 }
 
-/// Applies changed files as a restore does. Checked files need no more space than the check allows.
+/// Applies changed files as a restore does. The sizes of files that pass the check must not add up to more than its
+/// limit.
 fn apply(archive: &[u8], root: &Path) -> io::Result<()> {
     let mut plain = Vec::new();
     decompressed(archive)?.take(SPACE).read_to_end(&mut plain)?;
@@ -86,7 +87,7 @@ fn apply(archive: &[u8], root: &Path) -> io::Result<()> {
     layer::apply(&RootFiles::open(root)?, iter::once(&plain[..]), &[])
 }
 
-/// Compresses without searching for repetitions, so that the fuzzer can still compare bytes.
+/// Keeps the bytes as they are inside the gzip format, so that the fuzzer can still compare them.
 fn compressed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     let read = GzEncoder::new(bytes, Compression::none()).read_to_end(&mut packed);
@@ -94,9 +95,9 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     packed
 }
 
-/// Checks CRIU's images against a `config.json`. After the `config.json` and a NUL, each image has the index
-/// of its name, two bytes of length, and its content. The fuzz target compresses the archive of a tmpfs. Images that
-/// the check has adapted must pass it again.
+/// Checks CRIU's images against a `config.json`. The input has the `config.json`, a NUL, and for each image the index
+/// of its name in [`NAMES`], two bytes of length, and the content. If the archive of a tmpfs is not compressed, this
+/// function compresses it. Images that the check has adapted must pass it again.
 pub(crate) fn images(bytes: &[u8]) {
     let (config, mut rest) = bytes.split_at(bytes.iter().position(|b| *b == 0).unwrap_or(0));
     let Ok(config) = serde_json::from_slice::<Config>(config) else { return };

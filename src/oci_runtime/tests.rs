@@ -1,5 +1,5 @@
-//! Tests of the command lines that containerd's shim writes, of edits of a `config.json`, of the directory of
-//! edits, and of complete runs of `create`.
+//! Tests of the command lines that containerd's shim writes, of edits of a `config.json`, of the directory of edits,
+//! and of the preparation of a bundle.
 
 mod chain;
 mod devices;
@@ -183,7 +183,7 @@ fn each_edit_changes_its_field_and_keeps_the_others() {
     assert_eq!(resources["hugepageLimits"], json!([{"pageSize": "2MB", "limit": 4}]));
 }
 
-/// If a request has a directory of devices, the engine lists each device of it in the document.
+/// For a device of a request that is a directory, the engine writes each device below it to `config.json`.
 #[test]
 fn in_a_directory_with_devices_only_the_devices_are_bound() {
     let moved_devices = vec![("/dev/d/".to_owned(), "/dev/host".to_owned())];
@@ -216,8 +216,8 @@ fn a_document_that_is_no_container_is_an_error() {
     assert!(edit::edit(&mut document(), &nowhere, &Mounted::default()).is_err());
 }
 
-/// The option `dev` in a request does not override `nodev`. An entry in `mapped_mounts` for a missing mount has no
-/// effect.
+/// The option `dev` in a request does not override `nodev` on an image volume. An entry in `mapped_mounts` for a
+/// missing mount has no effect.
 #[test]
 fn images_and_their_volumes_are_without_devices() {
     let option = SpecEdit::add(&["mounts", "/data", "options"], ["dev"]);
@@ -227,7 +227,7 @@ fn images_and_their_volumes_are_without_devices() {
     let document = edited(&edits, &mounted);
     assert_eq!(document["mounts"][1]["options"], json!(["rbind", "dev", "nodev"]));
     assert_eq!(document["mounts"].as_array().unwrap().len(), 2);
-    // If a plugin replaces the image volume by another mount, the plugin's mount stays unchanged.
+    // If an NRI plugin replaces the image volume with another mount, the plugin's mount stays unchanged.
     let other = json!({"type": "bind", "source": "/srv/other", "options": ["rbind"]});
     edits.edits.push(SpecEdit::set(&["mounts", "/data"], other));
     assert_eq!(edited(&edits, &mounted)["mounts"][1]["options"], json!(["rbind"]));
@@ -244,7 +244,7 @@ fn a_program_with_a_filter_of_its_own_gets_no_other() {
     }
 }
 
-/// An edit that removes the seccomp filter does not change an invalid document: runc reports the error in the document.
+/// An edit that removes the seccomp filter does not fail on an invalid document: runc reports the document's error.
 #[test]
 fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     let no_seccomp = SpecEdit::remove(&["linux", "seccomp"]);
@@ -268,7 +268,7 @@ fn a_document_without_a_filter_to_leave_out_stays_as_it_is() {
     assert_eq!(document, json!({"linux": {"x": 1}}));
 }
 
-/// The dockbridge server may have another version than dockbridge-runtime. If the file with edits has an
+/// The dockbridge server and dockbridge-runtime may have different versions. If the file with edits has an
 /// unsupported version, the container must not start without its edits.
 #[test]
 fn edits_of_another_version_are_refused_where_they_are_needed() {
@@ -315,7 +315,7 @@ fn commands_get_what_the_process_of_the_container_has() {
     assert_eq!(changed, wanted);
 }
 
-/// If a file is half-written, empty, huge or not JSON, dockbridge-runtime changes nothing and mounts nothing.
+/// If `edits.json` or `config.json` is half-written, empty or not JSON, `prepare` changes nothing and mounts nothing.
 #[test]
 fn edits_or_documents_that_cannot_be_read_refuse_the_container() {
     let (_folder, directory, bundle) = directories();
@@ -371,7 +371,6 @@ fn a_pause_keeps_what_runc_needs_mounted() {
     assert_eq!(kept.collect::<Vec<_>>(), ["/proc", "/dev"]);
 }
 
-/// Creates a directory for edits, and the bundle of a container.
 fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let directory = EditsDirectory::new(folder.path().join("edits"));
@@ -380,8 +379,8 @@ fn directories() -> (tempfile::TempDir, EditsDirectory, std::path::PathBuf) {
     (folder, directory, bundle)
 }
 
-/// In a user namespace, the kernel allows to mount a sysfs only for a network namespace that belongs to this
-/// user namespace.
+/// In a user namespace, the kernel allows mounting a sysfs only for a network namespace that belongs to this user
+/// namespace.
 #[test]
 fn a_user_namespace_in_the_hosts_network_binds_the_hosts_sysfs() {
     for (given, access) in [("ro", "rro"), ("rw", "rw")] {
@@ -448,7 +447,7 @@ fn edits_that_others_could_write_are_not_trusted() {
     create::prepare(&directory, ID, &bundle).unwrap();
 }
 
-/// The directory has the pod's mounts, so no user of the host except root and the pod's root may enter it.
+/// A container's directory has its mounts, so only root and the group of the pod's mapped root may enter it.
 #[test]
 fn only_root_and_the_pods_root_reach_what_is_mounted() {
     use std::os::unix::fs::MetadataExt as _;
@@ -468,7 +467,7 @@ fn only_root_and_the_pods_root_reach_what_is_mounted() {
     }
 }
 
-/// In this test the unmount fails, because the mount point is a directory that is not empty.
+/// In this test `unmount` cannot remove the mount point, because it is a directory that is not empty.
 #[test]
 fn what_cannot_be_unmounted_does_not_change_how_the_runtime_below_ended() {
     let (_folder, directory, _) = directories();

@@ -12,14 +12,13 @@ use super::{
     ustar,
 };
 
-/// The archive of the pause image for this host's processor, for `POST /images/load`. For one processor and
-/// one tag, the bytes are always the same, so the image has the same id on every node with this processor and the
-/// same kind of image store.
+/// The archive of the pause image for this host's architecture, for `POST /images/load`. For one architecture and one
+/// tag, the bytes are always the same, and the image's id depends only on the kind of image store.
 pub fn archive() -> Bytes {
     archive_for(Machine::host())
 }
 
-/// Whether an image id is that of the pause image: with a graph driver the digest of the configuration, in
+/// Whether an image id is that of the built-in pause image: with a graph driver the digest of the configuration, in
 /// containerd's image store the digest of the manifest.
 pub fn is_of(id: &str) -> bool {
     static IDS: LazyLock<[String; 2]> = LazyLock::new(|| {
@@ -29,10 +28,9 @@ pub fn is_of(id: &str) -> bool {
     IDS.iter().any(|own| own == id)
 }
 
-/// The archive of the pause image for a given processor.
+/// The archive of the pause image for a given architecture.
 pub fn archive_for(machine: Machine) -> Bytes {
     let (layer, config, manifest) = blobs(machine);
-    // Engines with a graph driver read `manifest.json`.
     let docker_manifest = json!([{
         "Config": config.path(), "RepoTags": [reference()], "Layers": [layer.path()],
     }]);
@@ -88,7 +86,7 @@ impl Blob {
 }
 
 /// The image configuration. The configuration names no user, so that the pause process runs as root unless the pod
-/// requests another user: dockbridge can open the namespaces of a process of root even without CAP_SYS_PTRACE.
+/// requests another user: dockbridge can open the namespaces of a root process even without CAP_SYS_PTRACE.
 fn config(machine: Machine, layer: &Blob) -> Value {
     json!({
         "architecture": machine.architecture,

@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The architecture of this host and of the engine, which dockbridge reaches over a local socket.
+    /// The architecture of this host, and so of the engine, which dockbridge reaches over a local socket.
     pub fn host() -> Self {
         let (architecture, number) =
             if cfg!(target_arch = "aarch64") { ("arm64", 183) } else { ("amd64", 62) };
@@ -77,5 +77,5 @@ const PROGRAM_HEADERS: u16 = 2;
 const HEADERS: u64 = FILE_HEADER as u64 + (PROGRAM_HEADER * PROGRAM_HEADERS) as u64;
 /// The address at which GNU's linker places static programs: above the usual `mmap_min_addr`.
 const BASE: u64 = 0x40_0000;
-/// Alignment of the segment: the largest page size of both processors (64 KiB in some ARM kernels).
+/// Alignment of the segment: the largest page size of both architectures (64 KiB in some ARM kernels).
 const PAGE: u64 = 0x1_0000;

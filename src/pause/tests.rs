@@ -1,4 +1,4 @@
-//! Tests of the pause program for both architectures: its ELF file, its image in both formats, and the running program.
+//! Tests of the pause program: its ELF file, its image in both formats, and the running program.
 
 use std::{
     collections::BTreeMap,
@@ -71,8 +71,8 @@ fn archive_describes_the_same_blobs_to_both_image_stores() {
     }
 }
 
-/// The built-in pause image of a given name has the same bytes on every node with the same architecture. If you change
-/// the image's bytes, you must also change the tag in `archive::reference`, and then the digests in this test.
+/// Under one name, the built-in pause image has the same bytes on all nodes of one architecture. If you change the
+/// image's bytes, you must also change the tag in `archive::reference`, and then the digests in this test.
 #[test]
 fn archive_never_changes_under_one_name() {
     assert_eq!(archive::reference(), "dockbridge/pause:2");
@@ -114,7 +114,7 @@ fn tar_is_what_tar_reads() {
     assert_eq!(tar.len() % 10240, 0);
 }
 
-/// Tries the system calls of both architectures with the seccomp filter of the pause program.
+/// Evaluates the pause program's seccomp filter for the system call numbers of both architectures.
 #[test]
 fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     for machine in machines() {
@@ -133,7 +133,7 @@ fn filter_allows_the_three_calls_the_program_makes_from_then_on() {
     }
 }
 
-/// Interprets the seccomp filter in the same way as the kernel.
+/// Evaluates the seccomp filter as the kernel does.
 fn is_allowed(filter: &[u8], arch: u32, call: u32) -> bool {
     let (mut at, mut loaded) = (0, 0);
     loop {
@@ -283,9 +283,8 @@ fn install(home: &Path, machine: Machine) -> PathBuf {
     program
 }
 
-/// This machine, and a machine of the other architecture if `rustc` is installed. The compiler assembles the
-/// pause program of the other architecture. The compiler needs no standard library of the other architecture,
-/// but an unstable feature, which `RUSTC_BOOTSTRAP` enables.
+/// The host's architecture, and the other one if `rustc` is installed, which assembles the pause program of the other
+/// architecture. This needs unstable features of `rustc`, which `RUSTC_BOOTSTRAP` enables, but no standard library.
 fn machines() -> Vec<Machine> {
     let host = Machine::host();
     let (architecture, number, target, source, options) = match host.architecture {
@@ -326,7 +325,7 @@ fn read_only_data(object: &[u8]) -> Vec<u8> {
     object[place(section, 24)..][..place(section, 32)].to_vec()
 }
 
-/// The regular files of a tar archive. Fails if the checksum of a header is wrong.
+/// The files of a ustar archive. Fails if an entry is not a regular file, or the checksum of a header is wrong.
 fn read_tar(tar: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut at = 0;
@@ -393,7 +392,7 @@ fn exit_code(child: &mut Child) -> Option<i32> {
     child.wait().unwrap().code()
 }
 
-/// Time limit of these tests, which is much longer than a busy machine needs.
+/// Time limit of each wait in these tests, which is much longer than a busy machine needs.
 const SOON: Duration = Duration::from_secs(300);
 
 fn within(time_limit: Duration, mut done: impl FnMut() -> bool) -> bool {

@@ -16,7 +16,7 @@ pub(super) fn archive<'a>(files: impl IntoIterator<Item = (&'a str, u32, &'a [u8
         header.set_gid(0);
         header.set_size(content.len() as u64);
         header.set_cksum();
-        // Other programs write the checksum in this format: six octal digits, NUL, space.
+        // Other tar programs write the checksum in this format: six octal digits, NUL, space.
         let sum = header.cksum().unwrap_or_default();
         header.as_old_mut().cksum.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         bytes.extend_from_slice(header.as_bytes());

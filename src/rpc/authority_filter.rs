@@ -1,18 +1,17 @@
 //! Accepts clients that send an invalid `:authority`.
 //!
 //! As `:authority`, grpc-go in kubelet and crictl up to 1.30 sends the path of the socket, and gRPC's C core
-//! (Python, Ruby, C++) sends the percent-encoded path. The HTTP/2 library of dockbridge would reset every
-//! call with an invalid authority. Nothing in dockbridge uses the authority. So if a client sends an authority as text,
-//! the filter replaces each byte of the authority with a letter, before the library reads the received bytes.
+//! (Python, Ruby, C++) sends the percent-encoded path. The HTTP/2 library of dockbridge would reset every call with an
+//! invalid authority. Nothing in dockbridge uses the authority. So the filter replaces each byte of an authority with a
+//! letter, before the library reads the received bytes.
 //!
-//! The filter changes no lengths, so it passes on all bytes at once. The library's dynamic table of headers
-//! also stays correct (RFC 7541, section 4). A plain value keeps its length. A Huffman-coded value becomes
-//! one letter for each byte. The new value is not longer than the value in the client's table, because
-//! clients use the Huffman code only if it makes a value shorter. So the library keeps each entry of the
-//! table at least as long as the client does, and every index of the client refers to the same entry.
+//! The filter changes no lengths, so it passes on all bytes at once. The library's dynamic table of headers also stays
+//! correct (RFC 7541, section 4). A plain value keeps its length. A Huffman-coded value becomes one letter for each
+//! byte of its code. The new value is not longer than the value in the client's table, because the code has at most
+//! eight bits for letters, digits and `/%._-:`. So the library keeps each entry of the table at least as long as the
+//! client does, and every index of the client refers to the same entry.
 //!
-//! The filter does not look up names in the dynamic table, because encoders use the index of `:authority` in
-//! the static table.
+//! The filter does not look up names in the dynamic table: encoders use the static table's index of `:authority`.
 
 /// Overwrites authorities in a connection's bytes, which arrive in pieces (RFC 9113, 3.4, 4.1 and 6.2).
 #[derive(Debug, Default)]
@@ -22,7 +21,7 @@ pub(super) struct AuthorityFilter {
     field: Field,
 }
 
-/// The part of an HTTP/2 frame that has arrived.
+/// The HTTP/2 frame that is arriving.
 #[derive(Debug, Default)]
 struct Frame {
     header: u128,
@@ -54,16 +53,16 @@ enum Field {
 
 #[derive(Clone, Copy, Debug)]
 enum Text {
-    /// A header's name. `missing` is the text that must follow for `:authority`; `None` for another name.
+    /// A header's name. `missing` is the rest of `:authority` that must follow; `None` for another name.
     Name { missing: Option<&'static [u8]> },
     /// A header's value. Every byte of the value becomes `letter`, if `letter` is set.
     Value { letter: Option<u8> },
-    /// The value of `:authority`, before the first byte of its length shows whether the value is Huffman-coded.
+    /// The value of `:authority`, as long as it is not known whether the value is Huffman-coded.
     Authority,
 }
 
 impl AuthorityFilter {
-    /// Whether the client has sent the HTTP/2 preface.
+    /// Whether the client has sent as many bytes as the HTTP/2 preface has.
     pub(super) const fn has_begun(&self) -> bool {
         self.preface == PREFACE
     }
@@ -107,8 +106,7 @@ impl Frame {
         Some(kind)
     }
 
-    /// Counts one byte of a frame's payload. Returns whether the byte belongs to the header block, and not to
-    /// padding or a priority.
+    /// Counts a byte of a frame's payload. Returns whether it is in the header block, not in padding or a priority.
     fn take_payload(&mut self, byte: u8) -> bool {
         let mut before = PRIORITY_LENGTH * usize::from(self.flags & PRIORITY != 0);
         if self.flags & PADDED != 0 {
@@ -122,8 +120,7 @@ impl Frame {
         is_field
     }
 
-    /// Skips at most `most` bytes of the payload, and returns how many it skipped. After the last byte of the
-    /// payload, the next frame begins.
+    /// Skips up to `most` bytes of the payload, and returns how many. The next frame begins after the last byte.
     fn skip(&mut self, most: usize) -> usize {
         let taken = most.min(self.length - self.arrived);
         self.arrived += taken;
@@ -150,7 +147,7 @@ impl Field {
                     Self::content(text, length)
                 }
             }
-            // The length has more than 28 bits, which is far longer than any header that the library accepts.
+            // The length takes more than 28 bits, so the text is longer than any header that the library accepts.
             Self::LongLength { shift: 22.., .. } => Self::Invalid,
             Self::LongLength { text, length, shift } => {
                 let length = length + (usize::from(*byte & !MORE_BYTES) << shift);
@@ -165,7 +162,7 @@ impl Field {
         }
     }
 
-    /// Determines from the first byte of a header what follows: an index, a table size or a literal.
+    /// The part of the header block that follows the first byte of a header or of a table size.
     fn of(first: u8) -> Self {
         let (most, has_value) = match first.leading_zeros() {
             0 => (0x7f, false),
@@ -242,7 +239,7 @@ const NAME: &[u8] = b":authority";
 const CODED_NAME: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
 /// Bit in the first byte of a length, which is set if the text is Huffman-coded.
 const HUFFMAN_CODED: u8 = 0x80;
-/// First byte of a length that does not fit into seven bits.
+/// First byte of a length of 127 or more, without [`HUFFMAN_CODED`].
 const LONG_LENGTH: usize = 0x7f;
 /// Bit in the second and later bytes of a number, which is set if another byte follows.
 const MORE_BYTES: u8 = 0x80;

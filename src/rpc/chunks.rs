@@ -1,8 +1,7 @@
 //! Sends the items of a list in a single message, or as a stream of messages.
 //!
-//! The list of a full node may be larger than the message that a client accepts. dockbridge determines all
-//! items before it sends the first message of a stream. If dockbridge stops, the stream ends with an error,
-//! because an incomplete list must not look complete.
+//! The list of a full node may be larger than the message that a client accepts. dockbridge determines all items before
+//! the first message of a stream. If dockbridge stops, the stream ends with an error, and so does not look complete.
 
 use std::iter::Peekable;
 

@@ -1,9 +1,8 @@
 //! The answer to Status: conditions of the engine and the network, runtime handlers, features, and if requested the
 //! settings and information about the engine.
 //!
-//! dockbridge answers Status at once even if the engine is down, because Status reports whether the engine works.
-//! Directly after the start of dockbridge, however, Status waits until the states of the engine and the network are
-//! known, for at most five seconds.
+//! Status reports whether the engine works, so dockbridge answers at once even if the engine is down. Directly after
+//! its start, however, dockbridge waits up to five seconds until the states of engine and network are known.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,9 +13,8 @@ use super::runtime::RuntimeRpc;
 use crate::{model::engine::EngineHealth, store::snapshot::Snapshot, translate::render, wire::cri};
 
 impl RuntimeRpc {
-    /// Waits, for at most [`FIRST_STATE_TIMEOUT`], until it is known whether the engine and the network are
-    /// ready. If dockbridge reported an unknown state as not ready, kubelet would report the node as not ready, and
-    /// the node's pods would leave their services.
+    /// Waits up to [`FIRST_STATE_TIMEOUT`] until the states of engine and network are known. If an unknown state
+    /// counted as not ready, kubelet would report the node as not ready, and its pods would leave their services.
     pub(super) async fn until_known(&self) {
         let is_known = |now: &Arc<Snapshot>| (now.health != EngineHealth::Starting).then_some(());
         let known = async { join!(self.store.when(is_known), self.network.first_read()) };
@@ -35,8 +33,7 @@ impl RuntimeRpc {
         }
     }
 
-    /// The additional information that `crictl info` shows below the conditions. kubeadm reads
-    /// `config.sandboxImage` in it.
+    /// The information that `crictl info` shows below the conditions. kubeadm reads `config.sandboxImage` in it.
     fn verbose(&self, now: &Snapshot) -> BTreeMap<String, String> {
         let engine = now.engine.as_deref().map(render::runtime::engine_info);
         let live = self.live.current();
@@ -52,6 +49,6 @@ impl RuntimeRpc {
     }
 }
 
-/// Longer than crictl waits, because a wrong answer to kubelet does more harm than a timeout of crictl. The watchdog,
-/// which also calls Status, waits for a quarter of the unit's `WatchdogSec` of 30 s.
+/// Longer than crictl waits by default, because a wrong answer to kubelet does more harm than a timeout of crictl. The
+/// watchdog, which also calls Status, waits for a quarter of the unit's `WatchdogSec` of 30 s.
 const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,10 +1,9 @@
 //! A client's connection, which usually wakes dockbridge only when the client sends bytes.
 //!
-//! Tokio's own sockets are registered with epoll for reading and writing. Each time the client reads an
-//! answer, the socket becomes writable, so each answer would wake a thread again without need.
+//! Tokio's own sockets are always registered with epoll for writing as well. With them, the kernel would wake a thread
+//! without need each time the client reads an answer and so makes the socket writable.
 //!
-//! dockbridge disconnects a client that does not send the HTTP/2 preface in time. HTTP/2 pings cannot detect
-//! such a client, because they work only after the preface.
+//! dockbridge disconnects a client that does not send the HTTP/2 preface in time: pings work only after the preface.
 
 use std::{
     io::{self, IoSlice, Read as _, Write as _},
@@ -29,7 +28,7 @@ use crate::host::readiness::register;
 /// socket is also registered for writing. Reads and writes must come from the same task.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// `None` only if the socket could not be registered for writing. The connection then counts as closed.
+    /// `None` only if the socket could not be registered for writing.
     socket: Option<AsyncFd<UnixStream>>,
     is_registered_for_writing: bool,
     filter: AuthorityFilter,
@@ -37,7 +36,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Wraps a new connection. Reads fail if the client does not send the HTTP/2 preface within `preface_timeout`.
+    /// Reads fail if the client does not send the HTTP/2 preface within `preface_timeout`.
     pub(super) fn new(stream: net::UnixStream, preface_timeout: Duration) -> io::Result<Self> {
         let socket = register(stream.into_std()?, Interest::READABLE)?;
         let preface_timer = Some(Box::pin(sleep(preface_timeout)));
@@ -66,9 +65,8 @@ impl Connection {
         }
     }
 
-    /// Registers the socket also for writing, so that the kernel reports free space in the send buffer.
     fn register_for_writing(&mut self, context: &Context<'_>) -> io::Result<()> {
-        // The task may be waiting to read on the registration that ends here. It must poll the new one.
+        // The task may be waiting to read on the registration that ends here, so it must poll the new one.
         context.waker().wake_by_ref();
         if let Some(socket) = self.socket.take().map(AsyncFd::into_inner) {
             self.is_registered_for_writing = true;

@@ -1,6 +1,4 @@
-//! Items of lists, which dockbridge encodes once and sends many times.
-//!
-//! kubelet often lists all pods and containers, and usually no item has changed.
+//! Items of lists, which dockbridge encodes once and sends many times: kubelet often lists all pods and containers.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,11 +14,10 @@ pub struct EncodedLists {
     pub(super) containers: Items<ContainerRecord>,
 }
 
-/// The items of a list of records, in the order of the records.
 #[derive(Debug)]
 pub(super) struct Items<R>(ArcSwap<Vec<Item<R>>>);
 
-/// A record and its encoded message. An item holds its record, so no other record can have the same address.
+/// An item holds its record, so no other record can have the same address.
 #[derive(Debug)]
 pub(super) struct Item<R> {
     pub(super) record: Arc<R>,

@@ -91,10 +91,10 @@ pub fn about(subject: impl Display) {
     note(subject);
 }
 
-/// Corrects answers of the gRPC library tonic. For an invalid message tonic answers Internal, and dockbridge
-/// InvalidArgument, because the caller made the mistake. For a message that is too large tonic answers OutOfRange,
-/// and dockbridge ResourceExhausted, as grpc-go does. Also adds a hint to NotFound if the engine has switched its
-/// image store, because the object may be in the other store.
+/// Corrects answers of the gRPC library tonic. For an invalid request tonic answers Internal, and dockbridge
+/// InvalidArgument, because the caller made the mistake. For a request that is too large tonic answers OutOfRange, and
+/// dockbridge ResourceExhausted, as grpc-go does. Also adds a hint to NotFound if the engine has switched its image
+/// store, because the object may be in the other store.
 fn corrected(answer: Response<Body>, store: &Store) -> Response<Body> {
     let Some(status) = Status::from_header_map(answer.headers()) else { return answer };
     if status.code() == Code::NotFound
@@ -133,8 +133,8 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("without a message")
 }
 
-/// kubelet's calls to create or start a pod or container. dockbridge logs each failure of these calls as a warning.
-/// Other calls often ask for pods and containers that are gone, or for unsupported features.
+/// Calls to create or start a pod or container: dockbridge logs their failures as warnings, even NotFound and
+/// Unimplemented. Other calls often ask for pods and containers that are gone, or for unsupported features.
 const CREATE_CALLS: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
 const TRACEPARENT: &str = "traceparent";
 /// Beginnings of the error texts of tonic for requests that it cannot read.

@@ -1,6 +1,6 @@
 //! The items of each list, so that a list in one message and a streamed list return the same items.
 //!
-//! Items of pods and containers come from [`super::encoded_lists`]. All other items are rendered each time.
+//! The items of ListPodSandbox and ListContainers come from [`super::encoded_lists`].
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The metrics of CRI calls and of listeners to events.
+//! The metrics of CRI calls and of clients that listen to container events.
 
 use std::fmt::Display;
 
@@ -19,18 +19,18 @@ pub struct RpcMetrics {
     answered: Family<Histogram, 2>,
     in_progress: InProgress,
     pub(super) listeners: Gauge,
-    /// Metrics of Docker calls, for which a CRI call may wait.
+    /// Has the running Docker calls: the error of a CRI call that misses its deadline names one of them.
     pub(super) engine: EngineMetrics,
 }
 
 impl RpcMetrics {
-    /// Creates the metrics of CRI calls that use this engine.
+    /// Creates the metrics of CRI calls. `engine` has the metrics of Docker calls.
     pub fn with_engine(engine: &EngineMetrics) -> Self {
         Self { engine: engine.clone(), ..Self::default() }
     }
 
-    /// Starts the timer of a call, and lists the call as running. Only methods of the CRI become labels. The timer
-    /// stops when dockbridge answers or starts to stream, or when the caller disconnects.
+    /// Starts the timer of a call, and lists the call as running. Other names than those of CRI methods count as
+    /// `unknown`. The timer stops when dockbridge answers or starts to stream, or when the caller disconnects.
     pub(super) fn begin(&self, name: &str) -> (Timer<2>, InProgressGuard) {
         let method = known(name);
         let timer = self.answered.start_timer([method, word(Code::Cancelled)]);
@@ -74,7 +74,7 @@ pub(super) fn word(code: Code) -> &'static str {
     CODES.split(' ').nth(code as usize).unwrap_or(UNKNOWN)
 }
 
-/// The methods of both CRI services. An unknown method name does not become a label.
+/// The methods of both CRI services.
 const METHODS: &str = "\
     Version RunPodSandbox StopPodSandbox RemovePodSandbox PodSandboxStatus ListPodSandbox \
     StreamPodSandboxes CreateContainer StartContainer StopContainer RemoveContainer ListContainers \
@@ -93,8 +93,6 @@ const UNKNOWN: &str = "unknown";
 
 #[cfg(test)]
 mod tests {
-    //! Tests which names of methods become labels.
-
     use super::{METHODS, known};
 
     #[test]

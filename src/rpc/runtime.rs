@@ -49,7 +49,7 @@ pub struct RuntimeRpc {
     pub stats: Stats,
     pub store: Store,
     pub network: Network,
-    /// The fixed settings as JSON, which a verbose Status shows.
+    /// Some settings that no reload changes, as JSON for a verbose Status.
     pub config: Arc<serde_json::Value>,
     pub live: LiveSettings,
     pub sandbox_image: Arc<str>,
@@ -462,8 +462,8 @@ impl RuntimeService for RuntimeRpc {
         &self,
         _request: Request<cri::RuntimeConfigRequest>,
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
-        // dockbridge answers only if it knows the engine's cgroup driver. After an error kubelet retries, but
-        // after an answer without a driver it would use its own flag.
+        // Fails if the engine has not answered `/info` yet. After an error kubelet retries, but after an answer without
+        // a driver it uses its own flag.
         let now = self.described().await;
         Ok(Response::new(render::runtime::config(now.described()?)))
     }

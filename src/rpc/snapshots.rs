@@ -20,8 +20,8 @@ impl RuntimeRpc {
         Ok(self.nri.shown(now))
     }
 
-    /// The current snapshot, if possible one in which all running containers have been inspected. kubelet writes
-    /// 0 for a missing value of a container in a list of statistics, so its counters would fall.
+    /// Waits up to [`SYNC_TIMEOUT`] until all running containers have been inspected. Returns the current snapshot.
+    /// kubelet reads a missing value in a list of statistics as 0, so a container's counters would fall.
     pub(super) async fn measurable(&self) -> Result<Arc<Snapshot>, Status> {
         let are_inspected = |now: &Snapshot| {
             let pods = now.sandboxes().iter().filter_map(|pod| pod.process.as_ref());
@@ -56,7 +56,7 @@ impl RuntimeRpc {
         self.now().await
     }
 
-    /// The current snapshot, if possible with the engine's `/info`, which dockbridge requests before the lists.
+    /// Waits up to [`SYNC_TIMEOUT`] until the engine has answered `/info`. Returns the current snapshot.
     pub(super) async fn described(&self) -> Arc<Snapshot> {
         self.store.wait(SYNC_TIMEOUT, |now| now.engine.is_some().then_some(())).await;
         self.store.snapshot()

@@ -30,7 +30,6 @@ pub fn status(kind: Kind, text: String) -> Status {
     Status::new(code(kind), shortened(text))
 }
 
-/// The gRPC status with which a failed call ends.
 impl From<Failure> for Status {
     fn from(failure: Failure) -> Self {
         status(failure.kind(), failure.to_string())

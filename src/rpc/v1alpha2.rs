@@ -1,4 +1,4 @@
-//! CRI v1alpha2 of crictl 1.23 and kubelet 1.22. Its messages are those of v1, so methods of v1 answer.
+//! CRI v1alpha2 of crictl 1.23 and kubelets before 1.23. Its messages are those of v1, so methods of v1 answer.
 
 use http::{Request, Uri, uri::PathAndQuery};
 

@@ -36,7 +36,7 @@ pub struct Adopter {
     engine: Engine,
     network: Network,
     checkpoints: Checkpoints,
-    /// Ids of pods that had a checkpoint file at the start.
+    /// Ids of pods that had a usable checkpoint file at the start.
     known: Arc<HashSet<SandboxId>>,
     pins: PinDirectories,
 }
@@ -53,8 +53,8 @@ impl Adopter {
         Self { engine, network, checkpoints, known: Arc::new(known), pins }
     }
 
-    /// Makes the content of the checkpoint files of pods that have a CNI network but no such file. Tries to
-    /// write the files, and returns the content.
+    /// Writes the missing checkpoint files of pods with a CNI network whose state it can find. Returns the content of
+    /// these files, even if a write fails.
     pub async fn adopt(&self, found: Vec<SandboxRecord>) -> Vec<SandboxCheckpoint> {
         let connected = found.iter().filter(|pod| pod.document.network == NetworkMode::Cni);
         let unknown = connected.filter(|pod| !self.known.contains(&pod.id));
@@ -74,8 +74,8 @@ impl Adopter {
         Some(adopted)
     }
 
-    /// Inspects the pod. Returns the pod as listed if the inspect fails or takes long. `None` if this is not
-    /// a pod: somebody can run a container by hand from an image with a pod's labels.
+    /// Inspects the pod. Returns the pod as listed if the inspect fails or takes long. `None` if this is not a pod:
+    /// somebody can run a container by hand from an image with a pod's labels.
     pub async fn inspected(&self, listed: &SandboxRecord) -> Option<SandboxRecord> {
         let id = &listed.id;
         match timeout(INSPECT_TIMEOUT, self.engine.inspect_container(id.as_str())).await {
@@ -112,18 +112,18 @@ impl Adopter {
                 return found;
             }
         }
-        // The network state is unknown, so the pod is not ready. DEL runs at the stop: plugins may know the pod's id.
+        // The network state is unknown, so the pod is not ready. The stop still runs DEL, because plugins may have
+        // resources for the pod's id.
         match cached.ok()? {
             Some(adding) => Some(adding),
             None => self.network.prepare(network).await.ok().map(Attachment::Adding),
         }
     }
 
-    /// The attachment that DEL must release, for a pod with unknown network state. `None` if the pod has no CNI
-    /// network.
+    /// The attachment that DEL must release, for a pod with unknown network state. `None` without a CNI network.
     ///
     /// # Errors
-    /// Fails if there is no network configuration or the cache is unreadable, so that DEL cannot run yet.
+    /// The cache is unreadable, or it has no entry for the pod and there is no usable network configuration.
     pub async fn find_cni(&self, pod: &SandboxRecord) -> Result<Option<CniAttachment>, Failure> {
         if pod.document.network != NetworkMode::Cni {
             return Ok(None);
@@ -134,8 +134,7 @@ impl Adopter {
             return Ok(Some(cni.clone()));
         }
         match self.network.prepare(network.clone()).await {
-            // A pod with an invalid annotation was never connected, but dockbridge must be able to remove it,
-            // so DEL runs without the annotations.
+            // A pod with an invalid annotation was never connected. To remove it, DEL runs without the annotations.
             Err(refused) if refused.kind() == Kind::InvalidArgument => {
                 let annotations = BTreeMap::new();
                 Ok(Some(self.network.prepare(PodNetwork { annotations, ..network }).await?))

@@ -39,8 +39,7 @@ impl Sandboxes {
         let engine = snapshot.described()?;
         let refused = |reason| Failure::unsupported(HANDLER, reason);
         edits.runtime = engine.below(&spec.handler).map_err(refused)?;
-        // Writes the edits before the pins are made: after a crash in between, the file tells the clean-up which
-        // pins may exist.
+        // Writes the edits before the pins: after a crash in between, the file tells the clean-up which pins may exist.
         self.deps.node.oci_runtime_files.write(id.as_str(), edits, engine).await?;
         let Some((ids, user)) = users.zip(user) else { return self.mount(id, netns::make).await };
         let make = move |_: &Path| {
@@ -54,7 +53,7 @@ impl Sandboxes {
         self.with_user_pin(id, make).await
     }
 
-    /// Pins the user namespace of a running pause container again: new containers join it at the pin.
+    /// Restores a lost pin of a running pause container's user namespace: new containers join the namespace at the pin.
     pub(super) async fn restore_user_pin(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let (Some(_), Some(pid)) = (sandbox.document.spec.namespaces.users, sandbox.pid()) else {
             return Ok(());

@@ -1,6 +1,5 @@
-//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet itself changes
-//! the pod's cgroup, so dockbridge records the limits and asks NRI plugins. An error of this call would stop
-//! kubelet's resize of the pod.
+//! UpdatePodSandboxResources: kubelet sends the limits of a pod before it sets them. kubelet itself changes the pod's
+//! cgroup, so dockbridge asks NRI plugins and records the limits. If the call fails, kubelet does not resize the pod.
 
 use tracing::info;
 

@@ -21,9 +21,9 @@ impl Sandboxes {
     /// Until a container is started, a repeated call returns the same sandbox and containers.
     ///
     /// # Errors
-    /// The errors of RunPodSandbox and CreateContainer. Also fails if the pod checkpoint is not in `restore-dir`,
-    /// or has other containers. A failed call removes what it has created, except a new pod in which another call
-    /// has created a container.
+    /// The errors of RunPodSandbox and CreateContainer. Also fails if the pod checkpoint is not in `restore-dir`, or if
+    /// its containers are not those of the request. A failed call removes the containers that it has created, and a pod
+    /// that it has created, unless the pod has other containers.
     pub async fn restore(&self, spec: PodRestoreSpec) -> Result<RestoredPod, Failure> {
         let key = serde_json::to_string(&spec).unwrap_or_default();
         let service = self.clone();
@@ -59,8 +59,7 @@ impl Sandboxes {
         Ok(RestoredPod { sandbox: id, containers: made })
     }
 
-    /// Removes the pod and containers that the failed call has created, except a new pod in which another call has
-    /// created a container. Returns the call's error.
+    /// Undo of [`Self::restore`]. Returns the call's error.
     async fn take_back(
         &self,
         before: &Snapshot,
@@ -70,7 +69,7 @@ impl Sandboxes {
     ) -> Failure {
         let mut removed = Vec::new();
         let now = self.deps.node.store.snapshot();
-        // Docker may have created a container although the call to create it failed.
+        // Compares names, because Docker may have created a container although the call to create it failed.
         let mut named = now.containers_of(&id).map(|it| &it.document.spec.metadata);
         let has_others = named.any(|name| !wanted.contains(name));
         if before.sandbox(id.as_str()).is_none() && !has_others {

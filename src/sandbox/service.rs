@@ -86,8 +86,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// As [`Self::save_attachment`], but if dockbridge cannot write the file, logs a warning and still changes the
-    /// store. Does not wait until the file is on disk.
+    /// As [`Self::save_attachment`] without a sync. After a failed write, logs a warning and still changes the store.
     pub(super) async fn try_save_attachment(
         &self,
         sandbox: &SandboxRecord,

@@ -1,6 +1,4 @@
-//! StopPodSandbox: kills the containers, releases the network, and kills the pause container.
-//!
-//! First kills all containers at once. The pinned network is released while the pause container ends.
+//! StopPodSandbox: kills the containers, then releases the network and kills the pause container at the same time.
 
 use std::sync::Arc;
 
@@ -24,19 +22,15 @@ impl Sandboxes {
     /// Returns when the store shows the sandbox as stopped.
     ///
     /// # Errors
-    /// The failures of all containers that may still run; the network then stays. Otherwise the failures of the
-    /// network and of the pause container. Another call tries the failed steps again.
+    /// A container cannot be stopped, so the pod keeps its network, or a later step fails. Another call retries.
     pub async fn stop(&self, id: &str) -> Result<(), Failure> {
         let Some(id) = self.resolve(id).await? else { return Ok(()) };
         let service = self.clone();
         self.stopping.run(id.clone(), async move { service.stop_locked(&id).await }).await?
     }
 
-    /// Finds the full id of a sandbox. Also finds a sandbox that Docker no longer has, as long as it has
-    /// containers, a checkpoint file, or a network that is not released.
-    ///
-    /// # Errors
-    /// Fails if dockbridge cannot know, for example because Docker hides running containers.
+    /// Finds the full id of a sandbox. Also finds a sandbox that Docker no longer has, as long as it has containers, a
+    /// checkpoint file, or a network that is not released, but fails in this case if Docker hides running containers.
     pub(super) async fn resolve(&self, id: &str) -> Result<Option<SandboxId>, Failure> {
         let snapshot = self.deps.node.store.synced(SYNC_TIMEOUT).await?;
         let found = snapshot.sandbox(id);
@@ -62,8 +56,7 @@ impl Sandboxes {
     async fn stop_locked(&self, id: &SandboxId) -> Result<(), Failure> {
         let _held = self.lock_to_stop(id).await;
         let sandbox = self.deps.node.store.snapshot().sandbox(id.as_str()).map(Arc::clone);
-        // A container that may still run keeps its network, for example to end its connections in its grace
-        // period. Otherwise another pod could get its address.
+        // While a container may still run, the pod keeps its network: otherwise another pod could get the address.
         self.stop_workloads(id).await?;
         self.deps.node.nri.stop_pod(id.as_str()).await;
         if let Some(sandbox) = &sandbox {
@@ -81,7 +74,7 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Kills all containers except those that have certainly ended. A "created" container may run.
+    /// Kills all containers except those that have ended: one that the store shows as created may already run.
     async fn stop_workloads(&self, id: &SandboxId) -> Result<(), Failure> {
         let snapshot = self.deps.node.store.snapshot();
         let kills = snapshot
@@ -91,7 +84,7 @@ impl Sandboxes {
         gather(futures_util::future::join_all(kills).await)
     }
 
-    /// Pins the network namespace of a running pause container if it is not pinned, for example because
+    /// Pins the network namespace of a running pod with a CNI network if it is not pinned, for example because
     /// dockbridge just adopted the pod. CNI plugins need the namespace after the pause container has ended.
     pub(super) async fn ensure_pinned(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let attached = match &sandbox.attachment {
@@ -111,9 +104,8 @@ impl Sandboxes {
         }
     }
 
-    /// Releases the pod's CNI attachment, unless it is already released, and unpins the namespaces. The
-    /// attachment is unknown if dockbridge adopted the pod while there was no network configuration, but may
-    /// still have to be released.
+    /// Releases the pod's CNI attachment, unless it is already released, and unpins the namespaces. The attachment is
+    /// unknown if dockbridge adopted the pod while there was no network configuration.
     pub(super) async fn disconnect(&self, sandbox: &SandboxRecord) -> Result<(), Failure> {
         let cni = match &sandbox.attachment {
             Some(attachment) => attachment.cni().cloned(),

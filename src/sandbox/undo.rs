@@ -1,6 +1,4 @@
 //! Undoes a failed call: each step that acquires a resource adds a step that releases it.
-//!
-//! Rolls back in reverse order, continues after a failure and reports all failures.
 
 use std::{error::Error, future::Future};
 
@@ -33,7 +31,7 @@ impl Undo {
         self.locks.push(lock);
     }
 
-    /// Releases all resources, the newest first. Returns the failed releases with their reasons.
+    /// Releases all resources, the newest first, even if some releases fail. Returns the failures with their reasons.
     pub async fn roll_back(mut self) -> Vec<String> {
         let mut failures = Vec::new();
         while let Some((what, release)) = self.steps.pop() {

@@ -1,7 +1,7 @@
 //! Adds dockbridge-runtime to the text of `daemon.json`, and removes it.
 //!
-//! The file belongs to the administrator, so every other value keeps its bytes and its place: the file and
-//! its `runtimes` are parsed as lists of names with unparsed values.
+//! The file belongs to the administrator, so the values of other settings and of other runtimes keep their bytes and
+//! their order: the file and its `runtimes` are parsed as lists of names with unparsed values.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl Entry {
         }
     }
 
-    /// Whether `dockbridge setup` could have written this entry, also with another version or path.
+    /// Whether `dockbridge setup` could have written this entry, with the program in any directory.
     fn is_ours(&self) -> bool {
         let name = self.path.rsplit('/').next();
         name == Some(PROGRAM) && self.lower_runtime().is_some()

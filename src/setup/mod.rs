@@ -1,7 +1,7 @@
 //! `dockbridge setup`: registers `dockbridge-runtime` among the engine's OCI runtimes.
 //!
-//! [`daemon_json`] changes our entry in `daemon.json`. [`command`] finds dockerd and its file, shows the
-//! change and writes it. [`reading`] parses dockerd's command line and makes dockerd read the file.
+//! [`daemon_json`] changes dockbridge-runtime's entry in `daemon.json`. [`command`] finds dockerd and its file, shows
+//! the change and writes it. [`reading`] parses dockerd's command line and makes dockerd read the file.
 
 pub mod command;
 pub mod daemon_json;

@@ -65,7 +65,7 @@ fn a_byte_order_mark_stays() {
     assert!(!refused.contains("Docker"), "{refused}");
 }
 
-/// While Docker is down, an undo says that Docker will read the file when Docker starts.
+/// While Docker is down, an undo that changes the file says that Docker will read the file when Docker starts.
 #[test]
 fn what_an_engine_that_is_away_will_do_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(run(&folder.path().join("docker.sock"), &args, &mut out).unwrap());
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("\nDocker will read the file when Docker starts (cannot reach "), "{out}");
-    // The undo removes a file that has no other settings.
+    // The undo has removed the file, which has no other settings.
     assert!(!file.exists());
     let mut again = Vec::new();
     assert!(run(&folder.path().join("docker.sock"), &args, &mut again).unwrap());
@@ -84,8 +84,8 @@ fn what_an_engine_that_is_away_will_do_is_told() {
     assert!(again.ends_with("\nnothing was changed\n"), "{again}");
 }
 
-/// A dockerd of a snap (in its own mount namespace) and a rootless dockerd (of another user) read other configuration
-/// files.
+/// A dockerd of a snap (in its own mount namespace) and a rootless dockerd (of another user) do not read
+/// `/etc/docker/daemon.json`.
 #[test]
 fn an_engine_without_a_dockerd_of_this_host_needs_the_path_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -241,8 +241,8 @@ fn value() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// All values except our entry keep their bytes and their place. If our entry is removed, added and
-    /// removed again, the text has the same bytes after each removal.
+    /// The values of other settings and of other runtimes keep their bytes and their order. If our entry is removed,
+    /// added and removed again, the text has the same bytes after each removal.
     #[test]
     fn every_other_value_stays_as_it_is_written(
         members in prop::collection::btree_map("[a-q]{1,5}", value(), 0..5),

@@ -1,4 +1,4 @@
-//! Reads the usage of containers and pods. Between readings, keeps cgroups, rates, sizes of layers, and disks.
+//! Reads the usage of containers and pods. Between readings, keeps cgroups, CPU rates, layer sizes and data of disks.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -22,11 +22,10 @@ use crate::{
     },
 };
 
-/// Data that dockbridge keeps between readings: of running containers and pods, and of disks.
 #[derive(Debug)]
 pub(super) struct Collector {
     pub(super) cgroups: Cgroups,
-    /// The memory of this machine in bytes; the largest number if it is unknown.
+    /// The memory of this machine in bytes; [`u64::MAX`] if unknown.
     machine_memory: u64,
     pub(super) rates: Rates,
     pub(super) layers: Layers,
@@ -46,7 +45,7 @@ pub(super) struct ReadContext<'a> {
 #[derive(Debug)]
 pub(super) enum GroupLookup {
     Found(Arc<Cgroup>),
-    /// The process runs, but dockbridge does not see a cgroup of its container.
+    /// A process with the pid exists, but dockbridge does not see a cgroup of the container.
     Hidden,
     Ended,
 }
@@ -75,7 +74,7 @@ impl Collector {
     }
 
     /// Resource usage of a container; only the size of its layer if `record` has no pid or dockbridge does not see
-    /// its cgroup. `None` if the process of `record` has ended since.
+    /// its cgroup. `None` if `record` has the pid of a process that has ended.
     pub(super) fn container(
         &self,
         record: &Arc<ContainerRecord>,
@@ -149,7 +148,7 @@ impl Collector {
     }
 }
 
-/// The current time, which is never unset.
+/// The current time, never [`Nanos::UNSET`].
 pub(super) fn now() -> Nanos {
     Nanos(clock::nanos().max(1))
 }

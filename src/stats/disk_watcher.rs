@@ -10,11 +10,11 @@ use tokio::time::sleep;
 use super::{collector::Collector, disks};
 use crate::{concurrency::blocking::blocking, engine::storage, store::handle::Store};
 
-/// Reads data about the disks at intervals until the collector is dropped. A read that hangs blocks only this task.
+/// Reads data about the disks at intervals until the collector is dropped.
 pub(super) async fn watch(collector: Weak<Collector>, store: Store) {
     let mut known = None;
     while let Some(proc) = collector.upgrade().map(|collector| collector.cgroups.proc.clone()) {
-        // If the store is closed, `wait` returns at once.
+        // If the store has ended, `wait` returns at once.
         let engine = store.wait(READ_EVERY, |now| now.engine.clone()).await;
         let path = match engine {
             Some(engine) => Some(storage::image_directory(&engine).await),

@@ -1,4 +1,4 @@
-//! The disks to which figures of containers refer, as [`super::disk_watcher`] last read them.
+//! The names of disks and the size of the layers' file system, as [`super::disk_watcher`] last read them.
 
 use std::{
     fs,
@@ -18,12 +18,11 @@ use crate::{
     model::stats::{DiskReading, Disks},
 };
 
-/// The result of the last read of the disks.
 #[derive(Debug, Default)]
 pub(super) struct DiskCache(Mutex<Option<(Instant, Arc<Disks>)>>);
 
 impl DiskCache {
-    /// The disks. Empty if the last read is too old.
+    /// The disks; empty before the first read, and if the last read is too old.
     pub(super) fn at(&self, now: Instant) -> Arc<Disks> {
         let read = self.0.lock().clone();
         let fresh = read.filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER);

@@ -1,5 +1,5 @@
-//! Target of `make fuzz` that reads random texts as the kernel's files for a cgroup and for processes, and renders
-//! the figures.
+//! Target of `make fuzz` that reads random bytes as files of a cgroup and renders the figures, and parses the bytes as
+//! files of `/proc`.
 
 #![allow(clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
@@ -28,8 +28,8 @@ use crate::{
     },
 };
 
-/// The input has parts that are separated by NULs. The first line of a part is the name of a file, the other
-/// lines are its content. All files are in the same directory, which is read as a cgroup of both versions.
+/// The input has parts that are separated by NULs. The first line of a part is the name of a file, the other lines are
+/// its content. All files are in the same directory, which is read as a v1 cgroup and as a v2 cgroup.
 pub(crate) fn cgroup(bytes: &[u8]) {
     PLACE.with(|Place(place)| of_place(bytes, place));
     let text = String::from_utf8_lossy(bytes);
@@ -57,7 +57,7 @@ fn of_place(bytes: &[u8], place: &Path) {
     written.iter().for_each(|file| drop(fs::remove_file(file)));
 }
 
-/// Reads the directory as a cgroup of `version`, and renders the result.
+/// Reads the files as those of a cgroup of `version`, and renders the figures.
 fn read(place: &Path, version: &str) {
     let cgroups = Cgroups::from_proc(&place.join(version));
     let group = cgroups.find(PID, OWNER).expect("the group is there");
@@ -89,7 +89,7 @@ fn read(place: &Path, version: &str) {
     let _ = render::metrics::response::pod(&pod, &Disks::default(), "pause");
 }
 
-/// The directory that is read as a cgroup. The directory is removed when the thread ends.
+/// The directory with the cgroup's files. The directory is removed when the thread ends.
 struct Place(PathBuf);
 
 thread_local! {

@@ -1,7 +1,7 @@
 //! Measures the sizes of writable layers in the background, slowly and in one thread at a time.
 //!
-//! A layer may have millions of files, so dockbridge walks through it in steps. Between two steps of a layer,
-//! dockbridge leaves the disk idle for some time, and can measure other layers.
+//! A layer may have millions of files, so dockbridge walks through it in steps. dockbridge pauses after each step, and
+//! can continue with other layers before the next step of the same layer.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -76,8 +76,7 @@ pub(super) enum StepResult {
 }
 
 impl Schedule {
-    /// Whether to search for layers to measure. The pause since the last search is shorter if the store has a new
-    /// snapshot.
+    /// Whether to search for layers to measure: sooner if the store has changed since the last search.
     fn is_due(&self, now: &Arc<Snapshot>) -> bool {
         let is_new = self.snapshot.as_ref().is_none_or(|last| !Arc::ptr_eq(last, now));
         let rest = if is_new { CHECK_NEW_EVERY } else { CHECK_EVERY };
@@ -88,7 +87,7 @@ impl Schedule {
         let at = Instant::now();
         (self.checked, self.snapshot) = (Some(at), Some(Arc::clone(&now)));
         let Some(engine) = &now.engine else { return };
-        // Skips containers without an inspect: with a graph driver, only an inspect shows the directory of the layer.
+        // Also skips containers not inspected yet: with a graph driver, only an inspect shows the layer's directory.
         let running = now.containers().iter().filter(|record| record.process.pid().is_some());
         let is_due = |record: &&Arc<ContainerRecord>| {
             let id = record.id.as_str();
@@ -150,8 +149,8 @@ impl Schedule {
         }
     }
 
-    /// The jobs whose next steps are due. New jobs come first, because most layers are small. At most
-    /// [`MOST_OPEN`] jobs are open, because each needs file descriptors.
+    /// The jobs of the next step. New jobs come first, because most layers are small. At most [`MOST_OPEN`] jobs are
+    /// open, because each needs file descriptors.
     fn next(&mut self) -> Vec<LayerJob> {
         let room = MOST_OPEN.saturating_sub(self.open.len()).min(self.fresh.len());
         let mut jobs: Vec<LayerJob> = self.fresh.drain(..room).collect();
@@ -169,8 +168,8 @@ impl Collector {
     }
 }
 
-/// Directories of the layers that the engine has mounted, by container. Reads the host's mount table, because
-/// in its own mount namespace a container can mount anything at its root.
+/// The directories of the layers that the engine has mounted, by the ids of their containers. Reads dockbridge's own
+/// mount table, because a container can mount anything in its own mount namespace.
 async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, PathBuf> {
     let read = move || {
         let table = fs::read_to_string(proc.join("self/mountinfo"))?;
@@ -181,7 +180,7 @@ async fn mounted_layers(proc: PathBuf, root_dir: PathBuf) -> HashMap<String, Pat
 }
 
 impl LayerJob {
-    /// Does one step of the job, which reads at most `entries` further files and directories of the layer.
+    /// Counts at most `entries` further files and directories of the layer.
     pub(super) fn go_on(mut self, entries: usize) -> StepResult {
         let began = Instant::now();
         let Some(mut walk) = self.walk.take().or_else(|| self.begin()) else {
@@ -218,9 +217,10 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const CHECK_NEW_EVERY: Duration = Duration::from_secs(1);
 /// Shortest time between two searches for layers to measure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Number of files in one step. A step takes a few milliseconds if the kernel has cached the files' metadata.
+/// Number of files and directories for one step, divided among the layers of the step. A step takes a few milliseconds
+/// if the kernel has cached the metadata of these files.
 const FILES_PER_STEP: usize = 2000;
-/// Idle time of the disk after a step, as a multiple of the step's duration.
+/// The pause after a step, as a multiple of the step's duration.
 const PAUSE_FACTOR: u32 = 9;
 /// A shorter step counts as this long, for example the step of an empty layer.
 const SHORTEST_STEP: Duration = Duration::from_micros(200);

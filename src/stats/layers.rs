@@ -52,7 +52,7 @@ impl Layers {
     }
 
     /// Stores the result of a measurement. After a failure, keeps the earlier size, and the layer is due after
-    /// [`LONGEST_REST`]. After a success, the pause is `PAUSE_FACTOR` times the measurement, within the limits.
+    /// [`LONGEST_REST`].
     pub(super) fn set(&self, id: &str, measured: Measurement, now: Instant) {
         let rest = (measured.took * PAUSE_FACTOR).clamp(SHORTEST_REST, LONGEST_REST);
         let due = now + if measured.reading.is_some() { rest } else { LONGEST_REST };
@@ -67,9 +67,10 @@ impl Layers {
     }
 }
 
-/// The pause after a measurement, as a multiple of its duration, but from [`SHORTEST_REST`] to [`LONGEST_REST`].
+/// The time until a layer is due again, as a multiple of the time that dockbridge spent reading it, but from
+/// [`SHORTEST_REST`] to [`LONGEST_REST`].
 const PAUSE_FACTOR: u32 = 20;
-/// The shortest pause after a measurement. kubelet searches for pods to evict every ten seconds.
+/// The shortest time until a layer is due again. kubelet searches for pods to evict every ten seconds.
 pub(super) const SHORTEST_REST: Duration = Duration::from_secs(10);
-/// The longest pause after a measurement. Kubernetes' own tests refuse figures older than a minute.
+/// The longest time until a layer is due again. Kubernetes' own tests refuse figures older than a minute.
 pub(super) const LONGEST_REST: Duration = Duration::from_secs(30);

@@ -166,7 +166,7 @@ pub(super) fn parents(all: &[Arc<SandboxRecord>]) -> CgroupParents<'_> {
     CgroupParents::of(running.map(|record| &*record.document))
 }
 
-/// The name of the interface that has the pod's address.
+/// The expected name of the pod's main interface.
 fn interface(record: &SandboxRecord) -> &str {
     match &record.attachment {
         Some(Attachment::Ready { cni, .. }) => cni.interface.as_str(),

@@ -1,8 +1,5 @@
-//! Rates of processor usage, computed from earlier readings.
-//!
-//! Several callers request rates at different intervals. A rate is computed between a new reading and an
-//! earlier reading, the base. The new reading replaces the base if the base is older than [`SHORTEST_INTERVAL`].
-//! While the base is newer, the result is the last rate.
+//! Rates of processor usage, for several callers with different intervals. A rate is computed between a new reading and
+//! an earlier reading, the base. If the base is newer than [`SHORTEST_INTERVAL`], the result is the last rate, if any.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +20,7 @@ struct Rate {
 }
 
 impl Rates {
-    /// Adds a reading of processor time in nanoseconds. Returns the processor time per second, once known.
+    /// Adds a reading of processor time in nanoseconds. Returns the processor time per second, if known.
     pub(super) fn next(&self, id: &str, usage: u64, at: Instant) -> Option<u64> {
         let mut known = self.0.lock();
         let Some(last) = known.get_mut(id) else {

@@ -49,7 +49,7 @@ impl Stats {
         Self { collector: Arc::new(Collector::new(cgroups, workers())) }
     }
 
-    /// Resource usage of one container; only the size of its layer if the container does not run or dockbridge does
+    /// Resource usage of one container; at most the size of its layer if the container does not run or dockbridge does
     /// not see its cgroup.
     pub async fn container(
         &self,
@@ -96,12 +96,12 @@ impl Stats {
         self.read_in_parallel(targets, detail, Collector::pod).await
     }
 
-    /// The disks to which figures refer, as last read; empty if that was a minute ago or more.
+    /// The disks to which figures refer, as last read; empty if dockbridge has not read them in the last minute.
     pub fn disks(&self) -> Arc<Disks> {
         self.collector.disks.at(Instant::now())
     }
 
-    /// Total size of the writable layers of all running containers in bytes, as last measured.
+    /// Total size in bytes of the measured writable layers of running containers.
     pub fn layer_bytes(&self) -> u64 {
         self.collector.layers.bytes()
     }
@@ -149,8 +149,7 @@ impl Stats {
     }
 }
 
-/// Discards the data of containers that have ended, soon after the store shows their end. Does not wait for a
-/// file system, so that the data does not grow if a file system hangs.
+/// Discards the data of containers that have ended, soon after the store shows their end, even if a file system hangs.
 async fn forget(collector: Weak<Collector>, store: Store) {
     let mut seen: Option<Arc<Snapshot>> = None;
     loop {
@@ -164,19 +163,20 @@ async fn forget(collector: Weak<Collector>, store: Store) {
     }
 }
 
-/// The error if no file descriptors are left. Missing figures would look like no limit and no usage.
+/// The error if no file descriptors are left. An answer without the figures would look like no limit and no usage.
 fn starved() -> Failure {
     let text = "no file descriptors are left to read stats: raise the limit of open files of dockbridge \
                 (LimitNOFILE) or of the host (fs.file-max)";
     Failure::new(Kind::ResourceExhausted, text)
 }
 
-/// Number of threads that read. More threads than processors would only wait for each other.
+/// Maximum number of threads that read at the same time, for each [`Detail`]. More threads than processors would only
+/// wait for each other.
 fn workers() -> usize {
     available_parallelism().map_or(1, usize::from).clamp(1, MOST_WORKERS)
 }
 
-/// dockbridge discards the data of all containers that end within this time together.
+/// The shortest pause between two rounds in which dockbridge discards the data of ended containers.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 4;
 /// The fewest subjects for a thread, except for the last thread. Reading fewer takes less time than waking another

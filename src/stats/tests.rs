@@ -1,6 +1,6 @@
-//! Tests with cgroup trees of every layout, and of data that is kept between readings. The v1 and hybrid
-//! trees in `tests/fixtures/cgroup` are copies from a machine with both versions, with other mount points. The
-//! v2 trees follow the kernel's documentation.
+//! Tests of readings from cgroup trees (v1, v2, hybrid), and of data that is kept between readings. The v1 and hybrid
+//! trees in `tests/fixtures/cgroup` are copies from a machine with both versions, with changed mount points. The v2
+//! trees follow the kernel's documentation.
 
 mod holes;
 mod layers;
@@ -98,7 +98,7 @@ fn sandbox(uid: &str, parent: &str) -> Arc<SandboxRecord> {
 }
 
 fn collector(tree: &str) -> Arc<Collector> {
-    // The path is relative, as are the mount points in the fixtures, because tests run in the directory of the crate.
+    // This path and the mount points in the fixtures are relative to the crate's directory, in which tests run.
     Stats::new(Cgroups::from_proc(&Path::new("tests/fixtures/cgroup").join(tree).join("proc")))
         .collector
 }
@@ -351,8 +351,8 @@ fn a_pod_beside_foreign_containers() {
     assert!(parents(&attempts).is_own(&attempts[0].document));
 }
 
-/// Right after a restart, dockbridge has the engine's list but no inspects. A figure that dockbridge does not
-/// know yet is missing and not 0. A sum with an unknown figure is also missing.
+/// After a restart, dockbridge first has only the engine's list. A figure that dockbridge does not know yet is missing
+/// and not 0. The sum over a pod's cgroups is missing until its running containers are inspected.
 #[test]
 fn a_figure_is_absent_until_the_inspect() {
     let collector = collector("v2-cgroupfs");
@@ -447,7 +447,7 @@ fn measured(bytes: u64) -> Measurement {
     Measurement { reading, ..Measurement::default() }
 }
 
-/// Files of a machine with a layer, whose process 7 is in the cgroup of `ID`.
+/// Files of a machine: process 7 in the cgroup of `ID`, and a writable layer.
 fn machine(root: &Path) -> PathBuf {
     let proc = root.join("proc");
     for (file, text) in [

@@ -1,7 +1,6 @@
 //! Finds what happened between two snapshots, in the order of lifecycles, for the CRI's container events.
-//!
-//! The caller should compare every snapshot: a container or pod that appears and disappears between two
-//! compared snapshots is not reported. The newer snapshot already shows the effect of each reported change.
+//! The caller should compare every snapshot: a container or pod that appears and disappears between two compared
+//! snapshots is not reported. The newer snapshot already shows the effect of each reported change.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,7 +22,7 @@ pub struct Change {
     pub sandbox: Arc<SandboxRecord>,
 }
 
-/// Compares snapshots. Does not report the content of the first snapshot as changes.
+/// Compares each snapshot with the one before.
 #[derive(Debug)]
 pub struct ChangeTracker {
     /// Whether this is the first snapshot, in which pods and containers may have only the state of the list.
@@ -41,12 +40,12 @@ struct Object {
     present: bool,
 }
 
-/// The lifecycle stage of a container or pod. The times distinguish the runs of a container.
+/// The times distinguish the runs of a container or pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Created,
     Running(Nanos),
-    /// When the run started (`None` if the container never ran), and when it ended.
+    /// When the run started (`None` if its start failed or is unknown), and when it ended.
     Ended(Option<Nanos>, Nanos),
 }
 
@@ -94,8 +93,7 @@ impl ChangeTracker {
         let before = self.objects.get(id).map(|object| object.stage);
         let stage = of_pod(record, before, self.is_first);
         let has_ended = matches!(stage, Some(Stage::Ended(..)));
-        // A pod that is created but not ready is not reported: a kubelet that relies on events would create
-        // another pod. RunPodSandbox removes a pod that does not become ready.
+        // A pod is not reported before it is ready: a kubelet that relies on events would create another pod.
         let is_reported = matches!(stage, Some(Stage::Running(_))) || (has_ended && self.is_first);
         if before.is_none() && !is_reported {
             return;
@@ -103,8 +101,7 @@ impl ChangeTracker {
         self.advance(id, &record.id, stage, if has_ended { ends } else { changes });
     }
 
-    /// Reports the steps from the last known stage to `stage`. If `stage` is `None`, the last known stage counts,
-    /// or `Created` if there is none.
+    /// Reports the steps from the last known stage to `stage`. `None` means the last known stage, otherwise `Created`.
     fn advance(
         &mut self,
         id: &str,
@@ -162,7 +159,7 @@ fn steps(before: Option<Stage>, now: Stage) -> Vec<ContainerEventType> {
     let created = if before.is_none() { vec![Created] } else { Vec::new() };
     let rest: &[ContainerEventType] = match (before.unwrap_or(Stage::Created), now) {
         (one, other) if one == other => &[],
-        // A container that has started cannot be "created" again, so this ignores such an answer.
+        // A container that has started cannot be "created" again.
         (_, Stage::Created) => &[],
         // The run is the same, and the engine has only corrected the time of its end.
         (Stage::Ended(Some(run), _), Stage::Ended(Some(same), _)) if is_same_run(run, same) => &[],
@@ -188,8 +185,7 @@ fn is_same_run(run: Nanos, other: Nanos) -> bool {
     run == other || !run.is_set() || !other.is_set()
 }
 
-/// The stage of a process. `None` if it is unknown, or if it is from a list and this is not the first snapshot:
-/// the next inspect has more details.
+/// `None` if the stage is unknown, or if it comes from a list after the first snapshot: the next inspect says more.
 fn of_process(process: &Process, is_first: bool) -> Option<Stage> {
     match process {
         Process::Created => Some(Stage::Created),
@@ -226,10 +222,10 @@ fn of_pod(record: &SandboxRecord, before: Option<Stage>, is_first: bool) -> Opti
         Some(Stage::Running(_)) if record.state() != SandboxState::Ready => {
             before.or(Some(Stage::Created))
         }
-        // The pod has ended. A pod that was never ready has no start time.
+        // A pod that no snapshot showed as ready has no start time.
         Some(Stage::Ended(_, at)) => match before {
             Some(Stage::Running(began)) => Some(Stage::Ended(Some(began), at)),
-            // The pod ended earlier, and now Docker no longer has its pause container.
+            // The pod's end is already known.
             Some(ended @ Stage::Ended(..)) => Some(ended),
             _ => Some(Stage::Ended(None, at)),
         },

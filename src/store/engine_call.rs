@@ -9,9 +9,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineCall {
     pub(super) transition: Transition,
-    /// When the call began, on the host's clock, which the engine's events also use. An event about the
-    /// same transition of the same container with this time or a later one belongs to this call, or to a call that ran
-    /// at the same time or later. If the container has ended since, its `die` event causes another inspect.
+    /// When the call began, on the host's clock, which the engine's events also use. An event about the same transition
+    /// of the same container with this time or a later one belongs to this call, or to a concurrent or later call. If
+    /// the container has ended since, its `die` event causes another inspect.
     pub(super) begun_at: Nanos,
 }
 

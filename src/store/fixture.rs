@@ -1,4 +1,4 @@
-//! Records and contents of checkpoint files for the tests of this module.
+//! Test data of this module: records, and contents of checkpoint files.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Records that dockbridge is about to kill a container, so that the container's end does not count as an OOM kill.
+    /// Records that dockbridge is about to kill a container, so that an end by this kill does not count as an OOM kill.
     pub fn expect_kill(&self, id: &str) {
         self.oom.record(id, KillEvent::OwnKill, Nanos(clock::nanos()));
     }
@@ -56,8 +56,7 @@ impl Store {
         Arc::clone(&self.published.borrow())
     }
 
-    /// Waits for [`Snapshot::is_synced`], and returns the current snapshot. The snapshot has all containers of
-    /// pods, although some may have only the state of the list. If the engine has disconnected since, the
+    /// Waits for [`Snapshot::is_synced`], and returns the current snapshot. If the engine has disconnected since, the
     /// snapshot has the last known state. Fails with `Unavailable` after `timeout`.
     pub async fn synced(&self, timeout: Duration) -> Result<Arc<Snapshot>, Failure> {
         self.once(timeout, Snapshot::is_synced).await
@@ -69,8 +68,8 @@ impl Store {
         self.once(timeout, |now| now.engine.is_some()).await
     }
 
-    /// Waits without a timeout for [`Snapshot::is_complete`]. Code that cleans up must wait for this, except for
-    /// commands of ExecSync and unfinished container checkpoints. Returns `None` if the store has ended.
+    /// Waits without a timeout for [`Snapshot::is_complete`]. Code that cleans up after pods, containers or images that
+    /// the store lacks must wait for this. Returns `None` if the store has ended.
     pub async fn complete(&self) -> Option<Arc<Snapshot>> {
         self.when(|now| now.is_complete().then(|| Arc::clone(now))).await
     }
@@ -88,8 +87,8 @@ impl Store {
         let late = || inspect_timeout(&id, INSPECT_TIMEOUT);
         tokio::select! {
             inspected = inspected => inspected.map(|()| self.snapshot()).ok_or_else(late),
-            // This queues a new inspect, which precedes queued inspects for which no caller waits. If an inspect
-            // already runs and succeeds, `inspected` ends the wait first.
+            // This queues an inspect before those for which no caller waits. If an inspect already runs and succeeds,
+            // `inspected` ends the wait first.
             Err(error) = self.refresh_container(&id) => Err(error),
         }
     }
@@ -112,7 +111,7 @@ impl Store {
     }
 
     /// Waits until the engine has listed its containers and its images, and returns the current snapshot.
-    /// Fails with `Unavailable` if this takes too long.
+    /// Fails with `Unavailable` after [`SYNC_TIMEOUT`].
     pub async fn images(&self) -> Result<Arc<Snapshot>, Failure> {
         self.once(SYNC_TIMEOUT, |now| now.is_synced() && now.has_images()).await
     }
@@ -122,7 +121,7 @@ impl Store {
     /// then repairs the image.
     ///
     /// # Errors
-    /// Fails if the engine's first lists are late, or if the inspect fails although the engine can read the image.
+    /// Fails if the engine's first lists are late, or if the inspect fails, unless the engine cannot read the image.
     pub async fn inspected_image(&self, name: &str) -> Result<Option<Arc<ImageRecord>>, Failure> {
         let now = self.images().await?;
         let listed = now.image(name);
@@ -139,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Inspects this container. On return, snapshots show the result, also if the container is gone.
+    /// Inspects this container. On success, snapshots show the result, for example that the container is gone.
     ///
     /// # Errors
     /// Fails if the inspect fails or gets no answer in time. The store then retries the inspect.
@@ -147,8 +146,8 @@ impl Store {
         self.refresh(Target::Container(id.to_owned()), None).await
     }
 
-    /// As [`Self::refresh_container`], for a container that the engine has created or started in `call`. Does
-    /// not inspect again if an inspect that the event of `call` caused still runs.
+    /// As [`Self::refresh_container`], for a container that the engine has created or started in `call`. If an inspect
+    /// that the event of `call` caused still runs, waits for that one, unless another inspect must follow.
     pub async fn refresh_after(&self, call: EngineCall, id: &str) -> Result<(), Failure> {
         self.refresh(Target::Container(id.to_owned()), Some(call)).await
     }
@@ -192,7 +191,7 @@ impl Store {
     }
 
     /// Waits until `find` returns a value for a snapshot. `None` after `timeout`, or if the store has ended.
-    /// `find` must be short.
+    /// `find` must not block.
     pub async fn wait<T>(
         &self,
         timeout: Duration,
@@ -215,7 +214,7 @@ impl Store {
         }
     }
 
-    /// Resolves when the writer has ended, which only happens because of a bug.
+    /// Resolves when the writer has ended. While a handle exists, only a bug ends the writer.
     pub async fn ended(&self) {
         let mut published = self.published.clone();
         while published.changed().await.is_ok() {}

@@ -42,7 +42,8 @@ impl HiddenContainers {
         foreign.filter_map(|(id, hidden)| Some((hidden.joined.clone()?, id.clone()))).collect()
     }
 
-    /// Records a foreign container after an inspect. Returns whether its image or joined sandbox has changed.
+    /// Records a foreign container after an inspect, if there is room. Returns whether its stored image or joined
+    /// sandbox has changed.
     pub(super) fn set_foreign(
         &mut self,
         id: &str,
@@ -55,7 +56,7 @@ impl HiddenContainers {
         self.put(id, Hidden { foreign: true, image, joined, at }) && changed
     }
 
-    /// Records that a container belongs to a pod, although it counted as foreign.
+    /// Records that a known container belongs to a pod, so that it no longer counts as foreign.
     pub(super) fn set_owned(&mut self, id: &str) {
         if let Some(hidden) = self.0.get_mut(id) {
             hidden.foreign = false;

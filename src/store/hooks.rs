@@ -1,9 +1,10 @@
-//! Hooks of other modules: before the store shows a container or pod or uses an engine, and after a removal.
+//! Hooks of other modules: before the store shows a container or the first list, before it uses an engine, and after a
+//! removal.
 //!
-//! With `FallbackToLogsOnError`, kubelet reads the log as soon as it sees a container's end. So the store shows the
-//! end only after `logs` reports that the log is complete or that `logs` no longer waits for it. The store shows the
-//! pods of the first list only after `first_list` has tried to adopt them. The store does not follow an engine that
-//! another server serves.
+//! With `FallbackToLogsOnError`, kubelet reads the log of a failed container as soon as it sees the end. So the store
+//! shows an inspected end only after the module `logs` has completed the log or no longer waits for it. The store shows
+//! the pods of the first list only after `first_list` has tried to adopt those without a checkpoint file. If another
+//! dockbridge serves the engine, the future of `engine` never ends, so the store does not use this engine.
 
 use std::{fmt, future::ready};
 
@@ -17,18 +18,19 @@ use crate::{
     },
 };
 
-/// The hooks of a store, which do nothing by default. The store sets no deadline, so each future must end.
+/// The hooks of a store, which do nothing by default. The store waits for their futures without a deadline.
 pub trait StoreHooks: fmt::Debug + Send + Sync {
-    /// Until this future resolves, the store shows the last known state, or soon a new container without its end.
+    /// Until this future resolves, the store shows the last known state. If the container is new and the future takes
+    /// long, the store shows the container without its end.
     fn before_shown(&self, _record: &ContainerRecord) -> BoxFuture<'static, ()> {
         ready(()).boxed()
     }
 
-    /// Called when any container is gone, maybe more than once. Must not block.
+    /// Called when a container is gone, maybe more than once. Must not block.
     fn gone(&self, _id: &str) {}
 
-    /// Receives all pods of the engine's first list before the store shows them, and returns the contents of
-    /// the checkpoint files of newly adopted pods. Until this future resolves, the store is not synced.
+    /// Receives the pods of the engine's first list, and returns the contents of the checkpoint files of newly adopted
+    /// pods. Until this future resolves, the store is not synced.
     fn first_list(
         &self,
         _listed: Vec<SandboxRecord>,

@@ -7,13 +7,12 @@ use crate::model::{
     time::Nanos,
 };
 
-/// A record with an id and a creation time.
 pub(super) trait Dated {
     fn id(&self) -> &str;
     fn created_at(&self) -> Nanos;
 }
 
-/// A table of all pods or all containers.
+/// A table of pods or of containers.
 #[derive(Debug)]
 pub(super) struct Index<T> {
     by_id: Vec<Arc<T>>,

@@ -9,12 +9,12 @@
 //!                          └───── Backoff ◀──────────── failed ◀────────────┘
 //! ```
 //!
-//! If a caller asks for an inspect while one is Running, the caller gets the result of the next inspect (except
-//! as below), because only an inspect that began after the caller's change certainly shows the change.
+//! If a caller asks for an inspect while one of the same target is Running, the caller gets the result of the next
+//! inspect (except as below), because only an inspect that began after the caller's change certainly shows the change.
 //!
-//! The engine reports a create or start twice, in its answer to the call and as an event, in any order.
-//! One inspect is enough for both reports of a create or start if the inspect began after the first report
-//! ([`InspectQueue::on_event`], [`InspectQueue::add_waiter`]).
+//! If dockbridge creates or starts a container, the engine reports this twice, in its answer to the call and as an
+//! event, in either order. One inspect is enough for both reports if it began after the first and still runs at the
+//! second ([`InspectQueue::on_event`], [`InspectQueue::add_waiter`]).
 //!
 //! The queue does no I/O and does not read the time.
 
@@ -64,11 +64,11 @@ pub(super) enum Reason {
     Listed,
 }
 
-/// What follows from the end of an inspect.
+/// The end of an inspect: the callers to answer, and whether to retry.
 #[derive(Debug)]
 pub(super) struct Finished<W> {
     pub(super) waiters: Vec<W>,
-    /// How often in a row the inspect has failed. Set only if a timer must repeat the inspect.
+    /// How often in a row the inspect has failed. `None` if no timer must repeat the inspect.
     pub(super) failures: Option<u32>,
 }
 
@@ -82,9 +82,9 @@ struct Entry<W> {
     next: Vec<W>,
     /// Whether to queue another inspect after the running one.
     repeat: bool,
-    /// The last create or start that was reported before the queued or running inspect began.
+    /// The create or start that was reported last before the start of the queued or running inspect.
     shows: Option<Seen>,
-    /// The last create or start that was reported since the running inspect began.
+    /// The create or start that was reported last since the running inspect began, and needs another inspect.
     next_shows: Option<Seen>,
     failures: u32,
 }
@@ -108,7 +108,7 @@ enum Phase {
 enum Slot {
     Quick(Reason),
     Slow(Reason),
-    /// An inspect for which a caller waits. Urgent inspects have no limit, because each caller waits for one inspect.
+    /// An inspect that was queued for a caller. Urgent inspects have no limit, because each caller adds at most one.
     Urgent,
 }
 
@@ -162,8 +162,8 @@ impl<W> InspectQueue<W> {
         self.queue(reason).targets.push_back(target.clone());
     }
 
-    /// Queues an inspect because of an event, unless the running inspect began after the engine's answer to the call
-    /// that caused the event.
+    /// Queues an inspect because of an event, unless the running inspect began after the engine's answer to a call for
+    /// the same transition.
     pub(super) fn on_event(&mut self, target: &Target, transition: Transition, at: Nanos) {
         let running = self.entries.get(target).filter(|it| matches!(it.phase, Phase::Running(_)));
         if running.is_some_and(|entry| entry.shows == Some(Seen::Answer(transition))) {
@@ -198,7 +198,7 @@ impl<W> InspectQueue<W> {
         self.urgent.push_back(target);
     }
 
-    /// Starts the next inspect, if the limits allow it.
+    /// Marks the next inspect as running, if the limits allow one, and returns it.
     pub(super) fn start_next(&mut self) -> Option<(Target, Generation)> {
         while let Some(target) = self.urgent.pop_front() {
             if let Some(begun) = self.mark_running(target, Slot::Urgent) {
@@ -279,12 +279,10 @@ impl<W> InspectQueue<W> {
         self.listed.targets.clear();
     }
 
-    /// All targets whose inspect is queued, running, or waiting for a retry.
     pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
         self.entries.keys()
     }
 
-    /// The generation of the inspect or list that began last.
     pub(super) fn last_generation(&self) -> Generation {
         Generation(self.last)
     }
@@ -344,7 +342,7 @@ impl<W> Entry<W> {
         }
     }
 
-    /// Records that the next inspect of this target will begin after `seen`.
+    /// Records that the next inspect of this target will begin after the report `seen`.
     const fn begins_after(&mut self, seen: Seen) {
         match self.phase {
             Phase::Running(_) => self.next_shows = Some(seen),
@@ -354,7 +352,7 @@ impl<W> Entry<W> {
 }
 
 impl Seen {
-    /// Whether the call, or a later call of the same kind, caused this event.
+    /// Whether this is an event of the call's transition since the call began.
     fn is_of(self, call: EngineCall) -> bool {
         matches!(self, Self::Event(of, at) if of == call.transition && at >= call.begun_at)
     }

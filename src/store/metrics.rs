@@ -17,13 +17,11 @@ pub struct StoreMetrics {
     pub(super) lists: Counter,
     pub(super) disconnects: Counter,
     pub(super) inspects: Family<Counter, 2>,
-    /// When the engine last sent an event or a list, or answered a ping or the first `info` of a connection.
     last_contact: Arc<Mutex<Option<Instant>>>,
 }
 
 impl StoreMetrics {
-    /// Records that the engine has just sent an event or a list, or answered a ping or the first `info` of a
-    /// connection.
+    /// Records the present time for [`Self::since_last_contact`].
     pub(super) fn contact(&self) {
         *self.last_contact.lock() = Some(Instant::now());
     }
@@ -36,8 +34,8 @@ impl StoreMetrics {
         self.inspects.with([object, if success { "ok" } else { "error" }]).inc();
     }
 
-    /// How long ago the engine last sent an event or a list, or answered a ping or the first `info` of a connection;
-    /// `None` if it never did.
+    /// How long ago the engine last opened the event stream, sent a list or an event that dockbridge handles, or
+    /// answered a ping during the stream; `None` before the first stream.
     pub fn since_last_contact(&self) -> Option<Duration> {
         self.last_contact.lock().map(|last| last.elapsed())
     }

@@ -7,13 +7,13 @@
 //!   events, lists                         limited unless a caller waits, with a deadline each
 //! ```
 //!
-//! Events and lists say what to inspect, and the latest inspect counts. So events may be lost, repeated, late
+//! Docker's events and lists say what to inspect, and the latest inspect counts. So events may be lost, repeated, late
 //! or out of order. After the next list and its inspects, the store agrees with Docker again.
 //!
 //! Start with [`handle::Store`], which callers have, and [`snapshot::Snapshot`], which they read. [`writer`] has the
 //! writer's loop. [`state`], [`objects`] and [`inspect_queue`] make the writer's decisions, without a clock or a
 //! socket. [`oom`] decides whether a killed container ran out of memory. [`changes`] turns two snapshots into container
-//! events, and [`pending_changes`] holds them until the containers of their pod are inspected, for at most ten seconds.
+//! events. [`pending_changes`] holds an event until its pod's containers are inspected, for at most ten seconds.
 
 pub mod changes;
 pub mod engine_call;

@@ -1,8 +1,8 @@
 //! The cache of known pods, containers and images (objects), and how inspects change them.
 //!
 //! The cache does no I/O. Of two inspects of an object, the result with the later generation counts, in
-//! whatever order they arrive. If an object is gone, the cache keeps the generation of this result until
-//! every earlier inspect has ended, so that a late answer cannot bring the object back.
+//! whatever order they arrive. If an object is gone, the cache remembers this until every earlier inspect and list
+//! has ended, so that a late answer cannot bring the object back.
 
 mod lists;
 
@@ -42,17 +42,17 @@ pub(super) struct ObjectCache {
     sandboxes: BTreeMap<SandboxId, Pod>,
     containers: BTreeMap<ContainerId, Cached<ContainerRecord>>,
     images: BTreeMap<ImageId, Cached<ImageRecord>>,
-    /// For each name of an image (see [`name_key`]), the image that has it. No two images have the same name.
+    /// For each tag (see [`name_key`]), the image that has it.
     tags: HashMap<String, ImageId>,
     gone: HashMap<String, Generation>,
     /// Images that Docker has but does not list, because they have no name and other images are based on them,
     /// with the generation at which dockbridge learned this. Such unlisted images are not shown.
     unlisted: HashMap<ImageId, Generation>,
     hidden: HiddenContainers,
-    /// Images that are being inspected only because they may have lost one of their names.
+    /// Images that are inspected again because they may have lost one of their names.
     contested: HashSet<ImageId>,
     /// Containers whose state in the last list contradicts their record: the listed state, and the generation at
-    /// which the list began, by id. If the inspect fails, the listed state replaces the state in the record.
+    /// which the list began, by id. If the next inspect fails, the listed state replaces the state in the record.
     contradictions: HashMap<String, (ListedState, Generation)>,
     listed_at: Generation,
     /// The generation at which the latest list began, until that list has arrived.
@@ -60,7 +60,7 @@ pub(super) struct ObjectCache {
     changed: Changed,
 }
 
-/// Which tables differ from those of the last published snapshot.
+/// Which tables have changed since the last published snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) sandboxes: bool,
@@ -83,7 +83,6 @@ struct Pod {
 }
 
 impl ObjectCache {
-    /// The cache at the start of dockbridge, which has only the contents of the checkpoint files.
     pub(super) fn new(checkpoints: Vec<SandboxCheckpoint>) -> Self {
         let mut objects = Self::default();
         for checkpoint in checkpoints {
@@ -92,7 +91,7 @@ impl ObjectCache {
         objects
     }
 
-    /// Stores the result of an inspect. Returns the images that must therefore be inspected.
+    /// Stores the result of an inspect. Returns the images that now need another inspect.
     pub(super) fn put(
         &mut self,
         target: &Target,
@@ -117,7 +116,7 @@ impl ObjectCache {
         }
     }
 
-    /// Removes a container that is gone. Answers of inspects that began earlier will be ignored.
+    /// Removes a container. Late answers of inspects of the container that began before `at` will be ignored.
     pub(super) fn container_gone(&mut self, id: &str, at: Generation) {
         self.changed.images |= self.hidden.remove(id);
         self.remove_record(id, at);
@@ -142,7 +141,7 @@ impl ObjectCache {
         self.hidden.is_foreign(id)
     }
 
-    /// Docker's images, pods (by their pause containers) and containers of pods, as far as dockbridge knows.
+    /// The known images, pods (by their pause containers) and containers of pods.
     pub(super) fn targets(&self) -> impl Iterator<Item = Target> {
         let sandboxes = self.sandboxes.iter().filter(|(_, pod)| pod.engine.is_some());
         sandboxes
@@ -151,14 +150,12 @@ impl ObjectCache {
             .chain(self.images.keys().map(|id| Target::Image(id.as_str().to_owned())))
     }
 
-    /// Forgets objects that were gone before `oldest`, the start of the oldest running inspect, and before the
-    /// running list. Only an inspect or list that began earlier could bring such an object back by mistake.
+    /// Forgets gone objects that no inspect or list can bring back. `oldest`: start of the oldest running inspect.
     pub(super) fn expire(&mut self, oldest: Generation) {
         let oldest = self.list_since.map_or(oldest, |since| since.min(oldest));
         self.gone.retain(|_, at| *at >= oldest);
     }
 
-    /// Removes and returns what has changed since the last call.
     pub(super) fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }
@@ -187,14 +184,13 @@ impl ObjectCache {
         Images::new(records, by_name, self.hidden.images(), self.hidden.joined())
     }
 
-    /// The pods whose checkpoint file dockbridge no longer needs: Docker lacks the pause container, and there is
-    /// no network to release.
+    /// Pods whose checkpoint file is not needed: Docker lacks the pause container, and there is no network to release.
     pub(super) fn obsolete_checkpoints(&self) -> Arc<[SandboxId]> {
         let obsolete = self.sandboxes.iter().filter(|(_, pod)| pod.is_obsolete());
         obsolete.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Adds a container that the cache does not have yet, without its end (see [`super::inspector`]).
+    /// Adds the container if the cache does not have it yet.
     pub(super) fn put_provisional(&mut self, record: ContainerRecord, at: Generation) {
         if !self.containers.contains_key(&record.id) {
             self.put_container(record, at);
@@ -241,9 +237,9 @@ impl ObjectCache {
         }
     }
 
-    /// Stores an image. If two images have the same name, the later inspect counts, and the other image is
-    /// inspected again, because the engine does not report which image has lost a name. The repeated inspect causes
-    /// no inspects of other images, so that a contradictory engine does not cause endless inspects.
+    /// If two images have the same name, the later inspect counts, and the other image is inspected again, because
+    /// the engine does not report which image has lost a name. The repeated inspect causes no inspects of other
+    /// images, so that a contradictory engine does not cause endless inspects.
     fn put_image(&mut self, mut record: ImageRecord, at: Generation) -> Vec<Target> {
         let id = record.id.clone();
         if self.is_late(id.as_str(), at) || self.images.get(&id).is_some_and(|s| s.at > at) {
@@ -274,8 +270,7 @@ impl ObjectCache {
             None => {
                 self.images.insert(id.clone(), Cached { record: Arc::new(record), at });
                 self.changed.images = true;
-                // The latest list arrived after this inspect began and might lack the image, so the image is
-                // inspected by its id.
+                // The latest list, which arrived after this inspect began, might lack the image.
                 let unproven = (at <= self.listed_at).then(|| Target::Image(id.into()));
                 further.extend(unproven);
             }
@@ -286,7 +281,6 @@ impl ObjectCache {
         further
     }
 
-    /// Records that Docker has the image but does not list it.
     pub(super) fn image_unlisted(&mut self, id: &ImageId, at: Generation) {
         self.image_gone(id.as_str(), at);
         self.unlisted.insert(id.clone(), at);
@@ -314,8 +308,7 @@ impl ObjectCache {
         self.contest(vec![owner])
     }
 
-    /// Moves a name to another image, or removes the name. Also removes the name from the record of the image that
-    /// had it.
+    /// Moves a name to another image or to none. Also removes the name from the record of the image that had it.
     fn move_name(&mut self, key: &str, to: Option<&ImageId>) {
         let old = match to {
             Some(id) => self.tags.insert(key.to_owned(), id.clone()),
@@ -329,7 +322,6 @@ impl ObjectCache {
         }
     }
 
-    /// Removes the names of this image from `tags`.
     fn release_names(&mut self, id: &ImageId) {
         let Some(cached) = self.images.get(id) else { return };
         for key in cached.record.repo_tags.iter().filter_map(|tag| name_key(tag)) {
@@ -372,7 +364,7 @@ impl ObjectCache {
 
 impl Pod {
     /// The sandbox that clients see: Docker's pause container with the network attachment of the checkpoint file.
-    /// Without a pause container, the content of the checkpoint file alone, as long as there is a network to release.
+    /// If Docker lacks the pause container, clients see the checkpoint file's data while there is a network to release.
     /// The creation time is from the checkpoint file if Docker's is from a list, which has only whole seconds.
     fn joined(&self) -> Option<SandboxRecord> {
         let attachment = self.checkpoint.as_ref().and_then(|c| c.attachment.clone());
@@ -404,7 +396,7 @@ impl Pod {
     }
 }
 
-/// Replaces a record if it has changed, and returns whether it has. An unchanged record keeps its allocation.
+/// An unchanged record keeps its allocation.
 fn replace_if_changed<T: PartialEq>(old: &mut Arc<T>, new: T) -> bool {
     let changed = **old != new;
     if changed {

@@ -34,7 +34,7 @@ impl Publisher {
         Self { published, waiting: Vec::new(), not_before: Instant::now(), metrics }
     }
 
-    /// Publishes a changed state, and then answers callers. Does nothing if it is too early for a changed state.
+    /// Publishes a changed state, and then answers callers. Does nothing if it is too early to publish one.
     pub(super) fn flush(&mut self, state: &mut StoreState<Reply, Failure>) {
         if state.has_changed() {
             if Instant::now() < self.not_before {

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// How often the store asks the engine, how long it waits, and how many requests it makes at a time.
 #[derive(Clone, Debug)]
 pub struct StoreSettings {
-    /// How often the store lists all containers and images, even without an event. After each list, the store
-    /// inspects the listed objects, except foreign containers.
+    /// How often the store lists all containers and images, if nothing causes an earlier list. After each list, the
+    /// store inspects the listed objects, except foreign containers.
     pub relist_interval: Duration,
     /// The shortest time between a list and the next, if the failed inspect of a container causes the next list.
     /// While the inspect of a container fails, only lists show changes of its state.
@@ -22,7 +22,7 @@ pub struct StoreSettings {
     /// `slow_inspects` slow ones with the same reason, a change or a list.
     pub slow_after: Duration,
     /// The limit of concurrent inspects after changes, and a separate limit of the same size for inspects after
-    /// lists. Inspects for which a caller waits and up to `slow_inspects` slow inspects do not count.
+    /// lists. Inspects for which a caller waits, and up to `slow_inspects` slow ones for each limit, do not count.
     pub inspects: usize,
     pub slow_inspects: usize,
 }

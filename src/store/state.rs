@@ -31,7 +31,7 @@ pub(super) struct Listing {
     pub(super) containers: Vec<ListedContainer>,
     /// `None` if the engine could not list its images. Lists of pods do not depend on this list.
     pub(super) images: Option<Vec<ImageRecord>>,
-    /// The contents of checkpoint files that the hook of the first list returned, for pods that had no such file.
+    /// The contents of the checkpoint files of newly adopted pods, which the hook `first_list` has returned.
     pub(super) adopted: Vec<SandboxCheckpoint>,
 }
 
@@ -45,8 +45,8 @@ impl Listing {
         pods.collect()
     }
 
-    /// Containers with the type label, whatever its value, that the list does not show as part of a pod: our
-    /// renamed containers, or copies of our containers. Only an inspect can tell whether such a container is ours.
+    /// Containers with the type label, whatever its value, that the list does not show as part of a pod, for example
+    /// our renamed containers, or copies of them. Only an inspect can tell whether such a container is ours.
     fn unclear(&self) -> HashSet<Target> {
         let is_unclear = |one: &&ListedContainer| {
             one.ownership != Ownership::None
@@ -78,8 +78,8 @@ pub(super) struct StoreState<W, E> {
     progress: Progress,
     /// Containers and images of the first lists that have not been inspected yet, each with the generation of its list.
     uninspected: HashMap<Target, Generation>,
-    /// Containers for which the store waits before it shows any container (see [`Listing::unclear`]). The store no
-    /// longer waits for a container whose inspect has failed twice in a row although the engine works.
+    /// Containers for which the store waits before it shows any container: those of [`Listing::unclear`] until
+    /// [`StoreState::clarify`] removes them.
     unclear: HashSet<Target>,
 }
 
@@ -91,7 +91,7 @@ enum Connection {
     /// Events arrive. These containers and images, listed or known from before, must still be inspected.
     Inspecting(HashSet<Target>),
     Ready,
-    /// The connection is lost for this reason. The store tries to connect to the engine again.
+    /// There is no connection, for this reason. The store tries to connect to the engine again.
     Lost(String),
 }
 
@@ -139,8 +139,8 @@ impl<W, E> StoreState<W, E> {
         self.objects.list_since = Some(self.inspects.next_generation());
     }
 
-    /// Handles the engine's lists. Queues an inspect of every known object, and of every listed object except
-    /// containers without a type label. A list that lacks a known container does not prove that the container is gone.
+    /// Queues inspects of the listed objects, except containers without a type label, and of other known objects,
+    /// because a list that lacks a known container does not prove that the container is gone.
     pub(super) fn listed(&mut self, listing: &Listing) {
         for checkpoint in &listing.adopted {
             self.objects.set_checkpoint(&checkpoint.id, Some(checkpoint.clone()));
@@ -172,7 +172,7 @@ impl<W, E> StoreState<W, E> {
         }
         self.record_first_lists(listing.images.is_some(), &targets, since);
         if is_first {
-            // The records of the first list have its state, so the connection counts as ready before the inspects.
+            // The first records come from this list, so the connection counts as ready before the inspects.
             self.set_connection(Connection::Ready);
         } else if matches!(self.connection, Connection::Listing | Connection::Inspecting(_)) {
             self.set_connection(Connection::Inspecting(targets.into_iter().collect()));
@@ -189,7 +189,7 @@ impl<W, E> StoreState<W, E> {
         self.uninspected
             .extend(targets.iter().filter(is_new).map(|target| (target.clone(), since)));
         let listed = Progress {
-            // Without one of our containers in a list, kubelet would replace the container or end the pod.
+            // If dockbridge did not list one of our containers, kubelet would replace the container or end the pod.
             containers_listed: self.unclear.is_empty(),
             images_listed: self.progress.images_listed || has_images,
             ..self.progress
@@ -205,23 +205,23 @@ impl<W, E> StoreState<W, E> {
         }
     }
 
-    /// Records that an inspect has shown whether this container is ours, that its inspects fail although the engine
-    /// works, or that the container is gone.
+    /// Ends the wait for a container, because an inspect has shown whether it is ours, because its inspects fail
+    /// although the engine works, or because it is gone.
     fn clarify(&mut self, target: &Target) {
         if self.unclear.remove(target) && self.unclear.is_empty() {
             self.set_progress(Progress { containers_listed: true, ..self.progress });
         }
     }
 
-    /// Whether the inspect of an object has failed at least twice in a row although the engine works. An object
-    /// whose inspect always fails must not hide all pods. While the engine does not answer at all, failed
+    /// Whether the inspect of an object has failed at least twice in a row, the last time although the engine works.
+    /// An object whose inspect always fails must not hide all pods. While the engine does not answer at all, failed
     /// inspects prove nothing.
     fn fails_alone(&self, failures: Option<u32>) -> bool {
         self.is_connected() && self.ping_failure.is_none() && failures > Some(1)
     }
 
-    /// The reason for an inspect, which determines its queue. Containers in `unclear` use the queue of changed objects,
-    /// which comes before that of listed ones, because the store shows no container while `unclear` has an entry.
+    /// Containers in `unclear` use the queue of changed objects, which comes before the queue of listed ones, because
+    /// the store shows no container until `unclear` is empty.
     fn reason(&self, target: &Target) -> Reason {
         if self.unclear.contains(target) { Reason::Changed } else { Reason::Listed }
     }
@@ -282,7 +282,7 @@ impl<W, E> StoreState<W, E> {
         self.mark_inspected(target);
     }
 
-    /// Handles a slow hook. Until the hook has ended, the store shows `record`, or an already shown earlier state.
+    /// Until the slow hook has ended, the store shows the container's last known state, or `record` if there is none.
     pub(super) fn show_provisional(&mut self, record: ContainerRecord, at: Generation) {
         let target = Target::Container(record.id.as_str().to_owned());
         self.objects.put_provisional(record, at);
@@ -334,7 +334,7 @@ impl<W, E> StoreState<W, E> {
         matches!(self.connection, Listing | Inspecting(_) | Ready)
     }
 
-    /// Whether events arrive, and the connection waits for no inspects.
+    /// Whether events arrive, and the connection waits for no list or inspect.
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.connection, Connection::Ready)
     }
@@ -354,9 +354,8 @@ impl<W, E> StoreState<W, E> {
         std::mem::take(&mut self.answers)
     }
 
-    /// Makes the next snapshot. The new snapshot shares unchanged tables with the last snapshot. Before the first
-    /// list, and while `unclear` is not empty, a snapshot has no containers and pods, because clients must not see an
-    /// incomplete list.
+    /// Makes the next snapshot, which shares unchanged tables with the last snapshot. Before the first list, and while
+    /// `unclear` is not empty, a snapshot has no pods, containers or images: clients must not see an incomplete list.
     pub(super) fn snapshot(&mut self, last: &Snapshot) -> Snapshot {
         self.head_changed = false;
         let mut next = Snapshot {

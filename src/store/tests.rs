@@ -158,7 +158,7 @@ fn an_inspect_for_an_earlier_start_does_not_serve_a_caller() {
     inspects.enqueue(&target(1), Reason::Changed);
     assert_eq!(inspects.finish(&own, at, true).waiters, [8]);
     assert!(inspects.start_next().is_some(), "it ended, or was renamed, meanwhile");
-    // An inspect for a creation does not serve a caller that waits for a start, even if the creation is later.
+    // An inspect for a creation does not serve a caller that waits for a start, even if the start is earlier.
     let mut inspects: InspectQueue<u8> = InspectQueue::new(&StoreSettings::default());
     inspects.on_event(&target(1), Transition::Created, Nanos(9));
     let (created, at) = inspects.start_next().unwrap();

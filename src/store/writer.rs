@@ -2,9 +2,8 @@
 //! publishes snapshots.
 //!
 //! The writer handles up to [`BATCH`] messages before it starts inspects and can publish a snapshot. After a snapshot,
-//! the writer publishes no other one for four times as long as the snapshot took to make and publish, at most for
-//! 100 ms. In this time, the writer only handles messages and starts inspects. So ten thousand events at once cause
-//! only a few snapshots.
+//! the next one follows after a pause: four times as long as the snapshot took to make and publish, but at most 100 ms.
+//! The pause delays neither messages nor inspects. So ten thousand events at once cause only a few snapshots.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,9 +46,8 @@ use crate::{
 
 impl Store {
     /// Starts the store, which connects to the engine as soon as the engine is available. `checkpoints` are the
-    /// contents of the checkpoint files of the last run of dockbridge, `hooks` run before the store shows pods,
-    /// containers or an engine, and `oom` determines which containers ran out of memory. Must be called inside a
-    /// Tokio runtime.
+    /// contents of the pods' checkpoint files, and `oom` determines which containers ran out of memory. Must be called
+    /// inside a Tokio runtime.
     pub fn start(
         engine: Engine,
         checkpoints: Vec<SandboxCheckpoint>,
@@ -279,7 +277,7 @@ impl Writer {
         }
     }
 
-    /// Handles a panic in a task. A panic is a bug, but the store continues.
+    /// A panic is a bug, but the store continues.
     fn handle_panic(&mut self, error: &JoinError) {
         warn!(%error, "internal error: panic in a task of the store; the store continues");
         if let Some((target, at)) = self.inspecting.remove(&error.id()) {
@@ -311,7 +309,7 @@ impl Writer {
         let error = result.as_ref().err().map(|error| chain(error)).unwrap_or_default();
         let Some(failures) = self.state.inspected(target, at, result) else { return };
         let longest = self.inspector.settings.relist_interval;
-        // The pause is at most the interval at which the store lists and inspects all objects anyway.
+        // The pause is at most the interval between lists, because a list queues the inspect anyway.
         let pause = Backoff::new(FIRST_INSPECT_RETRY, longest).after(failures);
         if failures == 1 {
             warn!(
@@ -378,7 +376,7 @@ impl Writer {
         });
     }
 
-    /// Handles the end of a ping. After a failed ping, the next one follows sooner than usual.
+    /// After a failed ping, the next one follows sooner than usual.
     fn pinged(&mut self, failure: Option<String>) {
         self.pinging = false;
         if failure.is_none() {
@@ -403,8 +401,7 @@ const COMMANDS: usize = 256;
 /// Maximum number of signals in the queue of the writer. While the queue is full, dockbridge reads no events, and
 /// the engine drops events for a slow reader.
 const SIGNALS: usize = 4096;
-/// Maximum number of messages that the writer handles before it starts inspects and can publish a snapshot.
 const BATCH: usize = 4096;
 const FIRST_INSPECT_RETRY: Duration = Duration::from_millis(250);
-/// Pause between pings of a silent engine. The engine must count as ready within two seconds after a recovery.
+/// Pause after a failed ping. The engine must count as ready within two seconds after a recovery.
 const PING_AGAIN_AFTER: Duration = Duration::from_millis(500);

@@ -43,7 +43,7 @@ pub(super) async fn run(
     let lost = CancellationToken::new();
     let process = Main { streaming, id: &container.id, lost: lost.clone() };
     // At the end of the input, the engine closes the stdin of a container with `stdin_once` and without a terminal.
-    // For any other container, the engine ends the session, and a client with piped input waits for this end.
+    // For other containers with a stdin, the engine ends the session, and a client with piped input waits for this end.
     let end = tokio::select! {
         end = copy(client, hijacked, &process, InputEnd::Closes, stop) => end,
         never = note_loss(streaming, lost) => match never {},
@@ -79,9 +79,9 @@ impl Process for Main<'_> {
         }
     }
 
-    /// Finds out why the output ended. If the process still runs and the engine was always reachable, the
-    /// engine has ended the session after the last input. The output also ends if the engine stops, which
-    /// also ends the engine's event stream.
+    /// Finds out why the output ended. If the process still runs and the engine was reachable during the whole session,
+    /// the engine has ended the session after the last input. If the engine stops, both the output and the engine's
+    /// event stream end.
     async fn concluded(&self) -> Result<(), ExecError> {
         let asked = tokio::select! {
             biased;

@@ -23,8 +23,7 @@ pub enum Writer {
 }
 
 impl Reader {
-    /// The next bytes, never empty. `None` at the end of the stream, or after the client has disconnected.
-    /// Cancel-safe. After the reader is dropped, dockbridge discards further bytes of the stream.
+    /// The next bytes, never empty. `None` if no more bytes will come. Cancel-safe.
     pub async fn next(&mut self) -> Option<Bytes> {
         match self {
             Self::Spdy(receiver) => receiver.next().await,
@@ -34,7 +33,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Sends bytes. Waits until the queue to the client has room.
+    /// Sends bytes. Waits until the connection has room.
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
         match self {
             Self::Spdy(sender) => sender.send(bytes).await,
@@ -49,8 +48,7 @@ impl Writer {
             Self::WebSocket(_) => Ok(()),
         }
     }
-    /// Resolves once the client has reset the stream, disconnected or violated the protocol, even while
-    /// dockbridge sends nothing.
+    /// Resolves once the stream was reset or the connection has ended, even while dockbridge sends nothing.
     pub async fn closed(&self) {
         match self {
             Self::Spdy(sender) => sender.closed().await,

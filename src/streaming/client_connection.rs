@@ -81,8 +81,7 @@ impl DisconnectWatch {
         let _ = self.0.shutdown(Shutdown::Both);
     }
 
-    /// How many bytes the client's host has received: a number that grows as long as the client reads and bytes
-    /// wait to be sent.
+    /// How many bytes the client's host has received.
     fn delivered(&self) -> u64 {
         let written = self.0.written.load(Ordering::Acquire);
         written.saturating_sub(socket::unsent_bytes(&self.0.stream).unwrap_or_default())
@@ -164,7 +163,6 @@ impl AsyncWrite for ClientConnection {
 }
 
 impl SocketState {
-    /// Closes the socket for one or both directions.
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let socket = self.stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from);
         socket.and_then(|socket| socket.shutdown(how))

@@ -27,7 +27,7 @@ use crate::model::{
     stream::{ForwardSpec, Streams},
 };
 
-/// Waits for the connection after the HTTP upgrade. Returns `None` if the client disconnected first.
+/// The connection after the HTTP upgrade, or `None` if the client disconnected before the upgrade was complete.
 pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection> {
     let upgraded = connection.await.inspect_err(|error| {
         debug!(%error, "client disconnected before its stream began");
@@ -37,7 +37,6 @@ pub(super) async fn taken_over(connection: OnUpgrade) -> Option<ClientConnection
     Some(ClientConnection::new(parts.io.into_inner(), parts.read_buf))
 }
 
-/// Runs the requested exec, attach or port-forward to its end.
 pub(super) async fn serve(
     wire: ClientConnection,
     pending: PendingStream,
@@ -70,7 +69,6 @@ pub(super) async fn serve(
     }
 }
 
-/// Waits for the client's streams. Returns `None` if the client disconnected, or was too late.
 async fn open(
     wire: ClientConnection,
     window: Window,

@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// Runs a command, and serves its client until the command ends, the client or the engine disconnects, or
-/// dockbridge stops. Returns `None` if the client disconnected. If the session ends before the command, a process
-/// without a terminal continues, and its input is closed. If the session ends before a process with a terminal, the
-/// process gets SIGHUP, and SIGKILL if it does not end.
+/// dockbridge stops. Returns `None` if the client disconnected. If the session ends before the command, a process with
+/// a terminal gets SIGHUP, and later SIGKILL if it still runs. A process without a terminal continues, and its input is
+/// closed.
 pub(super) async fn run(
     streaming: &Streaming,
     spec: &ExecSpec,

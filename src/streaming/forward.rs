@@ -1,7 +1,7 @@
 //! Port-forward: connects a client with ports in a sandbox.
 //!
 //! A port-forward starts no process in the pod. Unless the pod uses the host's network, a short-lived thread opens
-//! sockets inside the pod's network namespace, and tokio connects and uses the sockets like any other sockets.
+//! sockets inside the pod's network namespace, and other threads connect and use the sockets.
 
 mod dial;
 pub(super) mod pairing;
@@ -30,17 +30,16 @@ use crate::{error::chain, model::record::SandboxRecord};
 pub struct StreamPair {
     pub port: u16,
     pub data: (Reader, Writer),
-    /// The stream to which dockbridge sends failures as text.
+    /// The stream on which dockbridge says why it cannot connect to the port.
     pub error: Writer,
 }
 
-/// Forwards the connections that a client opens over SPDY, until the client disconnects. When
-/// the client has disconnected, delivers the data that it had sent, and closes its connections in the pod.
+/// Forwards the connections that a client opens over SPDY, until the client's SPDY connection has ended.
 pub async fn over_spdy(connection: Connection, sandbox: &Arc<SandboxRecord>) {
     pair_up(connection, sandbox, CREATION_TIMEOUT).await;
 }
 
-/// Forwards the connections of a WebSocket client until all connections have ended.
+/// Forwards one connection for each of a WebSocket client's `pairs`, until all these connections have ended.
 pub async fn over_channels(pairs: Vec<StreamPair>, sandbox: &Arc<SandboxRecord>) {
     let mut running = JoinSet::new();
     let output_lock = Arc::default();
@@ -71,7 +70,7 @@ async fn pair_up(mut connection: Connection, sandbox: &Arc<SandboxRecord>, time_
         }
     }
     drop(pairing);
-    // The client's streams have ended. The task of each connection delivers the data that has arrived, and ends.
+    // The SPDY connection has ended. Each task delivers data that the client had sent, for a limited time, and ends.
     while running.join_next().await.is_some() {}
 }
 
@@ -89,9 +88,9 @@ async fn forward(pair: StreamPair, sandbox: Arc<SandboxRecord>, output_lock: Arc
         Err(reason) => reason,
     };
     debug!(sandbox = %sandbox.id, port, reason, "cannot forward a connection");
-    // kubelet's message, with the sandbox id instead of the pod, and with an empty uid.
+    // kubelet's message, with the sandbox id instead of the pod's name, and with an empty uid.
     let text = format!("error forwarding port {port} to pod {}, uid : {reason}", sandbox.id);
-    // The sends fail if the client has disconnected, and then the error is not needed.
+    // The sends fail if the client has reset the streams or disconnected, and then the error is not needed.
     let _ = error.send(text.into()).await;
     let _ = error.finish().await;
     let _ = writer.finish().await;
@@ -109,7 +108,7 @@ fn join(
     pairing.join(half, || offer.accept())
 }
 
-/// Waits for the second stream of a pair. Returns `None` if the client disconnects first, or at the time limit.
+/// Waits for the second stream of a pair. Returns `None` if the client disconnects before that, or at the time limit.
 async fn paired(
     first: FirstStream<(Receiver, Sender)>,
     time_limit: Duration,

@@ -1,4 +1,4 @@
-//! Targets of `make fuzz`: headers of an HTTP upgrade request, WebSocket frames and messages, and terminal sizes.
+//! Targets of `make fuzz`: HTTP upgrade requests, WebSocket frames and messages, and terminal sizes.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -73,14 +73,14 @@ fn sizes(bytes: &[u8]) {
         }
         Some(last)
     };
-    // The test compares only successful reads, because the split can decide whether invalid input is refused:
-    // `5E` can still become a number, but `5` alone is not a size.
+    // The test compares only successful reads, because the split can decide when invalid input is refused: `5E` is
+    // an incomplete number, which is not refused yet, but `5` alone is refused at once.
     if let (Some(whole), Some(cut)) = (read(vec![bytes]), read(portions(bytes))) {
         assert_eq!(whole, cut, "the cut changed a size");
     }
 }
 
-/// Reads a client's bytes on a WebSocket, split into any pieces and in every format, and the same bytes as one message.
+/// Decodes WebSocket frames, and one message in each format. The result must not depend on how the bytes are split.
 pub(crate) fn websocket(bytes: &[u8]) {
     let whole = frames(vec![bytes]);
     assert_eq!(whole, frames(portions(bytes)), "the cut changed the frames");
@@ -107,8 +107,8 @@ pub(crate) fn websocket(bytes: &[u8]) {
     }
 }
 
-/// Decodes frames until the end or the first error, and joins the pieces of each message. Also returns
-/// whether there was an error.
+/// Decodes frames until the end or the first error, and joins consecutive pieces of a message. Also returns whether
+/// there was an error.
 fn frames(portions: Vec<&[u8]>) -> (Vec<Frame>, bool) {
     let (mut decoder, mut input, mut frames) = (Decoder::default(), BytesMut::new(), Vec::new());
     for portion in portions {
@@ -158,6 +158,6 @@ const FORMATS: [Format; 3] = [
     Format { encoding: Encoding::Binary, closes: true },
     Format { encoding: Encoding::Base64, closes: false },
 ];
-/// Longest input for terminal sizes. dockbridge refuses a longer size, but how much it reads before that
+/// Longest input for terminal sizes, in bytes. dockbridge refuses a longer size, but how much it reads before that
 /// depends on the split.
 const LONGEST_SIZES: usize = 4096;

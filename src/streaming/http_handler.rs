@@ -118,7 +118,7 @@ async fn close_when_idle(watch: &DisconnectWatch, about: &str) -> Infallible {
     pending().await
 }
 
-/// Waits until dockbridge stops and streams have had time to end by themselves.
+/// Waits until dockbridge begins to stop, and then until streams have had [`STOP_TIMEOUT`] to end by themselves.
 async fn cut_off(stop: &CancellationToken) {
     stop.cancelled().await;
     sleep(STOP_TIMEOUT).await;

@@ -1,7 +1,7 @@
 //! Buffers data that a client has sent over SPDY or WebSocket, until dockbridge passes the data on.
 //!
-//! While the window of a connection is full, dockbridge does not read from this connection, but still reads
-//! from other connections.
+//! While data waits for room in the window of a connection, dockbridge does not read from this connection, but still
+//! reads from other connections.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
 };
 
-/// Limits how much data that a client has sent over a connection may be buffered. Clones share the limit.
+/// Limits the buffered data that a client has sent over a connection. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Window {
     pub(super) capacity: Arc<Semaphore>,
@@ -94,9 +94,9 @@ pub async fn read(from: &mut (impl AsyncRead + Unpin), input: &mut BytesMut) -> 
 
 /// How long dockbridge may take to deliver the last data of a disconnected client.
 pub const LAST_INPUT: Duration = Duration::from_secs(10);
-/// Most bytes that dockbridge passes on at once. 1,000 connections with such a buffer need about 16 MiB.
+/// Maximum number of bytes that dockbridge passes on at once. 1,000 connections with such a buffer need about 16 MiB.
 pub const LARGEST_PIECE: usize = 16 << 10;
-/// Size of a window: room for a piece that is being passed on, and for a piece that waits.
+/// Size of a window: room for two largest pieces, one that is being passed on and one that waits.
 const WINDOW: usize = 2 * (LARGEST_PIECE + PIECE_COST);
 /// Memory that each piece needs in addition to its bytes.
 const PIECE_COST: usize = 128;

@@ -1,4 +1,4 @@
-//! Metrics of streams and of their tokens.
+//! Metrics of the streams of exec, attach and port-forward, and of the tokens that clients open them with.
 
 use crate::telemetry::{
     in_progress::{InProgress, InProgressGuard},
@@ -6,7 +6,7 @@ use crate::telemetry::{
     registry::{RegisterMetrics, Registry},
 };
 
-/// The metrics of streams. Clones share the counts.
+/// The metrics of streams and their tokens. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct StreamingMetrics {
     tokens: Family<Counter, 1>,

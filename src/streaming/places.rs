@@ -1,5 +1,5 @@
 //! Limits for concurrent streams, where one exec, attach or port-forward counts as one stream: in total, for each
-//! container or pod, and for attach and port-forward.
+//! container or pod, and for attach and port-forward together.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -61,7 +61,7 @@ impl Drop for Place {
 /// Maximum number of concurrent streams: enough for all pods of a node, each with several users.
 const MOST_STREAMS: usize = 1_000;
 const MOST_OF_A_TARGET: usize = 250;
-/// Number of streams for exec only, because port-forwards and attach sessions may be open for hours.
+/// Number of streams that only exec can use, because port-forwards and attach sessions may be open for hours.
 const RESERVED_FOR_COMMANDS: usize = 200;
 
 #[cfg(test)]

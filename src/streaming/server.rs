@@ -45,7 +45,7 @@ impl Endpoint {
     pub async fn serve(self, streaming: Streaming, tracker: TaskTracker, stop: CancellationToken) {
         let handler = Arc::new(HttpHandler::new(streaming, tracker.clone(), stop.clone()));
         let accepting = async {
-            // A client sends its token directly after it has connected.
+            // At the limit, the oldest connection ends: a client sends its token directly after it has connected.
             let mut waiting = ConnectionLimit::new(MOST_WITHOUT_TOKEN);
             loop {
                 let receiving = receive(next(&self.listener).await, Arc::clone(&handler));
@@ -84,7 +84,7 @@ async fn next(listener: &TcpListener) -> TcpStream {
 
 /// Answers the HTTP request of a connection. A stream that the request opens then continues in its own task.
 async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
-    // Without `nodelay`, the kernel delays small data such as keystrokes.
+    // Without `nodelay`, the kernel can delay small data such as the echo of a keystroke.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
         let answer = handler.answer(request);
@@ -104,7 +104,7 @@ async fn receive(stream: TcpStream, handler: Arc<HttpHandler>) {
     }
 }
 
-/// How many connections without a token may exist. Each connection needs a file descriptor and a small buffer.
+/// How many connections may exist that have not sent a token yet. Each needs a file descriptor and a small buffer.
 const MOST_WITHOUT_TOKEN: usize = 256;
 const BACKLOG: u32 = 1024;
 const ACCEPT_RETRY: Duration = Duration::from_millis(200);

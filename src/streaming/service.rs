@@ -42,18 +42,16 @@ pub(super) enum PendingStream {
 }
 
 impl Streaming {
-    /// Creates the service for containers and sandboxes in `store`. URLs have `address`, or loopback if
-    /// `address` means all addresses.
+    /// Creates the service. URLs have `address`, or loopback if `address` means all addresses.
     pub fn new(engine: Engine, store: Store, address: SocketAddr) -> Self {
         let metrics = StreamingMetrics::default();
         Self { engine, store, tokens: Arc::default(), address, metrics }
     }
 
-    /// Prepares a command in a running container. Returns the URL that runs the command.
+    /// Prepares a command in a running container. Returns the URL for the client.
     ///
     /// # Errors
-    /// Fails for example if there is no such container, if it does not run, or if too many requests wait for
-    /// their clients.
+    /// Fails for example if no such container runs, or if too many requests wait for their clients.
     pub async fn exec(&self, spec: ExecSpec) -> Result<String, Failure> {
         let container = self.running(&spec.container).await?;
         self.issue(PendingStream::Exec(ExecSpec { container, ..spec }))
@@ -68,8 +66,7 @@ impl Streaming {
     /// Prepares connections to ports of a sandbox. Returns the URL for the client.
     ///
     /// # Errors
-    /// Fails for example if there is no such sandbox, if it is not ready, or if too many requests wait for
-    /// their clients.
+    /// Fails for example if no such sandbox is ready, or if too many requests wait for their clients.
     pub async fn forward(&self, spec: ForwardSpec) -> Result<String, Failure> {
         let now = self.store.inspected(&spec.sandbox).await?;
         let sandbox = now.known_sandbox(&spec.sandbox)?;
@@ -148,8 +145,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
-    //! Tests of the addresses in URLs.
-
     use super::reachable;
 
     #[test]

@@ -1,12 +1,12 @@
-//! Tokens: the last part of the URLs that Exec, Attach and PortForward return. A client opens a request with
-//! its token. The table of tokens has no clock and no randomness: callers pass both.
+//! Tokens: the last part of the URLs that Exec, Attach and PortForward return. The table of tokens has no clock and no
+//! randomness: callers pass both.
 
 use std::{collections::HashMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use tokio::time::Instant;
 
-/// Requests that no client has opened yet. A client can open each request once, within [`LIFETIME`].
+/// Requests whose URLs no client has opened yet. Each token works once, within [`LIFETIME`].
 #[derive(Debug)]
 pub struct Tokens<T> {
     /// Until when each token is valid, and its request.
@@ -21,7 +21,7 @@ impl<T> Default for Tokens<T> {
 
 impl<T> Tokens<T> {
     /// Stores `request` under the returned token. `random` must return bytes that cannot be guessed, and is
-    /// called again if a token is in use. Returns `None` if [`MOST_PENDING`] requests wait for their clients.
+    /// called again if the token is in use. Returns `None` if [`MOST_PENDING`] requests wait for their clients.
     pub fn issue(
         &mut self,
         request: T,
@@ -52,7 +52,7 @@ impl<T> Tokens<T> {
     }
 }
 
-/// How long a token is valid. Clients open their URL at once.
+/// How long a token is valid. Clients open their URL immediately.
 pub const LIFETIME: Duration = Duration::from_secs(60);
 /// Maximum number of requests that wait for their clients at the same time.
 pub const MOST_PENDING: usize = 1_000;

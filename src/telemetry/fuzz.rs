@@ -1,9 +1,8 @@
-//! Target of `make fuzz`: the header with which a caller sends its trace.
+//! Target of `make fuzz` that parses the header `traceparent` of W3C's Trace Context.
 
 use super::trace::parent::Parent;
 use crate::fuzz_input::texts;
 
-/// Parses the header `traceparent` of W3C's Trace Context.
 pub(crate) fn parent(bytes: &[u8]) {
     for text in texts(bytes) {
         if let Some(parent) = Parent::parse(text) {

@@ -36,7 +36,7 @@ struct Running {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningOperation {
     pub kind: &'static str,
-    /// Describes the operation and its subject for people. Contains no secret.
+    /// A description for people. Contains no secret.
     pub what: String,
     pub elapsed: Duration,
 }
@@ -50,7 +50,7 @@ pub struct InProgressGuard {
 }
 
 impl InProgress {
-    /// Adds an operation to the list, until the guard is dropped.
+    /// Adds an operation to the list until the guard is dropped.
     pub fn begin(&self, kind: &'static str, what: impl Into<Cow<'static, str>>) -> InProgressGuard {
         let key = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let running = Running { kind, what: what.into(), start: Instant::now() };

@@ -1,7 +1,6 @@
-//! The log: one line for each message, on standard error, as text or as JSON.
+//! The log on standard error, as text or as JSON.
 //!
-//! At detailed levels, some libraries print whole requests with credentials, so only their warnings and errors are
-//! logged.
+//! At debug or trace, some libraries print requests with credentials, so only their warnings and errors are logged.
 
 #[cfg(test)]
 mod tests;
@@ -51,7 +50,6 @@ impl LogControl {
 }
 
 impl Default for LogControl {
-    /// The level of the default settings.
     fn default() -> Self {
         Self::new(LevelFilter::INFO)
     }
@@ -101,8 +99,8 @@ where
     }
 }
 
-/// Selects lines of `level` and higher, but only `warn` and higher from libraries that print requests, and no spans
-/// of [`TRACED`].
+/// Selects lines that are at least as severe as `level`, but from [`CAPPED`] libraries at most warnings and errors, and
+/// no spans of [`TRACED`].
 fn allowed(level: LevelFilter) -> Targets {
     let capped = CAPPED.iter().map(|target| (*target, level.min(LevelFilter::WARN)));
     Targets::new().with_default(level).with_targets(capped).with_target(TRACED, LevelFilter::OFF)

@@ -1,8 +1,7 @@
-//! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and registers them
-//! in the [`Registry`](super::registry::Registry); there are no global metrics.
+//! Counters, gauges and histograms over `prometheus-client`. Each module owns its metrics and registers them in the
+//! [`Registry`](super::registry::Registry); there are no global metrics.
 //!
 //! Label values of a [`Family`] are `&'static str`, so no client, engine or file can create new ones.
-//! Counting costs an atomic addition, a duration a short lock, and a label a search in a small table.
 
 use std::{
     collections::BTreeMap,

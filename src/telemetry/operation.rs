@@ -1,6 +1,5 @@
-//! Operations outside of dockbridge: calls to the engine, runs of CNI plugins, pulls of images. dockbridge lists an
-//! operation while it runs, traces it if it has a span, and measures its time together with its result. An
-//! operation that is dropped before its end counts as cancelled.
+//! Operations outside dockbridge: engine calls, runs of CNI plugins, pulls of images. dockbridge lists the operations
+//! in progress, and counts their durations by result. An operation that is dropped early counts as cancelled.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -22,7 +21,7 @@ pub struct Operations<const N: usize> {
 }
 
 impl<const N: usize> Operations<N> {
-    /// Starts an operation. `what` describes it for people. The last label, the result, is set when the operation ends.
+    /// Starts to measure an operation. `what` describes it for people. The last label is set when the operation ends.
     pub fn begin(
         &self,
         kind: &'static str,
@@ -67,7 +66,7 @@ pub struct Operation<const N: usize> {
 }
 
 impl<const N: usize> Operation<N> {
-    /// Makes `span` end together with the operation.
+    /// Makes the record of `span` end together with the operation.
     pub fn shown_by(self, span: &Span) -> Self {
         Self { span_guard: Some(SpanGuard::new(span)), ..self }
     }
@@ -77,7 +76,7 @@ impl<const N: usize> Operation<N> {
         self.finish(failure.map_or(OK, Kind::word), failure)
     }
 
-    /// Ends the operation with this result label, and its span with the failure. Returns the measured time.
+    /// Ends the operation with this result label, and the record of its span with `failure`. Returns the measured time.
     pub fn finish(self, result: &'static str, failure: Option<Kind>) -> Duration {
         if let Some(span_guard) = self.span_guard {
             span_guard.finish(failure);

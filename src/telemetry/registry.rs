@@ -1,5 +1,4 @@
-//! All metrics of the process, and all operations in progress. The module that owns a metric registers it
-//! here. The registry writes the metrics in the text format of OpenMetrics.
+//! A module that owns metrics, or lists operations in progress, registers them here.
 
 use std::{cmp::Reverse, fmt};
 
@@ -24,9 +23,9 @@ pub struct Registry {
     in_progress: Vec<InProgress>,
 }
 
-/// A value that has the metrics of a module.
+/// A type that has the metrics of a module.
 pub trait RegisterMetrics {
-    /// Registers all metrics of the module.
+    /// Registers the module's metrics and operations in progress.
     fn register(&self, registry: &mut Registry);
 }
 
@@ -53,7 +52,7 @@ impl<const N: usize> Sample<N> {
     }
 }
 
-/// Converts a count to the value of a sample.
+/// Converts a count to the value of a sample, which is at most `u32::MAX`.
 pub fn counted(many: usize) -> f64 {
     f64::from(u32::try_from(many).unwrap_or(u32::MAX))
 }
@@ -61,9 +60,9 @@ pub fn counted(many: usize) -> f64 {
 /// The description of a metric, without its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The full name: with the prefix, the unit if there is one, and `_total` at the end for a counter.
+    /// The full name, including the unit if there is one, and `_total` at the end for a counter.
     pub name: &'static str,
-    /// The meaning of the metric, in a sentence without a full stop.
+    /// The meaning of the metric, without a full stop at the end.
     pub help: &'static str,
     pub kind: String,
     /// The names of the labels, in the order in which a sample has their values.
@@ -105,8 +104,7 @@ impl Registry {
         });
     }
 
-    /// Registers a metric whose samples are computed at each scrape. The metric is a counter if its name ends
-    /// with `_total`, otherwise a gauge. Each label must have few different values.
+    /// Registers a metric that is computed at each scrape: a counter if its name ends with `_total`, otherwise a gauge.
     pub fn register_fn<const N: usize>(
         &mut self,
         name: &'static str,

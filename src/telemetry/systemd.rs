@@ -10,7 +10,7 @@ use std::{io, os::unix::net::UnixDatagram, sync::Arc, time::Duration};
 use sd_notify::NotifyState;
 use tracing::{debug, warn};
 
-/// Sends notifications to systemd, if systemd has set `NOTIFY_SOCKET`, as for a service with `Type=notify`.
+/// Sends notifications to systemd, if `NOTIFY_SOCKET` is an absolute path, as for a service with `Type=notify`.
 #[derive(Clone, Debug, Default)]
 pub struct Systemd {
     socket: Option<Arc<str>>,
@@ -19,7 +19,7 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// Finds the systemd that started this process. `environment` reads an environment variable.
+    /// Finds the notification socket of systemd. `environment` reads an environment variable.
     pub fn of_process(environment: &dyn Fn(&str) -> Option<String>) -> Self {
         match environment("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) {
             Some(socket) if socket.starts_with('/') => {
@@ -42,7 +42,7 @@ impl Systemd {
         Self { socket: Some(socket.into()), watchdog }
     }
 
-    /// Whether there is a systemd that gets notifications.
+    /// Whether there is a socket for notifications.
     pub const fn is_present(&self) -> bool {
         self.socket.is_some()
     }
@@ -82,8 +82,7 @@ fn send(socket: &str, states: &[NotifyState<'_>]) -> io::Result<()> {
     sender.send_to(lines.as_bytes(), socket).map(drop)
 }
 
-/// Replaces control characters such as line breaks, because each line would be a separate line of the protocol, and
-/// shortens the text.
+/// Replaces control characters, because after a line break systemd would read another field, and shortens the text.
 fn one_line(words: &str) -> String {
     let plain = words.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(LONGEST_STATUS).collect()

@@ -102,7 +102,7 @@ impl SpanRecorder {
         }
     }
 
-    /// The tracing layer that records dockbridge's own spans, and ignores log lines and the spans of libraries.
+    /// The tracing layer that records dockbridge's own spans, except those of level debug or trace.
     pub fn layer<S>(self) -> Box<dyn Layer<S> + Send + Sync>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -291,7 +291,7 @@ pub(super) fn reset_interest() {
 static RESETTING: Mutex<()> = Mutex::new(());
 /// The field of a span whose value a collector shows as the span's name.
 const NAME: &str = "name";
-/// The log targets of dockbridge begin with this.
+/// The tracing targets of dockbridge's modules begin with this.
 const OURS: &str = "dockbridge";
 const MILLION: u32 = 1_000_000;
 /// Maximum length of the queue: the spans of a few seconds on a busy node, usually less than a megabyte.

@@ -97,8 +97,7 @@ fn streams(bytes: &[u8]) {
     }
 }
 
-/// Returns the parsed value, if `parse` accepts the request. The message of a refusal must be short even if the
-/// refused value is long.
+/// Returns the parsed value, if `parse` accepts the request.
 fn accepted<T>(outcome: Result<T, ParseError>) -> Option<T> {
     outcome
         .inspect_err(|error| {
@@ -220,14 +219,14 @@ fn observed(name: &str, body: &ContainerCreateBody) -> Observed {
     observe::container::observe(&inspect)
 }
 
-/// Parses the bytes as an inspect of a container. The document in its record must not change if it is stored and read.
+/// Observes the bytes as an inspect of a container. The record's document must stay the same when stored and read.
 pub(crate) fn inspect(bytes: &[u8]) {
     if let Ok(inspect) = serde_json::from_slice::<ContainerInspect>(bytes) {
         check(&observe::container::observe(&inspect));
     }
 }
 
-/// Observes entries of the engine's lists.
+/// Observes and renders containers and images from the engine's lists.
 pub(crate) fn lists(bytes: &[u8]) {
     for text in texts(bytes) {
         let containers: Vec<ContainerSummary> = serde_json::from_str(text).unwrap_or_default();

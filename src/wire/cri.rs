@@ -1,7 +1,7 @@
 //! The CRI v1 messages and services, generated from `proto/api.proto`. In the generated messages, the items of some
 //! lists and the statuses in an event stay encoded (`build.rs` says which). [`items`] decodes such a list.
 //!
-//! Only `translate`, `rpc`, `app` and `check` may name these types.
+//! `tests/architecture/foreign_names.rs` lists the modules that may name these types.
 
 use prost::{DecodeError, Message, bytes::Bytes};
 
@@ -18,7 +18,7 @@ pub fn encoded<T: Message>(message: &T) -> Bytes {
 }
 
 impl std::fmt::Debug for AuthConfig {
-    /// Shows only fields without a secret.
+    /// Shows no credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthConfig")
             .field("server_address", &self.server_address)

@@ -1,8 +1,8 @@
 //! Bodies of requests and answers of the Docker Engine API.
 //!
-//! Almost all requests use the complete types of bollard. Almost all answers are decoded into the lenient structs of
-//! this module: missing fields get defaults, and enum fields are strings. With bollard's enums, a single unknown value
-//! of a newer engine would make a whole list fail.
+//! Bodies of create and update requests have bollard's types. Almost all JSON answers are decoded into the lenient
+//! structs of this module: missing fields get defaults, and enum fields are strings. With bollard's enums, a single
+//! unknown value of a newer engine would make a whole list fail.
 
 pub mod summary;
 
@@ -51,7 +51,7 @@ pub struct ContainerInspect {
     pub graph_driver: GraphDriver,
 }
 
-/// One entry of `Mounts` of an inspect.
+/// An entry of `Mounts` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectMount {
@@ -66,7 +66,7 @@ pub struct InspectMount {
     pub propagation: String,
 }
 
-/// `State` of an inspect.
+/// `State` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectState {
@@ -78,7 +78,7 @@ pub struct InspectState {
     /// Pid of the main process; 0 if there is no process.
     pub pid: i64,
     pub exit_code: i64,
-    /// The reason if the last start of the container failed.
+    /// The error if the last start or removal of the container failed.
     pub error: String,
     /// Time of the last start in RFC 3339; in year 1 if the container was never started.
     pub started_at: String,
@@ -86,7 +86,7 @@ pub struct InspectState {
     pub finished_at: String,
 }
 
-/// `Config` of an inspect.
+/// `Config` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectConfig {
@@ -104,8 +104,7 @@ pub struct InspectConfig {
     /// Entrypoint, from the create request or the image.
     #[serde(deserialize_with = "lenient")]
     pub entrypoint: Vec<String>,
-    /// The arguments of the entrypoint, or the whole command if there is no entrypoint, from the create request or the
-    /// image.
+    /// The entrypoint's arguments, or without an entrypoint the whole command, from the create request or the image.
     #[serde(deserialize_with = "lenient")]
     pub cmd: Vec<String>,
     /// `NAME=value`: the variables of the create request, then further variables of the image.
@@ -113,7 +112,7 @@ pub struct InspectConfig {
     pub env: Vec<String>,
 }
 
-/// `HostConfig` of an inspect.
+/// `HostConfig` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectHostConfig {
@@ -152,7 +151,7 @@ pub struct InspectHostConfig {
     pub log_config: InspectLogConfig,
 }
 
-/// `HostConfig.LogConfig` of an inspect.
+/// `HostConfig.LogConfig` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectLogConfig {
@@ -160,7 +159,7 @@ pub struct InspectLogConfig {
     pub driver: String,
 }
 
-/// One entry of `HostConfig.Mounts` of an inspect.
+/// An entry of `HostConfig.Mounts` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct RequestedMount {
@@ -168,7 +167,7 @@ pub struct RequestedMount {
     pub target: String,
 }
 
-/// `NetworkSettings` of an inspect.
+/// `NetworkSettings` of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct InspectNetwork {
@@ -198,8 +197,7 @@ pub struct ImageInspect {
     pub repo_digests: Vec<String>,
     /// Size of the image in bytes. With containerd's store, this is the size of the compressed layers.
     pub size: i64,
-    /// What containerd's store has of the image, with an entry for each manifest, such as that of a platform. The
-    /// engine sends this field only if the request asks for it.
+    /// The image's manifests in containerd's store, for example one for each platform. Sent only on request.
     #[serde(deserialize_with = "lenient")]
     pub manifests: Vec<ImageManifest>,
     #[serde(deserialize_with = "nullable")]
@@ -235,7 +233,7 @@ pub struct ImageConfig {
     #[serde(deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
     pub stop_signal: String,
-    /// Paths in the container, each of which gets a volume.
+    /// Paths in the container that the image declares as volumes.
     #[serde(deserialize_with = "nullable")]
     pub volumes: BTreeMap<String, serde::de::IgnoredAny>,
 }
@@ -350,7 +348,7 @@ pub struct Runtime {
     pub status: BTreeMap<String, String>,
 }
 
-/// The answer to a request that creates a container or an exec, or updates a container (then without `id`).
+/// The answer to a request that creates a container or an exec, or that updates a container (then `id` is empty).
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CreateAnswer {

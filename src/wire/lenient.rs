@@ -15,8 +15,8 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// Reads a map of strings, such as labels. Skips values that are not strings, so that the other labels still
-/// identify a container. A value that is not a map becomes an empty map.
+/// Reads a map of strings, such as labels. Skips values that are not strings, so that the other labels still identify a
+/// container. If the field is not a map, the result is an empty map.
 pub fn labels<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,

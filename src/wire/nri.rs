@@ -2,8 +2,7 @@
 
 pub use generated::*;
 
-/// The mark of a removal in NRI messages. This mark precedes the removed key, and the plugin's name in the list of
-/// owners.
+/// Marks a removal: before the removed key, and in the list of owners before the name of the plugin that removed it.
 pub const REMOVED: char = '-';
 
 #[allow(

@@ -1,5 +1,5 @@
-//! `null` in JSON and YAML. Programs in Go write `null` for nil maps, slices and pointers, and read it as if
-//! the field were absent. With [`nullable`], dockbridge reads `null` in the same way.
+//! `null` in JSON and YAML. Programs in Go write `null` for nil maps, slices and pointers, and read it as if the field
+//! were absent. With [`nullable`], dockbridge reads `null` in the same way.
 
 use serde::{Deserialize, Deserializer};
 

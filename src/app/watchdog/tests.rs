@@ -1,5 +1,5 @@
-//! When systemd is notified and when it is not: with sockets that answer, refuse or stay silent, and with a
-//! store that hangs.
+//! When systemd is notified and when it is not: with servers that answer, fail, hang or hang up, and with a store that
+//! hangs.
 
 use std::{
     future::pending,
@@ -83,7 +83,6 @@ fn a_blocked_runtime_is_not_alive() {
     systemd.until("WATCHDOG=1");
 }
 
-/// The CRI call Status answers from the last snapshot, even if the snapshot is old.
 #[test]
 fn a_store_that_hangs_is_not_alive() {
     let systemd = FakeSystemd::start(SECOND);

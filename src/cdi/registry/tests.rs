@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{error::Kind, translate::plan::request_fields};
 
-/// Two directories; the second has the higher priority.
+/// Two directories of CDI specifications, `etc` and `run`; `run` has the higher priority.
 struct Host {
     root: TempDir,
 }
@@ -27,7 +27,7 @@ impl Host {
         self
     }
 
-    /// Writes a file with one device `vendor.example/gadget=one` with these edits.
+    /// Writes a file that defines one device, `vendor.example/gadget=one`, with these edits.
     fn one(&self, name: &str, edits: &Value) -> &Self {
         let device = json!({"name": "one", "containerEdits": edits});
         let kind = "vendor.example/gadget";
@@ -328,8 +328,7 @@ async fn a_malformed_file_affects_its_own_devices_only() {
     assert!(!text.contains('\n') && !text.contains("d.json"), "{text}");
 }
 
-/// The engine may read specification files that dockbridge cannot read. So dockbridge refuses an unknown
-/// device only if it could read every file.
+/// The engine may be able to read specification files that dockbridge cannot read.
 #[tokio::test]
 async fn a_device_unknown_to_an_engine_with_cdi_is_refused_only_where_its_directories_are_seen() {
     let known = |registry: Registry| async move {

@@ -70,8 +70,7 @@ fn every_field_is_read() {
     assert!(edits.intel_rdt.is_some());
 }
 
-/// The same CDI specification as JSON and as YAML is read as the same value. In JSON a mode is decimal,
-/// because JSON has no octal numbers.
+/// The JSON and the YAML parser read this text alike. In JSON a mode is decimal, because JSON has no octal numbers.
 #[test]
 fn json_is_read_alike() {
     let text = r#"{"cdiVersion": "0.6.0", "kind": "v/c", "containerEdits": {"env": null},
@@ -119,7 +118,7 @@ fn a_refusal_has_line_and_text() {
     }
 }
 
-/// A small file whose YAML references expand to a large value, and a file that is nested deeply.
+/// A small file whose YAML references expand to a large value, and deeply nested files.
 #[test]
 fn aliases_and_nesting_that_explode_are_refused_quickly() {
     let mut bomb =
@@ -142,7 +141,6 @@ fn aliases_and_nesting_that_explode_are_refused_quickly() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(256))]
 
-    /// Any text gives a result or an error, never a panic.
     #[test]
     fn no_text_makes_it_panic(text in any::<String>()) {
         drop(yaml(&text));

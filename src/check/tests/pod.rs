@@ -1,4 +1,4 @@
-//! Tests `dockbridge check --pod` with a fake CRI server that can fail one chosen call.
+//! Tests the pod of `dockbridge check --pod` with a fake CRI server.
 
 use std::{
     collections::BTreeMap,
@@ -61,7 +61,7 @@ async fn a_socket_without_a_server_is_named() {
     assert!(error.to_string().starts_with("cannot reach a CRI server on /no/such.sock"), "{error}");
 }
 
-/// A fake CRI server that stores only pods' ids and metadata, and can fail one chosen call.
+/// A fake CRI server that stores only pods' ids and metadata.
 struct Node {
     home: tempfile::TempDir,
     pods: Arc<Mutex<BTreeMap<String, cri::PodSandboxMetadata>>>,

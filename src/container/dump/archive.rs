@@ -69,8 +69,8 @@ pub(super) fn clean_up(places: &[Place]) -> Result<(), HostError> {
     remove_drafts(places)
 }
 
-/// Whether a later dockbridge process could recognize the files of an interrupted container or pod checkpoint: several
-/// files need hard links, which vfat lacks.
+/// Whether a later dockbridge process could clean up after an interrupted container or pod checkpoint: it recognizes
+/// the files of an incomplete pod checkpoint by their hard links, which vfat lacks.
 pub(super) fn can_clean_up(places: &[Place]) -> Result<bool, HostError> {
     let [first, .., last] = places else { return Ok(true) };
     create(&last.draft).or_cannot("write", &last.draft)?;
@@ -89,12 +89,12 @@ fn remove_drafts(places: &[Place]) -> Result<(), HostError> {
     drafts.try_for_each(|draft| file::remove_if_present(draft, Durability::Written).map(drop))
 }
 
-/// Writes an archive of the files in each directory, and for a pod the index, without which the pod's archives are not
-/// valid. Returns the total size of the archives, and the written files: the archives and the index.
+/// Writes an archive for each directory, and for a pod the index, without which the pod's archives are not valid.
+/// Returns the total size of the archives in bytes, and the written files: the archives and the index.
 ///
 /// # Errors
-/// A file cannot be read or written, a path is in use, or the caller no longer waits. After an error, `write`
-/// tries to remove the files that it has written.
+/// A file cannot be read or written, a final path already exists, or the caller no longer waits. After an error,
+/// `write` tries to remove the files that it has written.
 pub(super) fn write(
     archives: Vec<(PathBuf, Content, Place)>,
     index: Option<(PodIndex, Place)>,
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// A message queue's file system has files, but no hard links.
+    /// The file system `mqueue` has files, but no hard links.
     #[test]
     fn a_pod_needs_hard_links() {
         let place = tempfile::tempdir().unwrap();
@@ -353,7 +353,6 @@ mod tests {
         assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 0);
     }
 
-    /// A file system that is mounted for a test.
     struct Mounted(tempfile::TempDir);
 
     impl Mounted {

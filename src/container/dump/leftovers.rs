@@ -1,5 +1,4 @@
-//! Container and pod checkpoints that a previous dockbridge process left unfinished. The detached program of such
-//! a container or pod checkpoint may still run.
+//! Container and pod checkpoints that an earlier dockbridge process left unfinished.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +25,7 @@ use crate::{
     },
 };
 
-/// Unfinished container and pod checkpoints that have a container or a path in common.
+/// One unfinished container or pod checkpoint, or several that have a container, a pod or a path in common.
 struct Leftovers {
     directories: Vec<PathBuf>,
     containers: BTreeSet<String>,
@@ -35,9 +34,9 @@ struct Leftovers {
 }
 
 impl Dumps {
-    /// Takes over unfinished container and pod checkpoints: waits in the background until their detached programs
+    /// Cleans up after unfinished container and pod checkpoints: waits in the background until their detached programs
     /// have ended, then thaws the containers and removes incomplete archives. Until the containers are thawed, other
-    /// calls treat them as frozen. Must be called before the first request.
+    /// calls treat them as frozen. Must be called before dockbridge serves requests.
     pub async fn adopt_leftovers(&self) {
         let place = self.place.clone();
         for Leftovers { directories, containers, in_use } in blocking(move || find(&place)).await {
@@ -59,8 +58,7 @@ impl Dumps {
     }
 }
 
-/// Finds all unfinished container and pod checkpoints in `place`. If an earlier dockbridge could not remove the
-/// files of a container or pod checkpoint, two unfinished ones may have a container in common.
+/// If dockbridge could not remove the files of a container or pod checkpoint, a later one may save the same container.
 fn find(place: &Path) -> Vec<Leftovers> {
     let mut all: Vec<Leftovers> = Vec::new();
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -76,8 +74,7 @@ fn find(place: &Path) -> Vec<Leftovers> {
     all
 }
 
-/// Waits until the detached programs of all directories have ended, then thaws the containers. Returns the
-/// [`Order`] in each directory.
+/// Thaws the containers once the detached programs of all directories have ended. Returns the order in each directory.
 async fn let_all_continue(
     node: &Node,
     directories: Vec<PathBuf>,
@@ -87,7 +84,7 @@ async fn let_all_continue(
         detached::ended(&directory).await;
         let place = directory.clone();
         let order = blocking(move || take_order(&place)).await;
-        // A program that started before the rename may have read its order file, so wait for it as well.
+        // A program may have read the order file before its rename, so dockbridge waits for that program as well.
         detached::ended(&directory).await;
         parts.extend(order.iter().flat_map(|order| order.parts.clone()));
         unfinished.push((order, directory));
@@ -96,8 +93,7 @@ async fn let_all_continue(
     unfinished
 }
 
-/// Removes the directories of the temporary files, and incomplete archives. Must be called after the containers run
-/// again, because removing a file can hang if its disk does not answer.
+/// Must be called after the containers run again, because removing a file can hang if its disk does not answer.
 async fn clean_up(unfinished: Vec<(Result<Order, HostError>, PathBuf)>) {
     for (order, directory) in unfinished {
         let place = directory.clone();
@@ -137,8 +133,7 @@ impl Leftovers {
     }
 }
 
-/// Reads the order file. Renames the file first, so that a detached program that starts now finds no order
-/// and does nothing.
+/// Renames the order file and reads it, so that a detached program that starts now finds no order and does nothing.
 fn take_order(directory: &Path) -> Result<Order, HostError> {
     let (from, to) = (directory.join(ORDER), directory.join(TAKEN));
     if_there(fs::rename(&from, &to)).or_cannot("rename", &from)?;

@@ -6,10 +6,10 @@
 //!                                           └─ ended ─▶ attempt: thaw ─▶ archives ─▶ final names
 //! ```
 //!
-//! dockbridge never kills the detached program, because CRIU's code runs inside the containers' processes:
-//! see `docs/decisions/0046`. At its deadline, a caller stops waiting, and the detached program skips
-//! the containers that it has not begun to save. If dockbridge ends, the next dockbridge process waits for the
-//! detached program, thaws the containers, and removes incomplete archives ([`leftovers`]).
+//! dockbridge never kills the detached program, because CRIU's code runs inside the containers' processes: see
+//! `docs/decisions/0046`. Once the caller no longer waits, the detached program skips the containers that it has not
+//! begun to save. If dockbridge ends, the next dockbridge process waits for the detached program, thaws the containers,
+//! and removes incomplete archives ([`leftovers`]).
 
 mod archive;
 mod attempt;

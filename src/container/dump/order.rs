@@ -16,12 +16,10 @@ use crate::{
     model::restore::IMAGES,
 };
 
-/// What the detached program has to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The containers. All of them are frozen before the program saves the first one.
     pub(super) parts: Vec<Part>,
-    /// The archives, and for a pod, as the last file, its index, without which the archives are not valid.
+    /// The archives, and after them, for a pod, the index.
     pub(super) places: Vec<Place>,
 }
 
@@ -34,8 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The temporary name contains a part of `id`, the id of the container or pod. dockbridge makes only one container
-    /// or pod checkpoint with this id at a time, so no two of them use the same temporary name at the same time.
+    /// The temporary name contains the beginning of `id`, the id of the container or pod.
     pub(super) fn new(location: PathBuf, id: &str) -> Self {
         let name = location.file_name().unwrap_or_default().to_string_lossy();
         let short = id.get(..SHORT_ID_LENGTH).unwrap_or(id);
@@ -63,33 +60,31 @@ impl Part {
         let mark = self.directory.join(FROZEN);
         if mark.try_exists().unwrap_or(true) {
             self.freezer.thaw()?;
-            // If removing the mark fails, the only effect is that the container is thawed once more later.
+            // If the mark stays, the container might be thawed once more later.
             let _ = fs::remove_file(mark);
         }
         Ok(())
     }
 }
 
-/// The report of the detached program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) frozen_ms: u64,
     pub(super) failure: Option<Failure>,
 }
 
-/// The container that could not be saved.
+/// Which container could not be saved, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) container: String,
     pub(super) cause: Cause,
 }
 
-/// Why the container could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cause {
     /// No caller waits for the container or pod checkpoint any more.
     Unwanted,
-    /// Somebody has paused the container.
+    /// The container was already frozen, for example by `docker pause`.
     Paused,
     /// The OCI runtime or CRIU failed. CRIU's log or the runtime's output has the reason.
     Runtime,
@@ -97,14 +92,13 @@ pub(super) enum Cause {
     Other { reason: String, is_disk_full: bool },
 }
 
-/// Writes a file into the detached program's directory.
 pub(super) fn write<T: Serialize>(directory: &Path, name: &str, body: &T) -> Result<(), HostError> {
     let path = directory.join(name);
     let bytes = serde_json::to_vec(body).or_cannot("write", &path)?;
     file::replace(&path, &bytes, Durability::Written)
 }
 
-/// Reads a file in the detached program's directory. None if the file does not exist.
+/// None if the file does not exist.
 pub(super) fn read<T: DeserializeOwned>(
     directory: &Path,
     name: &str,

@@ -136,7 +136,7 @@ impl<R: Read> Read for Exactly<R> {
     }
 }
 
-/// Bytes for the headers and the padding of one archive entry. An entry with long names or attributes needs more.
+/// Enough bytes for the headers and the padding of most archive entries.
 const HEADERS: u64 = 2048;
 
 #[cfg(test)]

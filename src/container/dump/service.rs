@@ -33,7 +33,6 @@ pub struct Dumps {
     /// This directory has a subdirectory for each unfinished container or pod checkpoint, named after the id of the
     /// container or pod.
     pub(super) place: PathBuf,
-    /// The path of the dockbridge program, which is also the detached program.
     program: PathBuf,
     pub(super) tracker: TaskTracker,
     /// The locks of the ids and paths in [`Attempt::in_use`].
@@ -41,8 +40,8 @@ pub struct Dumps {
 }
 
 impl Dumps {
-    /// `program` is the path of the dockbridge program. `tracker` owns the tasks that make container and
-    /// pod checkpoints.
+    /// `program` is the path of the dockbridge program, which is also the detached program. `tracker` owns the tasks
+    /// that make container and pod checkpoints.
     pub fn new(
         node: &Arc<Node>,
         state_dir: &Path,
@@ -66,8 +65,8 @@ impl Dumps {
     /// background until it has finished its current container, and dockbridge then discards what the program has saved.
     ///
     /// # Errors
-    /// The request is invalid, a container cannot be saved, or the request takes too long. After an error, the
-    /// containers keep running, and dockbridge tries to remove the archives once CRIU no longer runs.
+    /// The request is invalid, a container cannot be saved, or the request takes too long. After an error,
+    /// dockbridge tries to remove the archives once CRIU no longer runs.
     pub async fn checkpoint(
         &self,
         mut spec: DumpSpec,
@@ -160,7 +159,7 @@ fn late(id: &str, limit: Duration) -> Failure {
     Failure::new(Kind::DeadlineExceeded, text)
 }
 
-/// The location without links and repeated slashes, so that all spellings of a path are the same.
+/// The location without symbolic links and repeated slashes, so that different spellings of a path become equal.
 fn canonical(location: &Path) -> PathBuf {
     let in_parent = || Some(location.parent()?.canonicalize().ok()?.join(location.file_name()?));
     location.canonicalize().ok().or_else(in_parent).unwrap_or_else(|| location.to_owned())

@@ -1,6 +1,5 @@
 //! The detached program: freezes the containers, lets the OCI runtime and CRIU save the processes of each
-//! container, copies the changed files, and thaws all containers. dockbridge never kills this program, which
-//! has no deadline after the freeze.
+//! container, copies the changed files, and thaws all containers. The program has no deadline after the freeze.
 
 use std::{
     ffi::OsString,
@@ -33,7 +32,7 @@ pub fn directory(words: &[OsString]) -> Option<PathBuf> {
 /// Carries out the order in `directory`, and writes the report.
 pub fn run(directory: &Path) -> ExitCode {
     detached::ignore_requests_to_end();
-    // Without an order, the dockbridge that wanted the container or pod checkpoint has ended.
+    // The next dockbridge process renames the order, so that a program that starts late does nothing.
     let Ok(Some(order)) = order::read::<Order>(directory, ORDER) else { return ExitCode::FAILURE };
     let begun = Instant::now();
     let failure = dump(&order, directory).err();
@@ -49,7 +48,6 @@ pub fn run(directory: &Path) -> ExitCode {
     }
 }
 
-/// All containers are frozen before the first one is saved.
 fn dump(order: &Order, directory: &Path) -> Result<(), Failure> {
     let each = |step: &dyn Fn(&Part) -> Result<(), Cause>| {
         order.parts.iter().try_for_each(|part| {
@@ -108,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// A test with files instead of a cgroup; Docker need not run.
+    /// Uses files instead of a cgroup.
     #[test]
     fn a_container_that_somebody_has_paused_stays_paused() {
         let place = tempfile::tempdir().unwrap();

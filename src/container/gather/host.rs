@@ -14,7 +14,6 @@ use crate::{
     },
 };
 
-/// Refuses missing devices, mounts that this host cannot make, and profiles and labels that the kernel does not know.
 pub(super) async fn check_host(
     socket: &Path,
     engine: &EngineInfo,
@@ -32,8 +31,7 @@ pub(super) async fn check_host(
     .await
 }
 
-/// Checks the AppArmor profile and the SELinux label of a pause container. Fails if the engine uses them and
-/// the kernel does not know them.
+/// Checks the AppArmor profile and the SELinux label of a pause container, if the engine uses them.
 pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> Result<(), Failure> {
     let (engine, security) = (engine.clone(), security.clone());
     check(move |_| {
@@ -43,8 +41,7 @@ pub async fn check_sandbox(engine: &EngineInfo, security: &SandboxSecurity) -> R
     .await
 }
 
-/// Runs a check outside the async threads, and fails if a path hangs. Before `work` reads a path, `work` must call
-/// its argument with the path, which fails if another check hangs on the path.
+/// Runs `work` outside the async threads. Before `work` reads a path, `work` must call its argument with the path.
 async fn check(
     work: impl FnOnce(&dyn Fn(&Path) -> Result<(), Failure>) -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {

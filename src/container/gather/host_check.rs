@@ -2,7 +2,7 @@
 //! path does not answer, the caller gets an error at a deadline, and dockbridge abandons the hanging thread.
 //!
 //! After a check has hung on a path for ten seconds, dockbridge checks this path again only when the check has ended:
-//! otherwise each retry of kubelet would block one more thread, until no threads are left for other pods.
+//! otherwise each retry of kubelet would also hang, until too many checks run and checks of other pods fail.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,6 @@ struct Slot {
 }
 
 impl HostCheck {
-    /// Begins a check. None if too many checks run.
     fn begin() -> Option<Self> {
         let permit = SLOTS.try_acquire().ok()?;
         let number = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +56,6 @@ impl HostCheck {
         Ok(())
     }
 
-    /// The path that the check is reading now.
     fn path(&self) -> PathBuf {
         RUNNING.lock().get(&self.0.number).map(|(path, _)| path.clone()).unwrap_or_default()
     }
@@ -69,9 +67,8 @@ impl Drop for Slot {
     }
 }
 
-/// Runs a check, which calls [`HostCheck::at`] before it reads a path. The check continues after the caller
-/// has stopped waiting. Fails with the error of the check, or with `DeadlineExceeded` if a path does not
-/// answer or too many checks run.
+/// Runs a check, which must call [`HostCheck::at`] before it reads a path, and continues if the caller stops waiting.
+/// Fails with the error of the check, or with `DeadlineExceeded` if the check takes too long or too many checks run.
 pub(in crate::container) async fn within_deadline<T: Send + 'static, W>(
     begin: impl FnOnce(HostCheck) -> W,
 ) -> Result<T, Failure>
@@ -97,9 +94,7 @@ static RUNNING: Mutex<BTreeMap<u64, (PathBuf, Instant)>> = Mutex::new(BTreeMap::
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 /// Each check that hangs blocks one thread, so checks may use only some of the tokio runtime's blocking threads.
 static SLOTS: Semaphore = Semaphore::const_new(256);
-/// The likely cause of a check that hangs, or of too many running checks, for the operator.
 const HANGS: &str = "probably a file system of this host does not answer (a dead network mount?)";
-/// How long a check may take. A working disk needs less time.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// After this time, other checks treat a path as hanging. Shorter than [`TIMEOUT`], because a caller may
 /// retry as soon as it gets the error.

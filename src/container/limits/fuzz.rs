@@ -1,4 +1,4 @@
-//! Entry points for `make fuzz`: current limits, in the form in which the kernel shows them.
+//! An entry point of `make fuzz`: current limits, in the form in which the kernel shows them.
 
 use super::reported::reported;
 use crate::{
@@ -8,8 +8,7 @@ use crate::{
     translate::limits::cgroup_files::{CgroupFile, CgroupLimit},
 };
 
-/// `bytes` are texts separated by NULs: six requested numbers, six numbers of the kernel, then lists of CPUs
-/// and values of files.
+/// `bytes` are texts separated by NULs: first six requested numbers, then six numbers of the kernel, then other texts.
 pub(crate) fn shown_limits(bytes: &[u8]) {
     let mut words = texts(bytes);
     let mut word = || words.next().unwrap_or_default().to_owned();

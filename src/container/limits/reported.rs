@@ -1,9 +1,9 @@
 //! The limits of a running container, in the form in which kubelet requested them.
 //!
-//! The kernel's values can differ from the requested values: the kernel rounds memory to pages and writes lists of
-//! CPUs as ranges, and OCI runtimes convert CPU shares to weights. For kubelet a resize is complete only when the
-//! status has the values that kubelet requested. So if the kernel's value results from the requested value, the
-//! status shows the requested value, otherwise the kernel's value.
+//! The kernel's values can differ from the requested values: the kernel rounds memory to pages and writes lists of CPUs
+//! as ranges, and OCI runtimes convert CPU shares to weights. For kubelet a resize is complete only when the status has
+//! the values that kubelet requested. So if the kernel's value may result from the requested value, the status shows
+//! the requested value, otherwise the kernel's value.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! Limits that the engine cannot set: dockbridge sets them after the start of the container. If dockbridge crashes
 //! before it has set these limits, it sets the missing cgroup limits when it runs again.
 //!
-//! For a few milliseconds the process runs without these limits, except for limits that dockbridge-runtime has set
-//! before the start. If the kernel refuses a cgroup limit or lacks a required one, the start fails and the container
-//! is ended. If the kernel does not have a limit that is not required ([`IfMissing`]), or does not permit the
-//! `oom_score_adj`, the container starts nevertheless.
+//! At first the process runs without these limits, except for limits that dockbridge-runtime has set before the start.
+//! If the kernel refuses a cgroup limit or lacks a required one, the start fails and the container is ended. If the
+//! kernel does not have a limit that is not required ([`IfMissing`]), or does not permit the `oom_score_adj`, the
+//! container starts nevertheless.
 
 use tracing::warn;
 
@@ -64,7 +64,7 @@ impl Limits {
         }
     }
 
-    /// Reads the files without the container's lock, which a stop may hold for its whole grace period.
+    /// Reads the files without the container's lock, which a call may hold for long.
     async fn are_missing(&self, record: &ContainerRecord) -> bool {
         let Some(engine) = self.node.store.snapshot().engine.clone() else { return false };
         let Ok(settings) = cgroup_files(&self.node.saved_changes.requested(record), &engine) else {
@@ -89,7 +89,8 @@ impl Limits {
         blocking(move || ContainerCgroup::of(&cgroups, pid, id.as_str())).await
     }
 
-    /// Called if no cgroup was found. Fails if the inspect fails, or if the container runs and a limit is required.
+    /// Called if no cgroup was found. Fails if the inspect fails, or if the container still runs and one of `settings`
+    /// is required.
     pub(super) async fn without_cgroup(
         &self,
         record: &ContainerRecord,

@@ -13,9 +13,8 @@ use crate::{
 };
 
 impl Limits {
-    /// The current limits of a running container; for another container, the limits with which it would
-    /// start. None if the create request had no Linux resources and no limit apart from `oom_score_adj` was requested
-    /// later. Reads the limits without a call to the engine.
+    /// The current limits of a running container, otherwise the requested limits. None if the create request had no
+    /// Linux resources and no limit apart from `oom_score_adj` was requested later. Does not call the engine.
     pub async fn shown(&self, record: &ContainerRecord) -> Option<Resources> {
         let requested = self.node.saved_changes.requested(record);
         let has_limits =

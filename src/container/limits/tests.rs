@@ -1,4 +1,4 @@
-//! Which values the status shows for requested limits and for values of the kernel.
+//! Which values the status shows, given the requested limits and the kernel's values.
 
 use std::{collections::BTreeMap, fs};
 

@@ -1,4 +1,4 @@
-//! Ends commands that do not exist or have no process yet, with engines that say so or do not answer.
+//! Tests how dockbridge ends exec commands: the engine does not know the command, has no process for it, or is away.
 
 use std::{
     path::Path,
@@ -26,7 +26,6 @@ use crate::{
     },
 };
 
-/// An exec of the engine that listens on `socket`.
 fn exec(socket: &Path) -> Exec {
     let id = "ab".repeat(32);
     let document = json!({

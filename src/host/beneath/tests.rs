@@ -53,7 +53,7 @@ fn no_link_leads_out() {
     assert_eq!(fs::read_dir(outside.join("deep")).unwrap().count(), 0);
 }
 
-/// `/var/log/pods` may be on another disk. kubelet never replaces a pod's log directory with a link, but a
+/// `/var/log/pods` may be a link to another disk. kubelet never replaces a pod's log directory with a link, but a
 /// container that mounts `/var/log` can.
 #[test]
 fn the_way_to_the_directory_may_have_links_but_the_directory_is_none() {

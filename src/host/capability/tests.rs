@@ -1,4 +1,4 @@
-//! Tests which lowest `oom_score_adj` a process can set, and which required capabilities a process lacks.
+//! Tests the lowest `oom_score_adj` for a process, the names of capabilities, and which required ones are missing.
 
 use std::{os::unix::net::UnixListener, process};
 

@@ -7,7 +7,7 @@ use crate::host::error::HostError;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub cpu_period: Option<i64>,
-    /// The CPU time in each period in microseconds; [`UNLIMITED`] for no limit.
+    /// The CPU time that the cgroup may use in each period, in microseconds; [`UNLIMITED`] for no limit.
     pub cpu_quota: Option<i64>,
     pub cpu_weight: Option<CpuWeight>,
     /// The memory limit in bytes; [`UNLIMITED`] for no limit.
@@ -22,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Whether a limit of CPU time or memory was read, which proves that the cgroup existed.
+    /// Whether the CPU quota, CPU weight or memory limit was read, which proves that the cgroup existed.
     pub const fn is_known(&self) -> bool {
         self.cpu_quota.is_some() || self.cpu_weight.is_some() || self.memory.is_some()
     }
@@ -43,8 +43,7 @@ impl Cgroup {
 
     /// Like [`Self::limits`], but without the sets of CPUs and memory nodes.
     pub fn numbers(&self, pid: u32) -> Limits {
-        // Reads `oom_score_adj` first: if the cgroup still exists afterwards, `pid` belonged to a process in
-        // the cgroup.
+        // Reads `oom_score_adj` first: if the cgroup still exists afterwards, the pid is unlikely to have been reused.
         let score = self.oom_score_adj(pid);
         let (cpu_quota, cpu_period) = self.cpu_quota();
         let memory = self.memory();
@@ -126,7 +125,7 @@ impl Cgroup {
     }
 }
 
-/// A number in the format of the kernel's limits.
+/// Parses a limit of the kernel: [`UNLIMITED`] for `max`, and for numbers of at least [`V1_NO_LIMIT`].
 pub(in crate::host) fn number(text: &str) -> Option<i64> {
     match text {
         "max" => Some(UNLIMITED),

@@ -37,8 +37,7 @@ struct Open {
 }
 
 impl OpenFileLimit {
-    /// Allows a part of the descriptors beyond [`descriptors::USUAL_LIMIT`], as far as [`MOST_BYTES`] permits. Logs,
-    /// streams and sockets need the other descriptors.
+    /// Allows a quarter of the descriptors beyond [`descriptors::USUAL_LIMIT`], as far as [`MOST_BYTES`] permits.
     pub(super) fn usual() -> Self {
         let spare = descriptors::limit().saturating_sub(descriptors::USUAL_LIMIT);
         Self::of((MOST_BYTES / page()).min(spare / DESCRIPTOR_SHARE))
@@ -54,11 +53,11 @@ impl OpenFiles {
         Self(Arc::new(Shared { files: Mutex::default(), limit: limit.clone() }))
     }
 
-    /// Reads a file into `bytes`, and keeps the file open if the limit allows it. Only for files whose
-    /// content the kernel generates in one piece: all cgroup files except lists of processes.
+    /// Reads a file into `bytes`, and keeps the file open if the limit allows it. Only for files whose content the
+    /// kernel generates in one piece, so not for lists of processes.
     ///
     /// # Errors
-    /// The file no longer exists, or cannot be read.
+    /// The file does not exist, or cannot be read.
     pub fn read(&self, path: &Path, bytes: &mut Vec<u8>) -> io::Result<()> {
         let known =
             self.0.files.lock().iter().find(|(of, _)| of == path).map(|(_, open)| Arc::clone(open));
@@ -66,7 +65,7 @@ impl OpenFiles {
             if whole(&open.file, bytes).is_ok() {
                 return Ok(());
             }
-            // The cgroup of the open file was removed; a new cgroup may have the same name.
+            // If the cgroup of the open file was removed, a new cgroup may have the same name.
             self.0.files.lock().retain(|(of, _)| of != path);
         }
         let file = File::open(path)?;
@@ -82,8 +81,8 @@ impl OpenFiles {
     }
 }
 
-/// Reads the whole file, or the first `SIZE_LIMIT` bytes of a larger file. The kernel generates the content
-/// again at each read from offset 0; the other reads return further parts of the same content.
+/// Reads the whole file, or the first `SIZE_LIMIT` bytes of a larger file. The kernel generates the content again at
+/// each read from offset 0.
 fn whole(file: &File, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut length = 0;
     loop {
@@ -103,13 +102,13 @@ fn page() -> usize {
     page_size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(READ_SIZE).max(READ_SIZE)
 }
 
-/// How many bytes one system call reads. Nearly all cgroup files are smaller.
+/// How many bytes one system call reads at most. Nearly all cgroup files are smaller.
 const READ_SIZE: usize = 4096;
 /// How many bytes of a file are read at most. The cgroup files that dockbridge reads are smaller.
 const SIZE_LIMIT: usize = 1 << 20;
 /// How many bytes of memory the open files may need: the kernel needs a page for each file.
 const MOST_BYTES: usize = 16 << 20;
-/// Cgroup files may use a quarter of the spare descriptors; logs, streams and sockets need the others.
+/// Cgroup files may use a quarter of the descriptors beyond `USUAL_LIMIT`; logs, streams and sockets need the others.
 const DESCRIPTOR_SHARE: usize = 4;
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ fn version_2_is_found_from_within_a_container() {
     assert_eq!(group.scope(), None);
 }
 
-/// In a cgroup namespace, `..` names the cgroups above its root.
+/// In a cgroup namespace, `/..` in a path is the cgroup above the namespace's root.
 #[test]
 fn version_2_is_found_from_a_container_beside() {
     let machine = Machine::new(&[("/..", "cg", "cgroup2", "rw")], "0::/../kubepods/ID\n");

@@ -1,21 +1,21 @@
-//! Converts CPU shares between the scales of both cgroup versions.
+//! Converts CPU weights of cgroup v2 to CPU shares of cgroup v1.
 
-/// A share of the CPU, on the scale of its cgroup version.
+/// A relative share of the CPU, on the scale of its cgroup version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CpuWeight {
-    /// The `cpu.shares` of cgroup v1: 2 to 262144, usually 1024.
+    /// The `cpu.shares` of cgroup v1: 2 to 262144, by default 1024.
     Shares(i64),
-    /// The `cpu.weight` of cgroup v2: 1 to 10000, usually 100.
+    /// The `cpu.weight` of cgroup v2: 1 to 10000, by default 100.
     Weight(i64),
 }
 
 impl CpuWeight {
-    /// The shares on the scale of cgroup v1. For a weight that a runtime may have computed from the `requested`
-    /// shares, returns `requested` (0 means that no shares were requested). For the default weight returns the
-    /// default shares, and for another weight the result of cAdvisor's formula.
+    /// The shares on the scale of cgroup v1. For a weight that a runtime may have computed from the `requested` shares,
+    /// returns `requested` (0 means that no shares were requested). Otherwise returns the default shares for the
+    /// default weight, and the result of cAdvisor's formula for another weight.
     ///
-    /// Runtimes use two formulas, so the same weight can result from different shares: the weight 59 means
-    /// 512 shares with runc 1.3.2 and newer, and about 1,522 shares with older versions.
+    /// Runtimes use two formulas, so the same weight can result from different shares: the weight 59 means 512 shares
+    /// with runc 1.3.2 and newer, and about 1,522 shares with older versions.
     pub fn shares(self, requested: i64) -> i64 {
         match self {
             Self::Shares(shares) => shares,

@@ -2,8 +2,7 @@
 
 use super::{Cgroup, Hierarchy};
 
-/// The working set of a cgroup as kubelet and cAdvisor define it: usage without the inactive page cache
-/// (`inactive_file`), which the kernel can reclaim at once.
+/// The working set as kubelet and cAdvisor define it: usage without the inactive page cache (`inactive_file`).
 pub fn working_set(usage: u64, inactive_file: Option<u64>) -> u64 {
     usage.saturating_sub(inactive_file.unwrap_or(0))
 }

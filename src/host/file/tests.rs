@@ -1,4 +1,4 @@
-//! A file is replaced completely or not at all, and no draft is left.
+//! Checks that a file is replaced completely or not at all, and that no draft is left.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -208,7 +208,7 @@ fn overlays_are_read_as_engines_mount_them() {
     assert_eq!(Overlay::at(bound, Path::new("/m")), None, "a directory of an overlay");
     let part = |table: &str, path: &str| Some(Overlay::around(table, Path::new(path))?.1);
     assert_eq!(part(bound, "/m"), Some("sub".into()));
-    // `around` refuses a path below a writable overlay, because a volume may be mounted there.
+    // `around` refuses a path below a writable overlay.
     assert_eq!(part(bound, "/m/below"), None);
     let image = "30 1 0:9 / /i rw - overlay dockbridge ro,lowerdir=/d/a/A:/d/b/B";
     assert_eq!(part(image, "/i/a/b"), Some("a/b".into()));

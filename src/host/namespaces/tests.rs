@@ -35,7 +35,6 @@ fn a_user_namespace_has_its_ids() {
     assert_eq!(inode(&holder.path("ns/net")), inode(Path::new("/proc/self/ns/net")));
 }
 
-/// While the kernel creates a namespace, the child process that waits for it may outlive a killed dockbridge.
 #[test]
 fn the_child_has_no_files_of_dockbridge() {
     if !may_mount() {

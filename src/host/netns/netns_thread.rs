@@ -9,8 +9,7 @@ use nix::{
 
 use crate::skips::{Lack, skip};
 
-/// A thread in a new network namespace. Dropping this value ends the thread, and also the namespace if it is
-/// not pinned.
+/// A thread in a new network namespace. Dropping this value ends the thread.
 pub(crate) struct NetnsThread {
     /// The thread's id, which can be used in `/proc` like a pid.
     pub(crate) tid: u32,
@@ -18,7 +17,7 @@ pub(crate) struct NetnsThread {
 }
 
 impl NetnsThread {
-    /// Starts the thread. None without permission to create a namespace; the test is then skipped.
+    /// Starts the thread. Without permission to create a namespace, reports a skipped test and returns None.
     #[track_caller]
     pub(crate) fn new() -> Option<Self> {
         let (tid_sender, tid_receiver) = mpsc::channel();
@@ -35,8 +34,8 @@ impl NetnsThread {
     }
 }
 
-/// Moves the calling thread into a new network namespace. Threads that it starts later are also in that
-/// namespace. Returns false without permission to create a namespace; the test is then skipped.
+/// Moves the calling thread into a new network namespace, which threads that the calling thread starts later inherit.
+/// Without permission to create a namespace, reports a skipped test and returns false.
 #[track_caller]
 pub(crate) fn enter_new_namespace() -> bool {
     let made = enter();

@@ -1,4 +1,4 @@
-//! Tests which processes are killed: only programs that an ended dockbridge has left, and that do not end in time.
+//! Tests which processes are killed: only programs that an ended dockbridge left running, and that do not end in time.
 
 use std::{
     io::Read,
@@ -114,7 +114,6 @@ fn a_program_that_ends_in_time_is_not_killed() {
     let body = format!("echo; sleep 0.3; touch {}", done.display());
     let mut left = program(&mark(ended()), &body, false);
     let (_table, processes) = table_of(&[left.id()]);
-    // The test has started the program, so the test has to wait for the program's end.
     let waits = std::thread::spawn(move || left.wait().unwrap());
     end(&processes, Duration::from_secs(60));
     assert!(done.exists());
@@ -133,7 +132,6 @@ fn a_daemon_that_outlived_its_program_is_spared() {
     killpg(Pid::from_raw(group.cast_signed()), Signal::SIGKILL).unwrap();
 }
 
-/// A program that [`crate::host::process::run`] starts has `DOCKBRIDGE_PARENT` in its environment.
 #[tokio::test]
 async fn programs_have_the_mark_of_this_process() {
     use crate::host::process::{Program, run};

@@ -123,7 +123,7 @@ async fn what_a_killed_program_was_running_has_ended_too() {
     assert!(dies(&mark).await);
 }
 
-/// Moves the clock forward repeatedly, so that every wait ends.
+/// Moves the clock forward repeatedly, so that sleeps and timeouts end soon.
 async fn hurry() {
     loop {
         sleep(Duration::from_millis(20)).await;

@@ -99,7 +99,7 @@ fn the_real_table_shows_this_process() {
     assert!(table.all().unwrap().contains(&own));
 }
 
-/// The kernel lists pids in ascending order, and Rust's `read_dir` ends the list after an error.
+/// After an error, Rust's `ReadDir` returns no further entries.
 #[test]
 fn a_part_of_the_table_does_not_count_as_the_whole_table() {
     let names = || ["self", "7", "12"].map(|name| Ok(name.into())).into_iter();

@@ -89,7 +89,7 @@ fn what_changes_meanwhile_does_no_harm() {
 }
 
 /// Creates nested directories below `root`, each with a file before and after the next directory in name order. Opens
-/// each directory relative to its parent, because the path of the last one is too long for one call.
+/// each directory relative to its parent, because the path of the last one can be too long for one call.
 fn nest(root: &Path, depth: usize) {
     let mut place = openat(CWD, root, DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..depth {

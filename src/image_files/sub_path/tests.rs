@@ -1,4 +1,4 @@
-//! Follows paths in hostile images: whatever links an image has, the path stays inside the image.
+//! Tests paths in an image with hostile links: each path stays inside the image.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,6 @@ use proptest::prelude::*;
 
 use super::{PathEntry, resolve};
 
-/// An image: the entry at each path.
 type Image = BTreeMap<&'static str, PathEntry>;
 
 fn link(to: &str) -> PathEntry {

@@ -1,4 +1,4 @@
-//! Tests the logs of several containers: a log delays each other log by at most one poll.
+//! Tests the logs of several containers: a long or hanging log does not hold up the others.
 
 use std::{fs::OpenOptions, io::Write, path::Path, sync::atomic::Ordering, time::Duration};
 
@@ -46,12 +46,11 @@ fn write(to: &LoggedContainer, lines: usize) {
     file.unwrap().write_all(entry.repeat(lines).as_bytes()).unwrap();
 }
 
-/// The number of lines in a container's CRI log file.
 fn lines(of: &LoggedContainer) -> usize {
     std::fs::read_to_string(of.target.full()).unwrap_or_default().lines().count()
 }
 
-/// Waits until the progress of a log meets a condition. If that takes longer than [`PATIENCE`], the test fails.
+/// Waits until the progress of a log meets a condition.
 async fn until(log: &mut watch::Receiver<Progress>, holds: impl FnMut(&Progress) -> bool) {
     let holds = tokio::time::timeout(PATIENCE, log.wait_for(holds));
     let _ = holds.await.expect("the log stands still").unwrap();
@@ -135,7 +134,7 @@ async fn what_is_leaving_at_the_end_leaves_no_position() {
     }
 }
 
-/// A container whose log file of the engine is a FIFO without a writer. Opening the FIFO for reading blocks, as
+/// A container for which the engine's log file is a FIFO without a writer. Opening the FIFO for reading blocks, as
 /// opening a file on a dead NFS server does.
 fn hanging(directory: &Path, number: u32) -> LoggedContainer {
     let container = container(directory, number);
@@ -150,7 +149,7 @@ async fn directories_that_hang_keep_no_other_log() {
     let logs = logs_with_limit(directory.path(), Duration::from_millis(50));
     let healthy = container(directory.path(), 0);
     write(&healthy, 1);
-    // More hanging logs than a node has pods with kubelet's defaults.
+    // More hanging logs than the 110 pods that kubelet allows by default.
     let hung: Vec<_> = (1..=150).map(|number| hanging(directory.path(), number)).collect();
     let observed: Vec<_> =
         hung.iter().map(|one| logs.observe(one.clone(), RUNNING).unwrap()).collect();

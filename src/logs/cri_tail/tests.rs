@@ -1,5 +1,4 @@
-//! Tests counts of lines that are higher than dockbridge would write, because other programs may have written to
-//! the CRI file.
+//! Tests a count of lines at the limit of `u32`, because other programs may have written to the CRI file.
 
 use super::*;
 

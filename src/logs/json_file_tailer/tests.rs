@@ -39,7 +39,7 @@ enum Event {
     /// kubelet renames the CRI file. With [`World::mixed_names`], the new name contains this time of kubelet's clock.
     Rename(u16),
     RenameBack,
-    /// kubelet reopens the log. The new file's birth time may be earlier than that of other files.
+    /// kubelet calls ReopenContainerLog. The new file's birth time may be earlier than that of other files.
     Reopen(Index),
     /// dockbridge is killed right after it has created the next CRI file.
     KilledInReopen(Index),
@@ -200,7 +200,7 @@ impl World {
     }
 
     fn entry(&mut self, stream: Source, content: &str, scar: &Scar) {
-        // The parts of a long line have the same time.
+        // Every second entry has the time of the entry before, like the parts of a long line.
         if self.entries.is_multiple_of(2) {
             self.time = self.clock + SignedDuration::from_nanos(1 + i64::from(self.entries));
         }

@@ -1,4 +1,4 @@
-//! Lists the engine's files while the engine rotates them.
+//! Lists the engine's log files of a container while the engine rotates them.
 
 use std::{
     fs,
@@ -8,10 +8,10 @@ use std::{
 
 use super::*;
 
-/// Rotates the files as the engine does. Each file contains a number that counts all files that were created.
+/// Rotates the files as the engine does. The new file contains `made`, its number in the order of creation.
 fn rotate(source: &Path, made: u32) {
     for number in (0..FILES).rev() {
-        // The rename replaces the oldest file.
+        // The first rename replaces the oldest file.
         let _ = fs::rename(numbered(source, number), numbered(source, number + 1));
     }
     let draft = source.with_extension("draft");

@@ -1,4 +1,4 @@
-//! Parses valid and invalid `/etc/passwd` and `/etc/group` files, as images have them.
+//! Parses valid and invalid `/etc/passwd` and `/etc/group` files.
 
 use proptest::prelude::{any, prop, prop_assert, prop_assert_eq, proptest};
 

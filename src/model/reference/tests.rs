@@ -1,4 +1,4 @@
-//! Tests of the grammar of image references: examples, and properties that hold for any text.
+//! Tests of the grammar of image references, with examples and with random texts.
 
 #![allow(clippy::string_slice, reason = "a test fails by panicking")]
 

@@ -21,7 +21,7 @@ use crate::{
     wire::lenient::lenient,
 };
 
-/// The cache of CNI results on this node.
+/// The cache of CNI results on this node. Methods that use the disk block the thread.
 #[derive(Clone, Debug)]
 pub struct ResultCache {
     results: PathBuf,
@@ -54,7 +54,7 @@ impl ResultCache {
         Self { results: directory.join("results") }
     }
 
-    /// Stores the result of an ADD. Blocks the thread while the disk is busy, as all methods of the cache do.
+    /// Stores the result of an ADD.
     pub fn write(&self, entry: &CachedResult) -> Result<(), HostError> {
         let path = self.path(&entry.key);
         let text =
@@ -63,8 +63,7 @@ impl ResultCache {
         file::replace(&path, &text, Durability::Written)
     }
 
-    /// Reads the cached result of an ADD. `None` if the file is missing, damaged, or not an entry of libcni: DEL can
-    /// run without the result.
+    /// Reads the cached result of an ADD. `None` if the file is missing or damaged: DEL can run without the result.
     pub fn read(&self, key: &AttachmentKey) -> Result<Option<CachedResult>, HostError> {
         let path = self.path(key);
         let Some(value) = undamaged(load(&path))?.flatten() else { return Ok(None) };
@@ -141,8 +140,7 @@ impl ResultCache {
     }
 }
 
-/// An entry of the cache. An optional field with an unexpected type is `None`, because DEL runs with the fields
-/// that can be parsed.
+/// An entry of the cache. An optional field with an unexpected type is `None`, so that the other fields can be used.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     kind: String,

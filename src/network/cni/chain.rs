@@ -26,7 +26,7 @@ impl Chain<'_> {
     /// Runs ADD and returns the last plugin's result.
     ///
     /// # Errors
-    /// The error of the first plugin that fails. The caller then undoes all calls with [`Chain::del`].
+    /// The error of the first plugin that fails. The ADD must then be undone with [`Chain::del`].
     pub async fn add(&self, conf: &RuntimeConf) -> Result<Value, PluginError> {
         let end = Instant::now() + self.timeout;
         let mut result = None;
@@ -39,12 +39,11 @@ impl Chain<'_> {
         Ok(result.unwrap_or_default())
     }
 
-    /// Runs DEL and returns the failures. While the namespace exists, the first failure ends the DEL, as CNI requires,
-    /// because the next plugins would release what the failed one may still use, such as the address behind a host
-    /// port.
+    /// Runs DEL and returns the failures. While the namespace exists, the first failure ends the DEL, as CNI requires:
+    /// the next plugins would release what the failed one may still use, such as the address behind a host port.
     ///
-    /// If the namespace is gone, calls every plugin, because some plugins then fail each time. Divides the
-    /// remaining time among the remaining plugins, so that a plugin that hangs cannot use all of the time.
+    /// If the namespace is gone, calls every plugin, because some plugins then fail each time. Divides the remaining
+    /// time among the remaining plugins, so that a plugin that hangs leaves time for the next ones.
     pub async fn del(&self, conf: &RuntimeConf, previous: Option<&Value>) -> Vec<PluginError> {
         let end = Instant::now() + self.timeout;
         let previous = previous.filter(|result| {
@@ -65,8 +64,7 @@ impl Chain<'_> {
         failures
     }
 
-    /// Runs STATUS, unless the CNI version of the configuration lacks STATUS. Fails with the error of the first unready
-    /// plugin.
+    /// Runs STATUS if the configuration's CNI version has STATUS. Fails with the error of the first plugin that fails.
     pub async fn status(&self) -> Result<(), PluginError> {
         if self.list.version < Version::HAS_STATUS {
             return Ok(());

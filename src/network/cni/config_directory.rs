@@ -13,7 +13,7 @@ use crate::{concurrency::blocking::blocking, host::file};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     pub selected: Option<SelectedConfig>,
-    /// The refused files: those with a name before the selected file, or all files if none is selected.
+    /// The configuration files with names before the selected one, or all if none is selected.
     pub refused: Vec<Refused>,
     /// Why the directory could not be read.
     pub problem: Option<String>,
@@ -39,8 +39,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Reads a directory and selects a configuration. Asks the plugins of each configuration that it tries for their
-/// versions, if it does not know the versions yet; each call of VERSION must end within `timeout`.
+/// Reads a directory and selects a configuration. `timeout` limits each VERSION call of a plugin.
 pub async fn select(directory: &Path, plugins: &Plugins, timeout: Duration) -> Selection {
     let path = directory.to_owned();
     let candidates = match blocking(move || candidates(&path)).await {
@@ -84,7 +83,7 @@ fn read(path: &Path) -> Result<NetworkConfigList, String> {
     NetworkConfigList::from_file(&text, |name| in_folder(&directory.join(name)))
 }
 
-/// Contents of the plugin files in a network's folder, ordered by name. As in libcni, only `*.conf` is read.
+/// Contents of the `*.conf` files in a network's folder, ordered by name, as in libcni.
 fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
     let name = folder.file_name().unwrap_or_default();
     let refused = |file: &Path, reason: String| {
@@ -101,7 +100,6 @@ fn in_folder(folder: &Path) -> Result<Vec<String>, String> {
 }
 
 fn text(path: &Path) -> Result<String, String> {
-    // A read of a pipe or device could block forever.
     if !path.metadata().map_err(|e| explain(&e))?.is_file() {
         return Err("not a regular file".to_owned());
     }
@@ -131,7 +129,7 @@ fn explain(error: &io::Error) -> String {
     }
 }
 
-/// The end of the name of a file with a list of plugins. Other files have a single plugin.
+/// Extension of configuration files with a list of plugins. Other configuration files have a single plugin.
 const LIST: &str = "conflist";
 const SIZE_LIMIT: u64 = 1 << 20;
 

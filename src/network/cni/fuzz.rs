@@ -73,5 +73,5 @@ pub(crate) fn configuration(bytes: &[u8]) {
     }
 }
 
-/// Length of the longest excerpt of a plugin's output with the error code after it, in characters.
+/// Limit for an excerpt of a plugin's output together with the error code, in characters.
 const LONGEST_REASON: usize = 1024 + 40;

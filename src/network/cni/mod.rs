@@ -1,8 +1,7 @@
-//! The part of a container runtime in the Container Network Interface, versions 0.1.0 to 1.1.0.
+//! The runtime's side of the Container Network Interface, versions 0.1.0 to 1.1.0.
 //!
-//! [`config`] parses one configuration, [`config_directory`] selects a configuration of a directory,
-//! [`plugin`] runs one plugin once, [`chain`] runs all plugins of a configuration, [`result`] parses
-//! their results, and [`cache`] stores them in libcni's layout.
+//! [`config`] parses a configuration, [`config_directory`] selects one of a directory, [`plugin`] runs a plugin,
+//! [`chain`] runs all plugins of a configuration, [`result`] parses results, and [`cache`] stores them as libcni does.
 
 pub mod cache;
 pub mod chain;

@@ -58,8 +58,7 @@ impl Plugins {
         names.collect::<Vec<_>>().join(":")
     }
 
-    /// Finds a plugin's executable. A file system can hang, so the search runs on a blocking thread, and at
-    /// most [`MAX_SEARCHES`] run at once.
+    /// Finds a plugin's executable. File systems can hang, so at most [`MAX_SEARCHES`] blocking threads search.
     async fn find(&self, kind: &str, timeout: Duration) -> Result<(PathBuf, FileVersion), Failure> {
         let paths: Vec<PathBuf> =
             self.live.current().cni.bin_dirs.iter().map(|dir| dir.join(kind)).collect();
@@ -181,7 +180,7 @@ impl Plugins {
     }
 }
 
-/// Returns the first executable file of `paths`. Otherwise the error has the first path that exists.
+/// Returns the first executable file of `paths`. If none is executable, the error has the first existing path, if any.
 fn first_executable(paths: Vec<PathBuf>) -> Result<(PathBuf, FileVersion), Option<PathBuf>> {
     let mut not_executable = None;
     for path in paths {
@@ -238,7 +237,7 @@ pub(super) fn reported(printed: &[u8]) -> Option<Failure> {
     Some(Failure::Reported { code: report.code.unwrap_or_default(), message: excerpt(&message) })
 }
 
-/// The failure of a plugin that did not print the expected JSON.
+/// The failure of a plugin that exited with code 0, but did not print the expected JSON.
 pub(super) fn malformed(error: &serde_json::Error, printed: &[u8]) -> Failure {
     Failure::Malformed { reason: error.to_string(), output: output_excerpt(printed, "") }
 }
@@ -264,7 +263,7 @@ const VERSION: &str = "VERSION";
 const OUTPUT_LIMIT: usize = 4 << 20;
 /// How many searches for plugins may run at once. A search that hangs blocks its thread.
 const MAX_SEARCHES: usize = 8;
-/// How long a search may take, unless the call's timeout is shorter. A working disk needs much less.
+/// How long a call waits for its search, unless the call's timeout is shorter. A working disk needs much less.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 const EXCERPT: usize = 1024;
 

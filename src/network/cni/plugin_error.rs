@@ -1,4 +1,4 @@
-//! Errors of plugin calls, and whether a retry helps.
+//! Errors of calls to CNI plugins, and whether a retry helps.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ use crate::{
     host::process::{ProcessError, ProcessExit},
 };
 
-/// The failure of a plugin in one call.
+/// The failure of one call to a CNI plugin.
 #[derive(Debug, Error)]
 #[error("network plugin {plugin}, {command}: {}", chain(failure))]
 pub struct PluginError {
-    /// Name of the plugin in the network configuration.
+    /// The plugin's `type` in the network configuration.
     pub plugin: String,
     pub command: &'static str,
     pub failure: Box<Failure>,
 }
 
-/// The ways in which a plugin's call fails.
+/// The ways in which a call to a CNI plugin fails.
 #[derive(Debug, Error)]
 pub enum Failure {
     #[error("the plugin is not in {searched}")]
@@ -29,19 +29,18 @@ pub enum Failure {
     },
     #[error("{} is not an executable file", path.display())]
     NotExecutable { path: PathBuf },
-    /// The search for the plugin's executable did not end in time, for example because a file system hangs.
     #[error(
         "the search for the plugin in {searched} did not end in time; check the file systems there"
     )]
     Unsearchable { searched: String },
-    /// The plugin printed an error object as the CNI specification defines it.
+    /// The plugin printed an error object of the CNI specification.
     #[error("{message} (code {code})")]
     Reported {
-        /// Codes below 100 are defined by the CNI specification, other codes by the plugin.
+        /// The CNI specification defines or reserves codes below 100; plugins define other codes.
         code: i64,
         message: String,
     },
-    /// The plugin failed, but printed no error object as the CNI specification defines it.
+    /// The plugin failed without an error object of the CNI specification.
     #[error("{exit}; output: {output}")]
     Exit {
         exit: ProcessExit,
@@ -50,7 +49,6 @@ pub enum Failure {
     },
     #[error("cannot parse the plugin's output ({reason}): {output}")]
     Malformed { reason: String, output: String },
-    /// dockbridge could not start the plugin, killed it, or could not read its exit.
     #[error(transparent)]
     Process(#[from] ProcessError),
 }
@@ -65,8 +63,8 @@ impl PluginError {
         self.failure.kind()
     }
 
-    /// Whether the plugin itself failed, was not killed, and did not ask the runtime to try again later.
-    /// If the pod's namespace is gone, such a failure of DEL does not prevent the removal of the pod.
+    /// Whether the plugin itself failed, was not killed, and did not ask the runtime to try again later. If the pod's
+    /// namespace is gone, a final failure of DEL does not prevent the removal of the pod.
     pub fn is_final(&self) -> bool {
         match &*self.failure {
             Failure::Reported { code, .. } => !TRY_LATER.contains(code),
@@ -76,10 +74,7 @@ impl PluginError {
     }
 }
 
-/// Combines the errors of all plugins of a chain into one failure.
-///
-/// # Errors
-/// Fails if there is at least one error. The failure has the kind of the first error.
+/// Combines the errors of all plugins of a chain into one failure, which has the kind of the first error.
 pub(in crate::network) fn all_succeeded(errors: &[PluginError]) -> Result<(), error::Failure> {
     let Some(first) = errors.first() else { return Ok(()) };
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -1,8 +1,8 @@
 //! Parses the result of ADD in every format of the specification.
 //!
 //! Up to 0.2.0, a result has `ip4` and `ip6`. From 0.3.0 on, a result has a list `ips` whose entries may refer to a
-//! list `interfaces`. This module parses only the addresses and the path of the namespace. dockbridge
-//! stores the whole result.
+//! list `interfaces`. This module parses only the addresses and the path of the namespace. dockbridge stores the whole
+//! result.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::wire::nullable::nullable;
 /// The reason why dockbridge cannot use a plugin's result.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ResultError {
-    /// Plugins also cannot parse the result. As `prevResult`, the result would make every DEL fail.
+    /// Plugins cannot parse the result either, so DEL would fail with it as `prevResult`.
     #[error("{0}")]
     Malformed(String),
     #[error("{0}")]

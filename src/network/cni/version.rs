@@ -11,7 +11,7 @@ use crate::wire::nullable::nullable;
 pub struct Version(usize);
 
 impl Version {
-    /// The version of a configuration without `cniVersion`.
+    /// The version of a configuration that names no version.
     pub const OLDEST: Self = Self(0);
     /// The first version in which DEL gets `prevResult`.
     pub const HAS_PREVIOUS_ON_DEL: Self = Self(4);

@@ -35,7 +35,7 @@ async fn called(node: &TestNode, calls: &[&str]) {
     }
 }
 
-/// Timeout of plugins: much longer than a plugin needs on a busy machine.
+/// Limit for plugins and for the waits of tests, much longer than either needs on a busy machine.
 const MINUTES: Duration = Duration::from_secs(300);
 
 fn usual() -> TestNode {
@@ -292,14 +292,13 @@ async fn a_failed_del_is_a_failure_while_the_namespace_exists_whatever_the_plugi
     network.detach(&cni).await.unwrap();
 }
 
-/// A plugin whose DEL always needs the namespace must not prevent the removal of the pod. dockbridge later repeats a
-/// DEL that failed after the namespace was gone.
+/// A plugin whose DEL always needs the namespace must not prevent the removal of the pod.
 #[tokio::test]
 async fn a_failed_del_is_repeated_later_once_the_namespace_is_gone() {
     for said in [r#"echo '{"code":999,"msg":"no agent"}'; exit 1"#, "exit 3"] {
         let node = usual();
         let network = node.network();
-        // The pod was never connected, as after a crash during ADD, so there is no cached result.
+        // There is no cached result, as after a crash during ADD.
         let cni = network.prepare(node.pod('a')).await.unwrap();
         node.plugin("a", said);
         network.detach(&cni).await.unwrap();

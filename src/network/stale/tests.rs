@@ -1,4 +1,4 @@
-//! dockbridge releases only attachments that are certainly unused.
+//! Tests which attachments in libcni's cache are stale: those that are certainly unused.
 
 use serde_json::{Map, Value};
 

@@ -119,7 +119,7 @@ impl Config {
         namespaces.any(|namespace| namespace.kind == "pid" && namespace.path.is_empty())
     }
 
-    /// Whether processes of the container can get this capability.
+    /// Whether the container's bounding set has this capability.
     pub(super) fn allows(&self, capability: &str) -> bool {
         self.process.capabilities.bounding.iter().any(|name| name == capability)
     }
@@ -139,7 +139,7 @@ impl Mount {
         self.kind == "bind" || self.has("bind") || self.has("rbind")
     }
 
-    /// The mount options that the kernel passes to the file system. Flags of the mount are left out.
+    /// The mount options that the kernel passes to the file system.
     pub(super) fn file_system_options(&self) -> Vec<&str> {
         let own = ["newinstance", "inode32", "inode64", "noswap"];
         let options = self.options.iter().map(String::as_str);

@@ -8,7 +8,7 @@ use prost::Message;
 pub(super) struct Inventory {
     #[prost(uint32, optional, tag = "1")]
     pub(super) version: Option<u32>,
-    /// CRIU's own namespaces. A process with the same number is in the host's namespace.
+    /// CRIU's own namespaces. A process with the same number for a namespace was in the node's namespace.
     #[prost(message, optional, tag = "3")]
     pub(super) host: Option<Namespaces>,
     #[prost(uint32, optional, tag = "5")]
@@ -41,12 +41,12 @@ pub(super) struct TreeEntry {
     pub(super) threads: Vec<u32>,
 }
 
-/// `core-PID.img` has the state of a thread.
+/// `core-N.img` has the state of the thread with the id N.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Core {
     #[prost(bytes = "vec", optional, tag = "3")]
     pub(super) task: Option<Vec<u8>>,
-    /// State of the thread. `None` for a process that has ended.
+    /// `None` for a process that has ended.
     #[prost(bytes = "vec", optional, tag = "5")]
     pub(super) thread: Option<Vec<u8>>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Task {
     pub(super) cgroups: Option<u32>,
     #[prost(uint32, optional, tag = "11")]
     pub(super) old_seccomp_mode: Option<u32>,
-    /// Older field for the filter, which CRIU prefers to the filter of the first thread.
+    /// Older field for the first thread's seccomp filter. CRIU prefers this field to the newer field of the thread.
     #[prost(uint32, optional, tag = "12")]
     pub(super) old_seccomp_filter: Option<u32>,
     /// The login user, which the kernel's audit records.
@@ -121,7 +121,7 @@ pub(super) struct Credentials {
     pub(super) file_uid: u32,
     #[prost(uint32, required, tag = "8")]
     pub(super) file_gid: u32,
-    /// The inheritable capabilities, in words of 32 bits, as are all sets of capabilities here.
+    /// The inheritable capabilities. Each set of capabilities here is a list of words of 32 bits.
     #[prost(uint32, repeated, packed = "false", tag = "9")]
     pub(super) inheritable: Vec<u32>,
     #[prost(uint32, repeated, packed = "false", tag = "10")]
@@ -137,7 +137,7 @@ pub(super) struct Credentials {
     /// The AppArmor profile or SELinux label of the thread.
     #[prost(string, optional, tag = "15")]
     pub(super) label: Option<String>,
-    /// Profiles in AppArmor namespaces of the container, which CRIU would load into the kernel.
+    /// Profiles in AppArmor namespaces of the container. CRIU would load these profiles into the kernel.
     #[prost(bytes = "vec", optional, tag = "17")]
     pub(super) apparmor_namespaces: Option<Vec<u8>>,
     #[prost(uint32, optional, tag = "18")]
@@ -252,7 +252,7 @@ pub(super) struct UnixSocket {
     /// The name of the socket: a path, or an abstract name after a NUL.
     #[prost(bytes = "vec", required, tag = "11")]
     pub(super) name: Vec<u8>,
-    /// The directory in which CRIU uses a relative name of the socket.
+    /// If the name is a relative path, the directory at which the path starts.
     #[prost(string, optional, tag = "14")]
     pub(super) directory: Option<String>,
 }
@@ -299,7 +299,7 @@ pub(super) struct Remade {
     pub(super) kind: Option<u32>,
 }
 
-/// The first entry of `ghost-file-N.img`, which the content of the file follows.
+/// The first entry of `ghost-file-N.img`, before the content of the deleted file.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct GhostFile {
     #[prost(uint32, required, tag = "3")]
@@ -334,7 +334,7 @@ pub(super) struct Mount {
     pub(super) parent: u32,
     #[prost(uint32, required, tag = "5")]
     pub(super) flags: u32,
-    /// The directory of the file system that the mount shows.
+    /// The mounted directory or file, as a path in its file system.
     #[prost(string, required, tag = "6")]
     pub(super) root: String,
     #[prost(string, required, tag = "7")]
@@ -343,12 +343,12 @@ pub(super) struct Mount {
     pub(super) options: Option<String>,
     #[prost(uint32, optional, tag = "10")]
     pub(super) shared: Option<u32>,
-    /// Number of the peer group from which the mount receives changes.
+    /// Number of the peer group from which the mount receives mounts and unmounts.
     #[prost(uint32, optional, tag = "11")]
     pub(super) master: Option<u32>,
     #[prost(bool, optional, tag = "12")]
     pub(super) by_plugin: Option<bool>,
-    /// Older field for `outside`.
+    /// Older field that marks an external mount.
     #[prost(bool, optional, tag = "13")]
     pub(super) is_outside: Option<bool>,
     /// Whether the mounted directory was deleted. CRIU would create the directory and remove it again.
@@ -356,7 +356,7 @@ pub(super) struct Mount {
     pub(super) is_deleted: Option<bool>,
     #[prost(uint32, optional, tag = "17")]
     pub(super) file_system_flags: Option<u32>,
-    /// The lower runtime's key for an external mount, whose source is outside of the container.
+    /// The lower runtime's key for an external mount. The source of an external mount is outside of the container.
     #[prost(string, optional, tag = "18")]
     pub(super) outside: Option<String>,
 }
@@ -408,7 +408,7 @@ pub(super) struct CgroupMember {
     pub(super) controller: String,
     #[prost(string, required, tag = "2")]
     pub(super) path: String,
-    /// Length of the first part of the path, which the cgroup namespace hides.
+    /// Length of the first part of `path`. The cgroup namespace hides this part.
     #[prost(uint32, optional, tag = "3")]
     pub(super) hidden: Option<u32>,
 }

@@ -1,6 +1,6 @@
-//! Tests that fit the container checkpoint of a real container to a new container, and tests of refused checkpoints.
-//! The fixture has the images of a shell with three children, which can be restored with the `config.json` of
-//! the fixture.
+//! Tests that fit the container checkpoint of a real container to a new container, and tests of refused container
+//! checkpoints. The fixture has CRIU's images of a shell with three children, which can be restored with the fixture's
+//! `config.json`.
 
 mod archives;
 mod files;
@@ -69,7 +69,7 @@ fn entry<M: Message + Default>(images: &Images, name: &str) -> M {
     decoded(&Image::read(&images.contents[name]).unwrap().entries[0]).unwrap()
 }
 
-/// Applies `change` to every entry of an image.
+/// Applies `change` to every entry of one of CRIU's images.
 fn change(images: &mut Images, name: &str, change: &dyn Fn(&[u8]) -> Vec<u8>) {
     let mut image = Image::read(&images.contents[name]).unwrap();
     for entry in &mut image.entries {
@@ -151,7 +151,7 @@ fn limits_filter_host_name_and_cgroups_become_those_of_the_new_container() {
         let filter = &filters[thread.seccomp_filter.unwrap() as usize];
         assert_eq!(filter.previous, Some(1), "the own filter comes first");
     }
-    // The limits are also set if the container checkpoint has none or only some of them.
+    // The resource limits are also set if the container checkpoint has none or only some of them.
     for count in [0, 3] {
         let (mut images, config) = fixture();
         change(&mut images, "core-7.img", &|entry| {

@@ -67,7 +67,7 @@ fn a_container_ends_without_the_runtime_that_it_was_started_with() {
     }
 }
 
-/// If the file with edits is not readable, the container can still be stopped and removed.
+/// If the file with edits is malformed, the container can still be stopped and removed.
 #[test]
 fn without_a_readable_file_it_is_the_registered_runtime() {
     let (_folder, directory, _) = directories();
@@ -80,8 +80,8 @@ fn without_a_readable_file_it_is_the_registered_runtime() {
     }
 }
 
-/// A dockbridge-runtime that knows only version 2 of the file with edits would ignore the runtime in the file and run
-/// runc. If the file has version 3, such a dockbridge-runtime fails.
+/// A file with edits that names a runtime has at least version 3, so that a dockbridge-runtime that knows only version
+/// 2 fails: otherwise it would ignore the named runtime and run runc.
 #[test]
 fn a_file_with_a_runtime_has_a_version_of_its_own() {
     let (_folder, directory, _) = directories();

@@ -66,8 +66,8 @@ fn each_spelling_of_an_authority_is_overwritten() {
         (0x10, coded(CODED_NAME)),
     ] {
         let block = |value: &[u8]| {
-            // The header block has POST, a table size, a header with a long index and a header with a name
-            // before the authority, and one header after it.
+            // The header block has POST, a table size, a header with a long index and a header with a literal
+            // name before the authority, and one header after it.
             let before = [0x83, 0x3f, 0xe1, 0x1f, 0x0f, 0x01, 2, b'a', b'b', 0, 1, b':', 1, b'c'];
             [&before[..], &[first], &name, &plain(value), &[0x40, 1, b'x', 1, b'y']].concat()
         };
@@ -91,7 +91,7 @@ fn a_huffman_coded_authority_becomes_huffman_coded_letters() {
 
 #[test]
 fn padding_priority_and_further_frames_are_met() {
-    // The authority is split into three frames. Bytes that look like an authority are also in the padding and
+    // The first authority is split into three frames. Bytes that look like an authority are also in the padding and
     // the priority.
     let (start, middle, end) = (&PATH[..1], &PATH[1..9], &PATH[9..]);
     let block = |start: &[u8]| [&[0x41, 31][..], start].concat();

@@ -1,4 +1,4 @@
-//! Tests that stream lists of any length and size in several messages.
+//! Tests how dockbridge splits lists of any length and size into the messages of a stream.
 
 use futures_util::StreamExt;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use tonic::Code;
 use super::{LARGEST_MESSAGE, MOST_BYTES, MOST_ITEMS, chunks, next_chunk, whole};
 use crate::wire::cri;
 
-/// An image whose CRI message has about this many bytes.
+/// An image whose CRI message has about `bytes` bytes.
 fn image(number: usize, bytes: usize) -> cri::Image {
     cri::Image { id: number.to_string(), username: "x".repeat(bytes), ..Default::default() }
 }
@@ -74,7 +74,7 @@ async fn a_list_that_is_cut_ends_with_an_error() {
     assert!(stream.next().await.is_none());
 }
 
-/// An answer larger than kubelet accepts fails with the same gRPC code as in containerd.
+/// A list larger than kubelet accepts fails with the same gRPC code as in containerd.
 #[test]
 fn a_list_that_fits_no_message_names_the_call_that_streams_it() {
     let list = |bytes| cri::ListImagesResponse { images: vec![image(0, bytes)] };

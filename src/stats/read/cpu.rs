@@ -12,7 +12,7 @@ use crate::{
     model::stats::CpuReading,
 };
 
-/// Processor time of a cgroup. `None` if the cgroup is gone, or the kernel does not count its processor time.
+/// `None` if the cgroup is gone, or the kernel does not count its processor time.
 pub(super) fn read(requested_shares: i64, files: &mut GroupFiles<'_>) -> Option<CpuReading> {
     let (hierarchy, place) = files.directory("cpuacct")?;
     let mut reading = match hierarchy {
@@ -88,7 +88,6 @@ fn v1_limits(place: &Path, usage: Hierarchy, reading: &mut CpuReading, files: &m
     reading.shares = files.count(place, "cpu.shares");
 }
 
-/// Reads the limits of cgroup v2. `cpu.max` has a quota and a period.
 fn v2_limits(place: &Path, requested_shares: i64, reading: &mut CpuReading, files: &mut Files) {
     let both = files.text(place, "cpu.max").and_then(|text| text.trim().split_once(' '));
     if let Some((quota, period)) = both {

@@ -1,4 +1,4 @@
-//! Reads many small files of the kernel, with one buffer for all of them.
+//! Reads files of the kernel, one after the other, with the same buffer.
 
 use std::{
     fs::File,
@@ -11,7 +11,6 @@ use crate::{
     model::stats::Limit,
 };
 
-/// Reads files of the kernel, one after the other.
 #[derive(Debug, Default)]
 pub(in crate::stats) struct Files {
     path: PathBuf,
@@ -84,7 +83,7 @@ impl Files {
 
 /// Free bytes of the buffer before a read: more than nearly any file has, so that two reads are enough.
 const INITIAL_BUFFER: usize = 8192;
-/// Longest text that [`Files::word`] reads: longer than any number.
+/// Longest text that [`Files::word`] reads: longer than a 64-bit number.
 const LONGEST_WORD: usize = 64;
 /// How many bytes [`Files::text`] reads at most, because a container can make some files grow without limit.
 const SIZE_LIMIT: u64 = 4 << 20;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{host::cgroup::Cgroup, model::stats::GroupReading};
 
-/// Reads the figures of a cgroup. `requested_shares` are 0 if no CPU shares were requested for the cgroup.
+/// `requested_shares` is 0 if no CPU shares were requested for the cgroup.
 pub(in crate::stats) fn read(
     group: &Cgroup,
     requested_shares: i64,

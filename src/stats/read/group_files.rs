@@ -21,7 +21,7 @@ pub(in crate::stats) struct ReadOptions {
     pub(in crate::stats) now: fn() -> Nanos,
 }
 
-/// Reads the files of a cgroup. Some files that every reading needs stay open.
+/// Reads the files of a cgroup. Files that [`Self::text`] reads stay open if the limit of open files allows it.
 #[derive(Debug)]
 pub(super) struct GroupFiles<'a> {
     pub(super) group: &'a Cgroup,
@@ -30,17 +30,14 @@ pub(super) struct GroupFiles<'a> {
 }
 
 impl<'a> GroupFiles<'a> {
-    /// Whether this reading also includes figures that only metrics have.
     pub(super) fn is_detailed(&self) -> bool {
         self.options.detail == Detail::Everything
     }
 
-    /// The directory with the files of a cgroup controller, and the version of cgroups.
     pub(super) fn directory(&self, controller: &str) -> Option<(Hierarchy, &'a Path)> {
         self.group.directory(controller)
     }
 
-    /// The text of a cgroup's file. `None` if the file does not exist or cannot be read.
     pub(super) fn text(&mut self, directory: &Path, name: &str) -> Option<&str> {
         self.uncached.kept_text(self.group.open_files(), directory, name)
     }
@@ -53,7 +50,7 @@ impl<'a> GroupFiles<'a> {
         text::limit(self.text(directory, name)?)
     }
 
-    /// Reads a pressure file, which cgroup v2 has even if the controllers belong to cgroup v1.
+    /// Reads a pressure file of cgroup v2, even if the controllers belong to cgroup v1.
     pub(super) fn pressure(&mut self, name: &str) -> Option<Pressure> {
         text::pressure(self.text(self.group.v2()?, name)?)
     }

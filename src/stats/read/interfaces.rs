@@ -6,13 +6,13 @@ use crate::model::{
     time::Nanos,
 };
 
-/// All interfaces in the text of `net/dev`, in the order of the text.
+/// The interfaces in the text of `net/dev`, in the order of the text.
 pub(in crate::stats) fn interfaces(text: &str) -> Vec<InterfaceReading> {
     text.lines().filter_map(interface).collect()
 }
 
-/// All interfaces in the text, with the pod's main interface separately. The main interface is the interface
-/// with the given name, or otherwise the first that is not loopback. `None` if there is no main interface.
+/// The interfaces in the text, with the pod's main interface separately: the interface with the given name, or if none
+/// has this name, the first that is not loopback. `None` if there is no main interface.
 pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<NetworkReading> {
     let mut all = interfaces(text);
     let named = all.iter().position(|one| one.name == name);
@@ -21,9 +21,9 @@ pub(in crate::stats) fn network(text: &str, name: &str, at: Nanos) -> Option<Net
     Some(NetworkReading { at, default, others: all })
 }
 
-/// Parses a line: `name: bytes packets errs drop fifo frame compressed multicast` for received traffic, and
-/// then eight columns for sent traffic, of which the first five are the same. The first number can follow the colon
-/// without a space.
+/// Parses a line: `name: bytes packets errs drop fifo frame compressed multicast` for received traffic, then eight
+/// columns for sent traffic, of which the first five have the same names. The first number can follow the colon without
+/// a space.
 fn interface(line: &str) -> Option<InterfaceReading> {
     let (name, counts) = line.rsplit_once(':')?;
     let counts: Vec<u64> = counts.split_ascii_whitespace().map_while(count).collect();

@@ -51,7 +51,7 @@ pub(super) fn read(files: &mut GroupFiles<'_>) -> Option<(MemoryReading, Option<
     Some((reading, swap.map(|swap| SwapReading { at, ..swap })))
 }
 
-/// The figures in `memory.stat`.
+/// Figures from `memory.stat`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Stat {
     pub(super) reading: MemoryReading,
@@ -59,8 +59,7 @@ pub(super) struct Stat {
     pub(super) swap: Option<u64>,
 }
 
-/// Parses `memory.stat` of cgroup v1. Uses the fields `total_…`, which include the cgroups below, and for the
-/// own faults of the cgroup the fields without `total_`.
+/// Parses `memory.stat` of cgroup v1. Fields `total_…` include the cgroups below. `pgfault` and `pgmajfault` do not.
 pub(super) fn v1(text: &str) -> Stat {
     let mut stat = Stat::default();
     let reading = &mut stat.reading;
@@ -131,7 +130,7 @@ fn v2_swap(
     Some(SwapReading { usage, available, at: Nanos::UNSET })
 }
 
-/// Swap usage in cgroup v1, which limits memory and swap together.
+/// Swap usage in cgroup v1, whose limit for swap applies to memory and swap together.
 fn v1_swap(
     usage: Option<u64>,
     reading: &mut MemoryReading,

@@ -1,7 +1,6 @@
 //! Reads the kernel's values into the types of [`crate::model::stats`], for any layout of cgroups.
 //!
-//! Readers block, usually for microseconds, and return no errors. If a file is missing, its value is missing. A
-//! reader skips unknown lines, and reads a count above 64 bits as the largest number.
+//! Readers block and return no errors. If a file is missing, its values are missing.
 
 pub(super) mod cpu;
 pub(super) mod file;

@@ -6,7 +6,7 @@ use crate::{
     model::stats::{HugepageReading, PidsReading},
 };
 
-/// The number of tasks, and their limit in a detailed reading. `None` if the kernel does not count the cgroup's tasks.
+/// The number of tasks, and their limit in a detailed reading. `None` if the cgroup or the kernel's count is missing.
 pub(super) fn tasks(files: &mut GroupFiles<'_>) -> Option<PidsReading> {
     let (_, place) = files.directory("pids")?;
     let tasks = files.count(place, "pids.current")?;

@@ -209,7 +209,7 @@ fn upper_directories_are_those_of_overlays_below_the_engines_directory() {
     assert_eq!(found, wanted.map(|(id, upper)| (id.to_owned(), PathBuf::from(upper))).into());
 }
 
-/// Random lines with words that the readers know, numbers of any size, and other text.
+/// Random lines with words that the readers know, numbers that may exceed 64 bits, and other text.
 fn any_text() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         "[a-z_]{1,12}",

@@ -86,7 +86,6 @@ fn stall(pairs: &str) -> Stall {
     stall
 }
 
-/// Parses a device number in the form `major:minor`.
 fn device_number(device: &str) -> Option<(u32, u32)> {
     let (major, minor) = device.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

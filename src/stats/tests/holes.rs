@@ -1,5 +1,5 @@
-//! Tests stats with kernels on which a file is missing, empty or invalid. Without a file of one cgroup controller, the
-//! figures of the others remain. The rendered messages have all fields that kubelet uses without a check.
+//! Tests stats while one file of the kernel is missing, empty or invalid. Without a file of one cgroup controller, the
+//! figures of the other controllers remain. The rendered messages have the fields that kubelet uses without a check.
 
 use std::{
     fs,

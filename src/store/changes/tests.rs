@@ -1,5 +1,4 @@
-//! The creations, starts, ends and removals of ready pods and their containers are reported once and in order, even if
-//! the snapshots skip some of the states.
+//! Tests that changes are reported once and in order, even if one snapshot is the first to show several changes.
 
 use std::sync::Arc;
 
@@ -91,7 +90,7 @@ fn every_exit_is_reported_once() {
     assert_eq!(step(Process::Unknown), []);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), [(3, Stopped)]);
     assert_eq!(step(exited(2, 3, ExitReason::OomKilled)), []);
-    // The engine shows the same exit with another time.
+    // The engine has corrected the time of the same exit.
     assert_eq!(step(exited(2, 5, ExitReason::OomKilled)), []);
     // The container was started again.
     assert_eq!(step(running(4)), [(3, Started)]);
@@ -132,7 +131,7 @@ fn a_pod_that_is_gone_is_remembered_for_its_containers() {
     assert!(tracker.pods.is_empty());
 }
 
-/// No snapshot shows a container's end if the container was also removed while the event stream was broken.
+/// No snapshot shows the end of a container that ended and was removed while the event stream was broken.
 #[test]
 fn what_is_removed_before_its_end_was_seen_has_stopped() {
     let mut tracker = ChangeTracker::new(&shown(Some(running(1)), Some(running(2))));

@@ -34,8 +34,8 @@ impl ObjectCache {
         }
     }
 
-    /// Merges Docker's list of images. Unknown images are shown with the data of the list. Docker does not
-    /// list an image without a name that other images are based on, so such an image is no longer shown.
+    /// Merges Docker's list of images. Unknown images are shown with the data of the list. Docker does not list an
+    /// unnamed image that other images are based on, so such an image is no longer shown.
     pub(in crate::store) fn list_images(&mut self, listed: &[ImageRecord], since: Generation) {
         self.unlisted.retain(|_, at| *at >= since);
         let shown: HashSet<&ImageId> = listed.iter().map(|record| &record.id).collect();
@@ -48,7 +48,7 @@ impl ObjectCache {
         }
         for record in listed {
             if !self.images.contains_key(&record.id) && !self.is_late(record.id.as_str(), since) {
-                // The images that `put_image` returns need no extra inspect: all listed images are inspected.
+                // The images that `put_image` returns need no extra inspect: a list causes one of each known image.
                 self.put_image(record.clone(), since);
             }
         }
@@ -71,9 +71,9 @@ impl ObjectCache {
         }
     }
 
-    /// Whether the entry of the list replaces the record of a container now: there is no record, or the record
-    /// is from an earlier list and the new list contradicts it. A record from an inspect stays until the next
-    /// inspect, which may have to wait until the container's log is complete.
+    /// Whether the list replaces the record of a pod or container now: there is no record, or its state is from an
+    /// earlier list and the new list contradicts it. A state from an inspect stays until the next inspect, because
+    /// that inspect can wait until the container's log is complete.
     fn must_replace(
         &mut self,
         id: &str,
@@ -92,7 +92,7 @@ impl ObjectCache {
         shown.is_listed()
     }
 
-    /// Handles the failed inspect of a container. If a list that began before the inspect contradicts the
+    /// Handles the failed inspect of a container. If the last list began before the inspect and contradicts the
     /// record, the state in the list replaces the state in the record.
     pub(in crate::store) fn inspect_failed(&mut self, target: &Target, at: Generation) {
         let Target::Container(id) = target else { return };

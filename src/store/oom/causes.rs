@@ -1,10 +1,9 @@
-//! Why containers ended, and whether the causes that only dockbridge knows are saved.
+//! Why containers ended, and which of these causes dockbridge must save.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{id::ContainerId, time::Nanos};
 
-/// Why a container ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum ExitCause {
     /// The kernel killed the container because its memory ran out, and the engine's inspect does not report this.
@@ -17,7 +16,7 @@ pub(in crate::store) enum ExitCause {
 #[derive(Debug, Default)]
 pub(super) struct ExitCauses {
     by_id: HashMap<String, (Nanos, ExitCause)>,
-    /// Whether causes that only dockbridge knows have changed since the last save.
+    /// Whether a save is needed, because the causes to save have changed or the last save has failed.
     pub(super) is_unsaved: bool,
 }
 
@@ -65,7 +64,7 @@ impl ExitCauses {
     }
 }
 
-/// Whether the cause is an OOM kill that the engine does not report, so that dockbridge must save the cause.
+/// Whether dockbridge must save the cause, because inspects do not report it.
 fn is_oom((_, cause): &(Nanos, ExitCause)) -> bool {
     *cause == ExitCause::OutOfMemory
 }

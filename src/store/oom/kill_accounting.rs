@@ -1,27 +1,25 @@
-//! OOM kills in a pod's cgroup, and how many of them dockbridge has attributed to ended containers.
+//! OOM kills in a pod's cgroup, and how many of them count as attributed to ended containers.
 
 use std::{collections::HashSet, fs, path::Path};
 
 use crate::host::cgroup::kills::kills;
 
-/// The OOM kills in the cgroup of a pod.
 #[derive(Debug, Default)]
 pub(super) struct KillAccounting {
-    /// How many kills were attributed. `None` while the kernel's count of kills is unknown.
+    /// How many kills count as attributed. `None` while the kernel's count of kills is unknown.
     attributed: Option<u64>,
     /// Containers that have ended. Kills in their cgroups are attributed even while the cgroups exist.
     pub(super) ended: HashSet<String>,
 }
 
 impl KillAccounting {
-    /// Records that a pod uses the cgroup. If no count is known yet, all kills so far count as attributed. If a
-    /// count is known, the lower count counts as attributed: if the cgroup was removed and created again, the
-    /// kernel counts from 0.
+    /// Records that a pod uses the cgroup. If no count is known, all `kills` count as attributed, otherwise the lower
+    /// of the two counts: if the cgroup was removed and created again, the kernel counts from 0.
     pub(super) fn begin(&mut self, kills: u64) {
         self.attributed = Some(self.attributed.map_or(kills, |known| known.min(kills)));
     }
 
-    /// Attributes all kills of ended containers. Returns whether there were new kills, `None` if unknown.
+    /// Records that all `kills` are attributed. Returns whether there were new ones, `None` if unknown.
     pub(super) fn attribute(&mut self, kills: Option<u64>) -> Option<bool> {
         let before = std::mem::replace(&mut self.attributed, kills);
         Some(kills? > before?)

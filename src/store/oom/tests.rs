@@ -1,5 +1,4 @@
-//! Tests of OOM kills in a pod's cgroup, and of the containers to which dockbridge attributes them. The files with
-//! the kernel's counts have the form of cgroup v2.
+//! Tests of the OOM detector. The files with the kernel's counts have the form of cgroup v2.
 
 use std::{
     collections::HashSet,
@@ -45,7 +44,7 @@ fn a_kill_is_attributed_to_the_container_that_ended_since() {
     let root = tempfile::tempdir().unwrap();
     let pod = root.path().join("pod.slice");
     let of = |id: &str| pod.join(format!("docker-{id}.scope"));
-    // Kills from before this pod existed were not those of its containers.
+    // Kills from before this pod existed do not belong to its containers.
     counted(&pod, 3);
     counted(&of("pause"), 0);
     let mut accounting = KillAccounting::default();
@@ -81,7 +80,7 @@ fn a_cgroup_created_anew_counts_from_zero() {
     // The cgroup is removed, and created again for the pod's next sandbox.
     accounting.begin(0);
     assert_eq!(accounting.attribute(Some(1)), Some(true));
-    // The pod is inspected again with the same cgroup, so the count continues.
+    // Another sandbox uses the same cgroup, which still exists, so the count continues.
     accounting.begin(2);
     assert_eq!(accounting.attribute(Some(2)), Some(true));
     assert_eq!(accounting.attribute(Some(1)), Some(false));
@@ -189,7 +188,7 @@ fn the_cgroup_of_a_pod_on_v2_alone() {
     };
     let pod: PathBuf = root.path().join("cg/pod");
     assert_eq!(machine("cgroup2", "rw", "0::/pod/ID\n"), Some(pod));
-    // In cgroup v1, a cgroup does not count events of the cgroups below.
+    // On cgroup v1, a cgroup does not count OOM kills in the cgroups below.
     assert_eq!(machine("cgroup", "rw,memory", "5:memory:/pod/ID\n"), None);
     assert_eq!(machine("cgroup2", "rw", "0::/elsewhere\n"), None);
 }

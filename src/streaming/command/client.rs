@@ -21,13 +21,13 @@ use crate::{
 pub struct Client {
     pub stdin: Option<Reader>,
     pub stdout: Option<Writer>,
-    /// `None` if the request has a terminal, or asks for no standard error.
+    /// `None` if the request does not ask for standard error.
     pub stderr: Option<Writer>,
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// dockbridge's sending halves of the streams stdin and resize. dockbridge sends nothing on them, and keeps them
-    /// only because dropping one could reset a stream when its reader is dropped.
+    /// Over SPDY, the sending halves of the streams stdin and resize. dockbridge sends nothing on them, but without
+    /// them, dropping the reader of a stream could reset the stream.
     pub idle: Vec<Writer>,
     pub transport: Transport,
     /// Notices whether the client still receives data.
@@ -51,8 +51,8 @@ impl Transport {
         }
     }
 
-    /// Sends the close frame of a WebSocket (not for SPDY), and waits until the client closes the connection, because
-    /// the client may still be reading.
+    /// Sends a close frame over WebSocket, and nothing over SPDY. Then waits until the client closes the connection,
+    /// because the client may still be reading.
     async fn close(&mut self) {
         match self {
             Self::Spdy(_) => self.closed().await,
@@ -82,7 +82,7 @@ impl Client {
     async fn send_and_close(&mut self, outcome: &Outcome) {
         let outcome = outcome.encode(self.version);
         let Self { stdout, stderr, error, transport, .. } = self;
-        // Ignores that the client may no longer receive.
+        // Errors are ignored, because the client may have disconnected.
         let sending = async {
             for writer in [stdout, stderr].into_iter().flatten() {
                 let _ = writer.finish().await;

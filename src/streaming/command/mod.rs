@@ -1,4 +1,4 @@
-//! Exec and attach after the HTTP upgrade: up to four streams, over SPDY or WebSocket, to a process in a container.
+//! Exec and attach after the HTTP upgrade: streams over SPDY or WebSocket between a client and a process.
 
 pub mod client;
 pub mod opening;

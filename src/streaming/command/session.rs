@@ -82,7 +82,7 @@ pub async fn copy<P: Terminal>(
     end
 }
 
-/// The client's streams to which the process's output is sent. Output without a stream is discarded.
+/// The client's streams for the process's output. Output for which no stream is open is discarded.
 struct Outputs<'a> {
     stdout: &'a mut Option<Writer>,
     stderr: &'a mut Option<Writer>,
@@ -102,7 +102,7 @@ impl Sink for Outputs<'_> {
     }
 }
 
-/// Passes the client's input to the process. Discards input once the process no longer reads.
+/// Passes the client's input to the process. If a write fails, the rest of the input is discarded.
 async fn feed(stdin: Option<Reader>, input: &mut Input, end: InputEnd) {
     let Some(mut stdin) = stdin else { return };
     while let Some(bytes) = stdin.next().await {
@@ -138,5 +138,5 @@ async fn stopping(stop: &CancellationToken) {
 }
 
 const RESIZE_PAUSE: Duration = Duration::from_secs(1);
-/// How long streams may continue after dockbridge begins to stop.
+/// How long an exec or attach may continue after dockbridge begins to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::{model::stream::TerminalSize, streaming::channel::Reader, wire::nullable::nullable};
 
-/// Reads the client's terminal sizes. Bytes that are not a size end the stream: the rest cannot be parsed.
+/// Reads the client's terminal sizes. Bytes that are not a size end the sequence, because the rest cannot be parsed.
 #[derive(Debug)]
 pub struct Sizes {
     reader: Reader,
@@ -50,10 +50,10 @@ pub struct SizeBuffer {
 pub struct InvalidSize;
 
 impl SizeBuffer {
-    /// Adds bytes, and returns the last complete size, if any. Ignores sizes that a terminal cannot have.
+    /// Adds bytes, and returns the last complete size, if any. Ignores sizes with width or height 0.
     ///
     /// # Errors
-    /// Fails if the bytes are not sizes, or if a size has too many bytes.
+    /// Fails if the bytes are not sizes, or if an incomplete size is too long.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<TerminalSize>, InvalidSize> {
         self.bytes.extend_from_slice(bytes);
         let mut last = None;

@@ -29,7 +29,7 @@ pub(super) enum DialError {
     Ended,
 }
 
-/// The network namespace of a pod in which dockbridge connects.
+/// The network namespace in which dockbridge connects to a port of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PodNetwork {
     Host,
@@ -71,10 +71,10 @@ pub(super) async fn connect(place: PodNetwork, port: u16) -> Result<TcpStream, D
     second.map_err(|second| DialError::Refused { port, first, second })
 }
 
-/// Opens a socket for IPv4 and one for IPv6 in the pod's network namespace. One can fail without the other,
-/// for example if the kernel does not support IPv6. If the pod does not use the host's network, a thread that
-/// ends with this call opens the sockets. A socket stays in its first namespace. The connect follows outside
-/// of the thread that opened the sockets, so that a port that drops packets keeps no thread.
+/// Opens a socket for IPv4 and one for IPv6 in the pod's network namespace. One can fail without the other, for example
+/// if the kernel does not support IPv6. If the pod does not use the host's network, a thread that ends with this call
+/// opens the sockets, which stay in the pod's namespace. tokio connects the sockets later, so a port that drops packets
+/// does not block a thread.
 fn open_in(place: &PodNetwork) -> Result<[io::Result<TcpSocket>; 2], DialError> {
     let open = || [TcpSocket::new_v4(), TcpSocket::new_v6()];
     match place {
@@ -89,7 +89,7 @@ fn open_in(place: &PodNetwork) -> Result<[io::Result<TcpSocket>; 2], DialError> 
             let before = who()?;
             let path = Path::new(PROCESS_TABLE).join(format!("{pid}/ns/net"));
             let sockets = netns::within(&path, || Ok(open()))?;
-            // The pid belonged to the same process before and after, so the sockets are the pod's.
+            // The sockets are the pod's if the pid belonged to the same process before and after they were opened.
             if who()? == before { Ok(sockets) } else { Err(DialError::Ended) }
         }
     }

@@ -32,14 +32,16 @@ enum Down {
     Broken(io::Error),
 }
 
-/// Copies until both directions have ended (over a WebSocket, until the pod's has ended), or the client or the pod has
-/// disconnected. If the client disconnects, delivers the data that the client has sent, for at most [`LAST_INPUT`].
+/// Copies until both directions have ended (over a WebSocket, until the pod's has ended), the client has disconnected
+/// or reset the data stream, or the connection to the pod has broken. If the client disconnects, delivers the data that
+/// the client has sent, for at most [`LAST_INPUT`].
+///
 /// Over SPDY, ends the error stream as soon as the pod has sent all data, because older clients wait for this before
 /// they end their own direction. Once the pod has sent all data, a forwarded SPDY connection that delivers no data to
 /// the pod for [`IDLE_TIMEOUT`] ends, even if other streams or pings keep the client's connection busy.
 ///
-/// If the connection to the pod breaks, for example by a TCP reset, the forwarded connection ends as if the
-/// pod had closed it. A text on the error stream would make kubectl end the whole port-forward.
+/// If the connection to the pod breaks, for example by a TCP reset, dockbridge sends no text on the error stream,
+/// because the text would make kubectl end the whole port-forward.
 pub(super) async fn run(
     socket: TcpStream,
     (reader, writer): (Reader, &mut Writer),
@@ -63,7 +65,6 @@ pub(super) async fn run(
     };
     match down {
         Down::Unwanted => {
-            // For at most `LAST_INPUT`, the pod still gets the data that the client had sent.
             if !client_has_ended {
                 let _ = timeout(LAST_INPUT, up).await;
             }

@@ -1,4 +1,4 @@
-//! Tests of complete port-forwards with hand-written frames, to sockets of the test and in another network namespace.
+//! Tests of port-forwards with hand-written SPDY frames, and of connections in another network namespace.
 
 use std::{io, net::TcpListener as Blocking, path::PathBuf, sync::Arc, time::Duration};
 
@@ -120,7 +120,7 @@ impl Client {
         self.io.write_u32(5).await.unwrap();
     }
 
-    /// The data received on each of `streams`, until all these streams have ended.
+    /// The data received on each of `streams` until all have ended, and `(reset)` for a stream that was reset.
     async fn until_the_end_of<const N: usize>(&mut self, streams: [u32; N]) -> [String; N] {
         let (mut texts, mut ended) = ([const { String::new() }; N], 0);
         while ended < N {
@@ -312,8 +312,8 @@ async fn streams_that_are_opened_and_reset_at_once_are_bounded() {
     assert!(refused > 0);
 }
 
-/// If the client resets a pair of streams while dockbridge connects, the pair counts against the limit until
-/// the attempt to connect has ended.
+/// If the client resets a pair of streams while dockbridge connects, both streams count against the limit until the
+/// attempt to connect has ended.
 #[test]
 fn connections_whose_streams_are_reset_at_once_are_bounded() {
     let (release, held) = std::sync::mpsc::channel::<()>();
@@ -323,7 +323,7 @@ fn connections_whose_streams_are_reset_at_once_are_bounded() {
         .build()
         .unwrap();
     one_thread.block_on(async {
-        // The blocked task occupies the only thread that could connect.
+        // The blocked task occupies the only thread that could open sockets.
         tokio::task::spawn_blocking(move || held.recv());
         let mut client = Client::new();
         let mut refused = 0;
@@ -362,7 +362,7 @@ async fn a_connection_is_made_inside_a_namespace() {
         pid: thread.tid,
         container: container.to_owned(),
     };
-    // `/` as the container's cgroup matches every process, because every cgroup is below the root cgroup.
+    // `/` instead of a container's id matches every process, because the path of every cgroup contains `/`.
     for place in [of("/"), PodNetwork::Pinned(path.clone())] {
         let mut ours = dial::connect(place, port).await.unwrap();
         ours.write_all(b"inside").await.unwrap();

@@ -1,5 +1,4 @@
-//! Control frames that wait to be written. Too many queued answers to the peer make the reading side wait. The control
-//! frames of streams are limited by the number of streams, because a queued frame holds the place of its stream.
+//! Control frames that wait to be written. Too many queued answers to the peer make the reading side wait.
 
 use std::sync::Arc;
 
@@ -28,7 +27,7 @@ pub(super) struct ControlQueue {
 }
 
 /// A control frame in the queue. Answers to the peer and probes hold a permit, because they are limited. A frame of a
-/// stream holds the stream's place, because otherwise a peer that opens streams and never reads could fill the queue.
+/// stream holds the stream's place, because otherwise the queue could grow without limit if a peer never reads.
 #[derive(Debug)]
 pub(super) struct Queued {
     pub(super) frame: ControlFrame,
@@ -48,8 +47,8 @@ impl ControlQueue {
             self.frames.send(Queued { frame, _answer: None, _stream: Some(Arc::clone(stream)) });
     }
 
-    /// Queues a frame that shows whether the peer is still connected, unless [`MAX_ANSWERS`] answers and
-    /// probes are already in the queue: a peer that reads nothing gets no more probes.
+    /// Queues a frame that shows whether the peer is still connected, unless [`MAX_ANSWERS`] answers and probes are
+    /// already in the queue.
     pub(super) fn probe(&self, frame: ControlFrame) {
         if let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() {
             let _ = self.frames.send(Queued { frame, _answer: Some(permit), _stream: None });
@@ -63,8 +62,7 @@ impl ControlQueue {
     }
 }
 
-/// Most queued answers and probes, more than a correct peer causes: with so many in the queue, the reading side
-/// waits before it answers again.
+/// Maximum number of queued answers and probes: more than a correct peer causes.
 const MAX_ANSWERS: usize = 512;
 
 #[cfg(test)]

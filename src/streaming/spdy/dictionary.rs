@@ -7,7 +7,7 @@ pub(super) fn bytes() -> Vec<u8> {
     for word in WORDS.split(' ') {
         let length = u32::try_from(word.len()).unwrap_or_default();
         all.extend_from_slice(&length.to_be_bytes());
-        // `WORDS` has a plus for the space in a value of two words.
+        // `WORDS` has `200+OK` for the value `200 OK`.
         all.extend(word.bytes().map(|byte| if byte == b'+' { b' ' } else { byte }));
     }
     all.extend_from_slice(TAIL.as_bytes());

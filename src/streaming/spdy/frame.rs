@@ -43,10 +43,9 @@ pub(super) enum GoAwayReason {
 #[error("{0}")]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// Encodes a reply that accepts a stream and has no headers. The replies of a connection form one zlib
-/// stream, which starts with the `first` reply.
-///
-/// The header block is not compressed, because a compressor needs about 260 KiB for each connection.
+/// Encodes a reply that accepts a stream and has no headers. The header blocks of a connection's replies form one zlib
+/// stream, which starts in the `first` reply. The blocks are stored uncompressed, because a compressor needs about
+/// 260 KiB for each connection.
 pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     let start = if first { &ZLIB_START[..] } else { &[] };
     control(Kind::SynReply, 4 + start.len() + NO_HEADERS.len(), out);
@@ -55,7 +54,7 @@ pub(super) fn reply(id: u32, first: bool, out: &mut BytesMut) {
     out.put_slice(&NO_HEADERS);
 }
 
-/// Encodes the head of a data frame. The payload follows the head.
+/// Encodes the head of a data frame, without the payload.
 pub(super) fn data(id: u32, last: bool, length: usize, out: &mut BytesMut) {
     out.put_u32(id & ID_MASK);
     out.put_u32(u32::from(last) << 24 | length_of(length));
@@ -74,22 +73,22 @@ pub(super) fn ping(id: u32, out: &mut BytesMut) {
     out.put_u32(id);
 }
 
-/// Encodes GOAWAY: the connection ends, and dockbridge has not processed streams above `last`.
+/// Encodes GOAWAY: the connection ends, and dockbridge has not processed streams with ids above `last`.
 pub(super) fn go_away(last: u32, reason: GoAwayReason, out: &mut BytesMut) {
     control(Kind::GoAway, 8, out);
     out.put_u32(last);
     out.put_u32(reason as u32);
 }
 
-/// The version number in frames: SPDY/3.1 uses that of SPDY/3, and differs only in its windows.
+/// The version number in frames of SPDY/3.1, which is also that of SPDY/3.
 pub(super) const VERSION: u16 = 3;
-/// The length of every frame's head.
+/// The length of every frame's head in bytes.
 pub(super) const HEAD: usize = 8;
-/// Mask for the stream id. The highest bit, which is not part of the id, marks control frames.
+/// Mask for the stream id. The highest bit of a frame's head is not part of the id, but marks control frames.
 pub(super) const ID_MASK: u32 = 0x7fff_ffff;
 /// Flag: the sender of the frame sends nothing more on the stream.
 pub(super) const FLAG_LAST: u8 = 0x01;
-/// Flag in the first frame of a stream: the receiver of this frame must not send anything on the stream.
+/// Flag in the first frame of a stream: the receiver of this frame must not send data on the stream.
 pub(super) const FLAG_ONE_WAY: u8 = 0x02;
 
 /// Header of a zlib stream (RFC 1950): deflate with a window of 32 KiB and without a dictionary.

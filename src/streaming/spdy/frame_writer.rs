@@ -1,8 +1,8 @@
 //! The writing side of a connection. Only [`FrameWriter`] writes to the connection, so no frame begins within another
 //! frame.
 //!
-//! [`FrameWriter`] writes queued control frames before data. [`FrameWriter`], and not a future, stores the
-//! bytes that are being written, so that no bytes are lost if the future is dropped.
+//! [`FrameWriter`] writes queued control frames before queued data, and stores the bytes that are being written, so
+//! that no bytes are lost if the future of [`FrameWriter::run`] is dropped.
 
 use std::{io, sync::atomic::Ordering};
 
@@ -24,7 +24,7 @@ pub(super) struct FrameWriter<W> {
     replied: bool,
     control: mpsc::UnboundedReceiver<Queued>,
     outbox: mpsc::Receiver<Outgoing>,
-    /// Encoded control frames, and then the head of a data frame, whose content is `payload`.
+    /// Encoded control frames, and then the head of the data frame, if any, whose content is `payload`.
     heads: BytesMut,
     payload: Bytes,
 }
@@ -53,7 +53,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         }
     }
 
-    /// Writes all queued SPDY frames and GOAWAY, and then closes dockbridge's side of the connection.
+    /// Writes the queued frames and GOAWAY, and then closes dockbridge's side of the connection.
     pub(super) async fn close(&mut self, last: u32, reason: GoAwayReason) -> io::Result<()> {
         self.outbox.close();
         self.flush().await?;
@@ -67,7 +67,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.writer.shutdown().await
     }
 
-    /// Waits until there is a frame to write, and encodes it.
+    /// Waits for a frame, and encodes it and the queued control frames.
     async fn gather(&mut self) {
         let frame = tokio::select! {
             biased;
@@ -80,7 +80,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.encode(frame);
     }
 
-    /// Encodes control frames and then `frame`: the frame that accepts a stream precedes its first data.
+    /// Encodes the queued control frames before `frame`: the frame that accepts a stream precedes its first data.
     fn encode(&mut self, frame: Option<Outgoing>) {
         while let Ok(Queued { frame, .. }) = self.control.try_recv() {
             self.put_control(frame);
@@ -109,7 +109,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     async fn flush(&mut self) -> io::Result<()> {
         let mut unwritten = (&mut self.heads).chain(&mut self.payload);
         self.writer.write_all_buf(&mut unwritten).await?;
-        // Frees the memory of the buffer.
+        // Frees the memory of the written payload.
         self.payload = Bytes::new();
         self.writer.flush().await
     }

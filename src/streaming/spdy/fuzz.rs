@@ -81,7 +81,7 @@ pub(crate) fn peer(bytes: &[u8]) {
     });
 }
 
-/// Decodes all frames until the end or the first error, and joins the pieces of each data frame.
+/// Decodes all frames until the end or the first error, and joins consecutive data of a stream until its end.
 fn decoded<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Frame>, Option<Malformed>) {
     let mut decoder = Decoder::default();
     let (mut input, mut frames) = (BytesMut::new(), Vec::new());
@@ -143,5 +143,5 @@ fn on_this_thread(work: impl Future<Output = ()>) {
     assert!(done.is_ok(), "the connection does not end");
 }
 
-/// Limit for a connection in this test: longer than a connection waits for its peer at the end.
+/// Time limit for a connection in this test: longer than a connection waits for its peer at the end.
 const TIMEOUT: Duration = Duration::from_secs(8);

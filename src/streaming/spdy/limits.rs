@@ -1,10 +1,10 @@
-//! Limits for the memory that dockbridge uses for a peer.
+//! Limits for the memory that dockbridge uses for SPDY connections.
 
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Counts the streams of a connection that dockbridge still uses, even if the peer has reset them.
+/// Counts a connection's streams that dockbridge still uses, also streams that the peer has reset.
 #[derive(Debug)]
 pub(super) struct StreamCount {
     held: Arc<()>,
@@ -36,13 +36,13 @@ impl StreamCount {
     }
 }
 
-/// Largest decompressed header block in bytes. A longer block ends the connection. Clients send about 100 bytes.
+/// Largest decompressed header block in bytes. A longer header block ends the connection.
 pub(super) const HEADER_BYTES: usize = 1024;
-/// Maximum number of headers in a block. A block with more headers ends the connection.
+/// Maximum number of headers in a header block. A header block with more headers ends the connection.
 pub(super) const HEADERS: u32 = 100;
-/// Maximum number of open streams of a connection. dockbridge refuses further streams.
+/// Maximum number of streams that a connection has at once. dockbridge refuses streams beyond this number.
 pub(super) const STREAMS: usize = 1000;
-/// Number of streams that each connection can always have.
+/// Number of streams that a connection can have without permits of [`SHARED_STREAMS`].
 const OWN_STREAMS: usize = 16;
-/// Permits for further streams of all connections together. Each stream needs a few KiB.
+/// Permits that all connections share, for their streams beyond [`OWN_STREAMS`]. Each stream needs a few KiB.
 pub(super) static SHARED_STREAMS: Semaphore = Semaphore::const_new(8192);

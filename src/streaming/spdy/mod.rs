@@ -1,16 +1,16 @@
 //! The part of SPDY/3.1 that Kubernetes uses: framing and streams over one connection.
 //!
-//! Outside of tests, this module imports only [`super::inbox`]. `frame`, `header` and `decode` do no I/O. `connection`
+//! Of dockbridge's other modules, this module imports only [`super::inbox`] (tests and fuzzing aside). `connection`
 //! runs `frame_reader` and `frame_writer` in one task. `stream` is the interface for users of a stream.
 //!
-//! Only the client opens streams. Like the clients of Kubernetes, dockbridge ignores the windows of SPDY. TCP
-//! limits the data: if the reader of a stream is slow, dockbridge does not read from the connection.
+//! Only the client opens streams. Like the clients of Kubernetes, dockbridge ignores SPDY's own flow control. TCP
+//! limits the data: dockbridge does not read from a connection while unread data fills the window of [`super::inbox`].
 //!
 //! # Memory
 //!
-//! A connection needs memory for a window of received data ([`super::inbox`]), a read buffer, three pieces of
-//! data that the peer has not received yet, and the state of the decompression (40 KiB). Each stream of the
-//! connection (at most [`limits::STREAMS`]) has its headers in memory until dockbridge accepts the stream.
+//! A connection needs memory for a window of received data ([`super::inbox`]), a read buffer, two pieces of data for
+//! the peer, and the state of the decompression (40 KiB). Each stream of the connection (at most [`limits::STREAMS`])
+//! needs memory for a piece that waits to be sent, and for its headers until dockbridge accepts or refuses the stream.
 
 pub mod connection;
 mod control_frames;

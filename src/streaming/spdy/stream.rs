@@ -46,7 +46,7 @@ impl OfferedStream {
         self.headers.first(name)
     }
 
-    /// Accepts the stream, and tells the peer.
+    /// Accepts the stream, and tells the peer unless the stream has already ended.
     pub fn accept(self) -> (Receiver, Sender) {
         let handle = &self.stream.1.handle;
         if !handle.life.has_ended() {
@@ -57,7 +57,7 @@ impl OfferedStream {
     }
 }
 
-/// Receives data from the peer. After this value is dropped, dockbridge discards further data of the stream.
+/// Receives data from the peer. After this value is dropped, dockbridge discards the peer's further data.
 #[derive(Debug)]
 pub struct Receiver {
     handle: Arc<SharedStream>,
@@ -65,7 +65,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// The next bytes, as [`Inbox::next`] returns them. Also ends if either side resets the stream.
+    /// The next bytes, as [`Inbox::next`] returns them. After either side's reset, `None` follows the buffered bytes.
     pub async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
             biased;
@@ -76,8 +76,8 @@ impl Receiver {
 }
 
 /// Sends data to the peer. If both sender and receiver are dropped without [`Sender::finish`], dockbridge resets the
-/// stream, which tells the peer that the stream broke. But dockbridge ends an accepted stream normally if dockbridge
-/// has sent nothing on it and the peer has ended its direction.
+/// stream, which tells the peer that the stream broke. But if dockbridge has sent nothing on the stream and the peer
+/// has ended its direction, dockbridge ends the stream normally.
 #[derive(Debug)]
 pub struct Sender {
     handle: Arc<SharedStream>,
@@ -88,7 +88,7 @@ impl Sender {
     /// Sends bytes in frames of at most 16 KiB. Waits for room. A dropped future may have sent some frames.
     ///
     /// # Errors
-    /// Fails if the stream was finished or reset, or if the connection has ended.
+    /// Fails after [`Sender::finish`] or a reset, or if the connection has ended.
     pub async fn send(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
             let frame = bytes.split_to(bytes.len().min(LARGEST_PIECE));
@@ -102,7 +102,7 @@ impl Sender {
         self.put(Bytes::new(), true).await
     }
 
-    /// Resets the stream and discards data that was not yet written to the peer, unless the stream has ended.
+    /// Resets the stream and discards data that was not yet written to the peer, unless both directions have ended.
     pub fn reset(&mut self) {
         self.handle.reset(ResetReason::Cancel);
     }
@@ -131,7 +131,7 @@ impl Sender {
     }
 }
 
-/// The stream was finished or reset, or the connection is closed.
+/// Nothing more can be sent: dockbridge has finished the stream, the stream was reset, or the connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream has ended, or the client has disconnected")]
 pub struct Gone;
@@ -147,7 +147,6 @@ pub(super) struct Outgoing {
 /// The progress of a stream, which the connection and the stream's users share.
 #[derive(Debug, Default)]
 pub(super) struct StreamState {
-    /// Whether the frame that accepts the stream was queued for the peer.
     pub(super) accepted: AtomicBool,
     pub(super) received_last: AtomicBool,
     pub(super) sent_last: AtomicBool,
@@ -164,8 +163,8 @@ impl StreamState {
         self.gone.cancel();
     }
 
-    /// Resolves once the stream was reset, or once the connection has ended after both directions of the stream.
-    /// Never resolves if the connection ends while a direction of the stream is open.
+    /// Resolves once the stream was reset. Also resolves when the connection ends, but not if a direction of the stream
+    /// is still open then.
     pub(super) async fn reset(&self) {
         self.gone.cancelled().await;
         if !self.has_ended() {
@@ -217,7 +216,7 @@ impl Drop for SharedStream {
             return self.reset(ResetReason::Refused);
         }
         if self.life.sent_last.load(Ordering::Acquire) {
-            // A reset could overtake data that is still queued, so this branch only discards further data.
+            // A reset could overtake data that is still queued, so this branch only discards further data of the peer.
             return self.life.end();
         }
         let quiet = !self.used.load(Ordering::Acquire);

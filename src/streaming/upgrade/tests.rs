@@ -48,7 +48,7 @@ fn spdy_uses_the_first_known_version_of_the_client() {
         (&["v3.channel.k8s.io"], V3, "v3.channel.k8s.io"),
         (&["v2.channel.k8s.io"], V2, "v2.channel.k8s.io"),
         (&["channel.k8s.io"], V1, "channel.k8s.io"),
-        // kubelet, which translates WebSocket to SPDY, starts its list with a version that SPDY does not have.
+        // Kubernetes' translator from WebSocket to SPDY starts its list with a version that SPDY does not have.
         (&["v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"], V4, "v4.channel.k8s.io"),
         (&["channel.k8s.io", "v4.channel.k8s.io"], V1, "channel.k8s.io"),
         (&["x, v2.channel.k8s.io ,v4.channel.k8s.io"], V2, "v2.channel.k8s.io"),

@@ -11,7 +11,7 @@ use crate::streaming::inbox::LARGEST_PIECE;
 pub enum Frame {
     /// A piece of a message; it may be empty. The message ends with its `last` piece.
     Data { is_text: bool, bytes: Bytes, last: bool },
-    /// A ping. dockbridge must send these bytes back.
+    /// A ping, with the bytes for the pong.
     Ping(Bytes),
     /// The client ends the connection. The bytes, if any, contain a code and perhaps a reason.
     Close(Bytes),
@@ -27,7 +27,7 @@ pub enum Opcode {
     Pong = 10,
 }
 
-/// The client sent bytes that are not a valid frame, or a frame that is not allowed at this point.
+/// The client sent an invalid frame or message, or a frame that is not allowed at this point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client violated the WebSocket protocol")]
 pub struct Malformed;
@@ -96,7 +96,7 @@ impl Decoder {
 }
 
 impl Payload {
-    /// Decodes the head of a frame, once it has arrived completely.
+    /// Removes and decodes the head of a frame. `None` if the head is incomplete.
     fn read(input: &mut BytesMut) -> Result<Option<Self>, Malformed> {
         let Some([first, second]) = input.first_chunk().copied() else { return Ok(None) };
         if first & RESERVED != 0 || second & MASKED == 0 {
@@ -144,7 +144,7 @@ fn may_close(payload: &[u8]) -> bool {
         )
 }
 
-/// Encodes the head of a frame that dockbridge sends. A frame of dockbridge is always a whole message.
+/// Encodes the head of a frame that dockbridge sends. dockbridge does not split messages into several frames.
 pub fn put_head(opcode: Opcode, length: usize, out: &mut BytesMut) {
     out.put_u8(FINAL | opcode as u8);
     match (u8::try_from(length), u16::try_from(length)) {
@@ -170,7 +170,7 @@ const BINARY: u8 = Opcode::Binary as u8;
 const CLOSE: u8 = Opcode::Close as u8;
 const PING: u8 = 9;
 const PONG: u8 = Opcode::Pong as u8;
-/// Stands in place of a length below 126: the length follows in two bytes, or for [`LENGTH_64`] in eight.
+/// This value instead of a length means that the length follows in two bytes, or for [`LENGTH_64`] in eight.
 const LENGTH_16: u8 = 126;
 const LENGTH_64: u8 = 127;
 const MASK: usize = 4;

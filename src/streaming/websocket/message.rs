@@ -15,7 +15,7 @@ pub struct Format {
     pub closes: bool,
 }
 
-/// A message from the client.
+/// A message from the client, or a piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage {
     /// Data for a channel; it may be empty.
@@ -29,7 +29,7 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub struct MessageReader {
     format: Format,
-    /// `None` between two messages.
+    /// `None` until a message's first byte has arrived.
     target: Option<Target>,
     /// Base64 characters that do not form a complete group yet.
     rest: BytesMut,
@@ -49,8 +49,7 @@ impl Format {
     /// Number of channels that dockbridge can use. The first byte of a message with data names the channel.
     pub const fn channels(self) -> usize {
         match self.encoding {
-            // dockbridge does not use the highest byte for a channel: in v5, it means that the message closes
-            // a channel.
+            // dockbridge does not use channel 255: in v5, this byte means that the message closes a channel.
             Encoding::Binary => CLOSE as usize,
             // The channels are named by the ASCII characters from the digit 0 on.
             Encoding::Base64 => (128 - ZERO) as usize,
@@ -124,7 +123,7 @@ impl MessageReader {
     }
 }
 
-/// First byte of a v5 message that closes a channel. The second byte of this message is the number of the channel.
+/// First byte of a v5 message that closes a channel.
 const CLOSE: u8 = 255;
 const ZERO: u8 = b'0';
 

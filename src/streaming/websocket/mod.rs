@@ -1,6 +1,6 @@
 //! Kubernetes' streams over WebSocket: numbered channels, or a SPDY connection inside messages.
 //!
-//! dockbridge passes on each piece of a message as it arrives. `frame` and `message` do no I/O.
+//! dockbridge passes on each piece of a message as it arrives.
 
 pub mod frame;
 pub mod message;

@@ -1,7 +1,7 @@
 //! A WebSocket with numbered channels. A single task reads, and any task can write.
 //!
-//! If the reader of a channel is slow, dockbridge stops reading the connection, which also blocks the other
-//! channels. While dockbridge does not read, it still notices if the client disconnects.
+//! While unread data of any channel fills the window, dockbridge does not read the connection, which also blocks the
+//! client's data for other channels. dockbridge still notices if the client disconnects.
 
 use std::{convert::Infallible, future::pending, io, sync::Arc};
 
@@ -44,7 +44,7 @@ struct FrameSender {
     gone: CancellationToken,
 }
 
-/// The socket, and the bytes that are being written: frames stay complete if a future that sends is dropped.
+/// The socket, and the bytes that are being written: if the future of a send is dropped, the next send writes the rest.
 #[derive(Debug)]
 struct Sink {
     to: WriteHalf<ClientConnection>,
@@ -100,7 +100,7 @@ impl Outgoing {
         self.frames.send(head, payload, false).await
     }
 
-    /// Resolves when the client has disconnected, closed the WebSocket or violated the protocol.
+    /// Waits like [`Socket::closed`].
     pub async fn closed(&self) {
         self.frames.gone.cancelled().await;
     }
@@ -119,8 +119,7 @@ impl FrameSender {
     async fn send_control(&self, opcode: Opcode, payload: Bytes) {
         let mut head = BytesMut::new();
         put_head(opcode, payload.len(), &mut head);
-        // `send` fails if the client has disconnected or dockbridge has sent a close frame. Then the control frame is
-        // not needed.
+        // `send` fails once the client has disconnected or a close frame was sent. Then no control frame is needed.
         let _ = self.send(head.freeze(), payload, opcode == Opcode::Close).await;
     }
 

@@ -13,7 +13,7 @@ use tokio_util::io::{poll_read_buf, poll_write_buf};
 use super::frame::{Decoder, Frame, Opcode, put_head};
 use crate::streaming::{client_connection::ClientConnection, inbox::LARGEST_PIECE};
 
-/// The stream of bytes inside the binary messages of a WebSocket. Where a message ends has no meaning.
+/// The stream of bytes inside the binary messages of a WebSocket. Message boundaries have no meaning.
 #[derive(Debug)]
 pub struct Tunnel {
     io: ClientConnection,
@@ -25,7 +25,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Starts the WebSocket protocol on `wire`.
+    /// Uses `wire`, whose HTTP upgrade is complete, as a WebSocket.
     pub fn open(wire: ClientConnection) -> Self {
         let (input, unsent) = (BytesMut::new(), BytesMut::new());
         let (decoder, buffered) = (Decoder::default(), Bytes::new());
@@ -77,7 +77,7 @@ impl AsyncRead for Tunnel {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                 }
                 Ok(None) => {
-                    // Even if the write of a pong fails, dockbridge must still read the client's data.
+                    // Even if a pong cannot be written, dockbridge must still read the client's data.
                     let _ = this.poll_unsent(context);
                     this.buffered = Bytes::new();
                     this.input.reserve(LARGEST_PIECE);

@@ -1,11 +1,10 @@
-//! The messages of OTLP 1 for a trace collector, with the field numbers of the protocol, without the fields that
-//! dockbridge does not use.
+//! The messages of OTLP 1 for a trace collector: the fields that dockbridge uses, with the protocol's numbers.
 
 use std::time::UNIX_EPOCH;
 
 use crate::telemetry::trace::FinishedSpan;
 
-/// A batch of spans, the message of one export.
+/// The message of one export: a batch of spans.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceRequest {
     #[prost(message, repeated, tag = "1")]

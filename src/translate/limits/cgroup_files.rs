@@ -1,7 +1,7 @@
-//! Limits for which the Engine API has no field: dockbridge writes the limits into files of the cgroup.
+//! Limits for huge pages and `unified`: the Engine API has no fields for them, so dockbridge writes cgroup files.
 //!
-//! If systemd manages the cgroup, it overwrites some files of the cgroup on every `daemon-reload`, so dockbridge also
-//! sets the properties of systemd that correspond to these files.
+//! If systemd manages the cgroup, a `daemon-reload` overwrites some of these files, so dockbridge also sets the
+//! properties of systemd that correspond to the files.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub struct CgroupFile {
     pub controller: String,
     pub file: String,
     pub value: String,
-    /// What dockbridge does if the kernel does not have the file.
+    /// What dockbridge does if the cgroup does not have the file.
     pub if_missing: IfMissing,
     /// The same limit as properties for `systemctl set-property`; empty if dockbridge knows none.
     pub properties: Vec<String>,
@@ -89,7 +89,7 @@ impl CgroupFile {
     }
 }
 
-/// The cgroup files for all limits that the engine does not set.
+/// The cgroup files for limits that the engine does not set.
 ///
 /// # Errors
 /// Fails if a key of `unified` needs cgroup v2 and the host has v1. A swap limit together with a memory limit
@@ -150,7 +150,6 @@ pub fn edits(limits: &Resources, engine: &EngineInfo) -> Vec<SpecEdit> {
     needed.filter_map(edit).collect()
 }
 
-/// The properties of systemd that correspond to a cgroup file. Empty if dockbridge knows no such property.
 fn properties(file: &str, value: &str) -> Vec<String> {
     let limit = if value == MAX { "infinity" } else { value };
     let named = |name: &str| vec![format!("{name}={limit}")];

@@ -30,8 +30,8 @@ pub fn observe(host: &InspectHostConfig) -> Resources {
     }
 }
 
-/// Writes the limits of a new container into its create request. Fails if the swap limits contradict
-/// the memory limit or each other.
+/// Writes the limits of a new container into its create request. Fails if swap limits contradict the memory limit or
+/// each other.
 pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Result<(), Failure> {
     check_swap(limits, limits)?;
     host.cpu_period = if_set(limits.cpu_period);
@@ -48,15 +48,14 @@ pub fn create(host: &mut HostConfig, limits: &Resources, oom_floor: i64) -> Resu
 /// An update of a container: the request to the engine, and the cgroup files that dockbridge writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// The request to the engine. `None` if the engine has nothing to change.
+    /// `None` if the engine has nothing to change.
     pub body: Option<ContainerUpdateBody>,
     pub files: Vec<CgroupFile>,
 }
 
-/// Plans an update to the limits `after`, of which `requested` are new ([`Resources::updated`]). If memory or swap
-/// changes, sends the memory limit, if it is set, together with the limit of `memory_swap`, because the engine would
-/// compare a single new value with the old value of the other. Fails if the swap limits contradict the memory limit
-/// or each other, or if a limit needs cgroup v2 and the host has v1.
+/// Plans an update to the limits `after`, of which `requested` are new ([`Resources::updated`]). A change of memory or
+/// swap sends both limits if they are set, because the engine would compare one new limit with the old other limit.
+/// Fails if swap limits contradict the memory limit or each other, or if a limit needs cgroup v2 and the host has v1.
 pub fn update(
     requested: &Resources,
     after: &Resources,
@@ -90,15 +89,14 @@ pub fn update(
     Ok(Update { body, files })
 }
 
-/// The limit of memory and swap together, as the engine accepts it. "Unlimited" is a large number on cgroup
-/// v1 and -1 on cgroup v2. On v1 the OCI runtime would write -1 before it removes the memory limit, and the
-/// kernel refuses this order. The OCI runtime writes a number after it has removed the memory limit. On v2 the
-/// engine would subtract the memory limit from a number.
+/// The limit of memory and swap together for an update. "Unlimited" is a large number on cgroup v1, where the engine
+/// would not pass -1 to the OCI runtime, and -1 on cgroup v2, where the OCI runtime would subtract the memory limit
+/// from a number.
 const fn together(swap: i64, engine: &EngineInfo) -> i64 {
     if engine.cgroup_version == 2 { swap } else { as_number(swap) }
 }
 
-/// A memory limit as the engine accepts it: a large number means "unlimited".
+/// A memory limit for an update: "unlimited" is a large number.
 const fn as_number(memory: i64) -> i64 {
     if memory == UNLIMITED { ALL_MEMORY } else { memory }
 }
@@ -143,9 +141,9 @@ fn check_swap(asked: &Resources, merged: &Resources) -> Result<(), Failure> {
     )))
 }
 
-/// The limit of memory and swap together, for limits that passed [`check_swap`]. Without this limit the
-/// engine would allow as much swap as memory, but in Kubernetes a container without this limit has no swap.
-/// kubelet limits swap with this limit on cgroup v1, and with `memory.swap.max` (swap alone) on v2.
+/// The limit of memory and swap together, for limits that passed [`check_swap`]. If a request has a memory limit and no
+/// swap limit, the engine would allow as much swap as memory, but Kubernetes expects no swap. kubelet limits swap with
+/// this limit on cgroup v1, and with `memory.swap.max` (swap alone) on v2.
 fn memory_swap(limits: &Resources) -> Option<i64> {
     let (memory, together) = (limits.memory_limit, limits.memory_swap_limit);
     if memory <= 0 {
@@ -162,7 +160,7 @@ fn memory_swap(limits: &Resources) -> Option<i64> {
     })
 }
 
-/// Converts a memory limit of the engine: the large number of [`as_number`] becomes "unlimited".
+/// A memory limit of an inspect, with [`UNLIMITED`] instead of the large number of [`as_number`].
 const fn unlimited(memory: i64) -> i64 {
     if memory >= ALL_MEMORY { UNLIMITED } else { memory }
 }

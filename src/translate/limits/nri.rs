@@ -13,11 +13,10 @@ use crate::{
     },
 };
 
-/// Records which plugin sets which field. Two plugins must not set the same field,
-/// unless the later plugin removes the earlier value first.
+/// Records which NRI plugin sets which field. Two plugins must not set the same field, unless the later plugin first
+/// removes the earlier value.
 pub trait Claim {
-    /// Records that the plugin sets a field, or the entry `key` of a field. Fails if another
-    /// plugin owns the field or entry.
+    /// Records that the plugin sets a field, or its entry `key`. Fails if another plugin owns the field or entry.
     fn claim(&mut self, field: Field, key: &str) -> Result<(), Failure>;
 
     /// Replaces `over` with `asked`, the plugin's value of a field, if the plugin sets the field.
@@ -35,8 +34,7 @@ pub trait Claim {
     }
 }
 
-/// Reads limits for an update of a container. An absent limit does not change. The error names a field whose
-/// value is malformed or out of range.
+/// Reads a plugin's limits for an update of a container. In the result, 0 means that a limit does not change.
 pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     let (memory, cpu) = (given.memory.unwrap_or_default(), given.cpu.clone().unwrap_or_default());
     let signed = |value: Option<nri::OptionalInt64>| value.map_or(0, |value| value.value);
@@ -70,7 +68,7 @@ pub fn read(given: &nri::LinuxResources) -> Result<Resources, ParseError> {
     })
 }
 
-/// Limits in the form in which plugins receive them. Other limits of NRI are not in [`Resources`].
+/// Limits in the form in which plugins receive them.
 pub fn rendered(given: &Resources) -> nri::LinuxResources {
     let signed = |value: i64| (value != 0).then_some(nri::OptionalInt64 { value });
     let unsigned = |value: i64| {

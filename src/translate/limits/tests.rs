@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Every limit, set to the value of the sample if the CRI has the limit.
+/// A value for every limit. Limits of the CRI have the values of [`sample::resources`].
 fn all() -> Resources {
     let pages = HugepageLimit { page_size: "2MB".to_owned(), limit: 0 };
     Resources {
@@ -119,13 +119,13 @@ fn a_limit_is_set_by_the_engine_or_in_a_file() {
     for (name, limit) in each() {
         let in_files = !cgroup_files(&limit, &engine()).unwrap().is_empty();
         let update = docker::update(&limit, &all(), &engine()).unwrap();
-        // No update of the engine has `oom_score_adj`, because dockbridge itself writes it for a running process.
+        // The Engine API cannot update `oom_score_adj`: dockbridge itself writes it for a running process.
         assert!(in_files || update.body.is_some() || name == OOM_SCORE, "{name} is not updated");
         // A swap limit without a memory limit is refused, so the test adds a memory limit.
         let with_memory = Resources { memory_limit: 1 << 20, ..limit };
         let without = created(&Resources { memory_limit: 1 << 20, ..Resources::default() });
-        // Both bodies have `memory_limit`. The two other limits come only from NRI plugins, and an update sets them
-        // before the start of the container.
+        // Both compared requests have `memory_limit`. Only NRI plugins request the two other limits, which an update
+        // sets before the container starts.
         let is_exempt = ["memory_limit", "pids_limit", "memory_reservation"].contains(&name);
         assert!(in_files || is_exempt || created(&with_memory) != without, "{name} is not created");
     }
@@ -158,7 +158,7 @@ fn a_limit_is_shown_to_plugins_and_read_and_belongs_to_one() {
 /// In NRI the OOM score adjustment is a field of the container and not one of its limits.
 const OOM_SCORE: &str = "oom_score_adj";
 
-/// kubelet subtracts the pod's overhead, also from a limit that the pod does not have.
+/// kubelet subtracts the pod's overhead even from -1 (no limit).
 #[test]
 fn limits_of_a_pod_may_be_less_than_none() {
     let update = |cpu_quota, memory_limit_in_bytes| {

@@ -1,9 +1,9 @@
 //! Merges the answers of several plugins about a new container, in the order of the plugins.
 //!
 //! A key that starts with `-` removes an entry. If the answer that removes an entry also sets it, the new value counts,
-//! even if another plugin has set the entry. Arguments and RDT have similar marks for a removal. Hooks and cgroup
-//! device rules of all plugins are added. In all other cases, two plugins conflict if they set the same entry, or the
-//! same field that has no entries.
+//! even if another plugin has set the entry. For arguments the mark is an empty first argument, and for RDT the field
+//! `remove`. The hooks and cgroup device rules of all plugins are kept. In all other cases, two plugins conflict if
+//! they set the same entry, or the same field without entries.
 
 use std::{collections::BTreeMap, mem};
 
@@ -133,8 +133,6 @@ impl Merge {
         asked.linux.as_ref().map_or(Ok(()), |linux| self.adjust_linux(claims, linux))
     }
 
-    /// Merges the arguments that a plugin sets. If the first word is empty, the words after it replace the arguments
-    /// of another plugin.
     fn adjust_args(&mut self, claims: &mut Claims<'_>, asked: &[String]) -> Result<(), Failure> {
         let Some((first, rest)) = asked.split_first() else { return Ok(()) };
         if first.is_empty() {

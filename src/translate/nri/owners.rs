@@ -1,5 +1,4 @@
-//! Records which plugin has set which field of a container. Two plugins must not set the same field,
-//! unless the later plugin removes the earlier value first. Several plugins may add hooks.
+//! Records which plugin has set which field of a container, or which entry of a field. [`super::merge`] has the rules.
 
 use std::collections::BTreeMap;
 

@@ -436,7 +436,6 @@ fn what_is_no_limit_is_refused_by_name() {
     assert_eq!(limits_of(&all).unwrap().pids_limit, -1);
 }
 
-/// The merge of a message with many entries must be fast.
 #[test]
 fn long_answers_are_merged_in_time() {
     const MANY: u32 = 40_000;

@@ -5,13 +5,13 @@ use indexmap::IndexMap;
 use super::owners::Owners;
 use crate::{error::Failure, translate::limits::nri::merge_limits, wire::nri};
 
-/// The merged changes, in the order in which containers were first named.
+/// The merged changes, in the order in which plugins first named the containers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Updates(IndexMap<String, nri::ContainerUpdate>);
 
 impl Updates {
-    /// Merges a plugin's updates. If another plugin has set the same limit of the same container, leaves the update
-    /// out if it has `ignore_failure`, and otherwise fails.
+    /// Merges a plugin's updates. Fails if another plugin has set the same limit of the same container, but leaves out
+    /// such an update if it has `ignore_failure`.
     pub fn add(
         &mut self,
         owners: &mut Owners,
@@ -44,7 +44,7 @@ impl Updates {
         self.0.values().cloned().collect()
     }
 
-    /// The merged updates of all containers except this one.
+    /// The merged updates of all containers except `container`.
     pub fn of_others(&self, container: &str) -> Vec<nri::ContainerUpdate> {
         self.0.values().filter(|update| update.container_id != container).cloned().collect()
     }

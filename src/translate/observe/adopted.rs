@@ -1,7 +1,7 @@
-//! Makes documents for pods and containers that have no readable document: those of cri-dockerd, and
-//! dockbridge's own with a label that is damaged or in the format of a newer dockbridge. The content of a document
-//! comes from the labels, the name and the settings that the engine reports for the container. Ports, DNS, id mappings,
-//! command and environment remain unknown: see [`SandboxDocument::is_adopted`].
+//! Makes documents for pods and containers that have no usable document: those of cri-dockerd, and dockbridge's own
+//! with a label that is damaged or in the format of a newer dockbridge. The content of a document comes from the
+//! labels, the name and the settings that the engine reports for the container. Ports, DNS, id mappings, command and
+//! environment remain unknown: see [`SandboxDocument::is_adopted`].
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -74,7 +74,7 @@ pub(super) fn container(inspect: &ContainerInspect) -> Option<ContainerDocument>
     Some(ContainerDocument::new(spec, sandbox, image_id))
 }
 
-/// The identity of a container's pod, from kubelet's labels, or otherwise from the container's name.
+/// The identity of a container's pod, from kubelet's labels and the container's name.
 fn pod_metadata(inspect: &ContainerInspect) -> Option<PodMetadata> {
     let named = name::parse(&inspect.name);
     let pod = PodMetadata {
@@ -96,7 +96,7 @@ fn container_metadata(inspect: &ContainerInspect) -> Option<ContainerMetadata> {
     Some(ContainerMetadata { name, attempt })
 }
 
-/// The value of a label, or otherwise `named`, a part of the container's name; never empty.
+/// The value of a label, or otherwise `named`, a part of the container's name. `None` if both are missing or empty.
 fn label_or(inspect: &ContainerInspect, key: &str, named: Option<&String>) -> Option<String> {
     let labelled = inspect.config.labels.get(key).filter(|value| !value.is_empty());
     labelled.or(named).filter(|value| !value.is_empty()).cloned()
@@ -148,7 +148,7 @@ fn bounded<'a>(pairs: impl Iterator<Item = (&'a str, &'a String)>) -> BTreeMap<S
 /// container uses the host's network.
 fn hostname(inspect: &ContainerInspect) -> String {
     let hostname = &inspect.config.hostname;
-    // The whole short id is compared, because a pod's name may be the first letter of its id.
+    // Only the whole short id is the default: a requested host name, such as `a`, may also be the start of the id.
     let is_default = inspect.id.get(..SHORT_ID) == Some(hostname);
     if is_default || inspect.host_config.network_mode == "host" {
         String::new()
@@ -188,8 +188,8 @@ fn pid_mode(host: &InspectHostConfig, sandbox: &SandboxId) -> (PidMode, String) 
     }
 }
 
-/// The path of the CRI log. `None` if the label has no absolute path of a file. cri-dockerd may write
-/// only a directory into the label.
+/// The path of the CRI log. `None` if the label is missing, or is not the absolute path of a file: cri-dockerd may
+/// write only a directory.
 fn log_path(inspect: &ContainerInspect) -> Option<PathBuf> {
     let text = inspect.config.labels.get(label::LOG_PATH)?;
     let path = PathBuf::from(text);

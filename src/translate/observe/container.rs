@@ -39,7 +39,6 @@ pub fn observe(inspect: &ContainerInspect) -> Observed {
     observed.unwrap_or_else(|| foreign(inspect))
 }
 
-/// Returns the container as a foreign container, which does not belong to a pod.
 pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     let owner = joined(&inspect.host_config.network_mode);
     Observed::Foreign(ForeignContainer {
@@ -48,7 +47,7 @@ pub(super) fn foreign(inspect: &ContainerInspect) -> Observed {
     })
 }
 
-/// Whether the container's name agrees with its document: for an entry of Docker's list, instead of [`is_made_here`].
+/// Whether the container's name agrees with its document.
 pub(super) fn has_its_name(observed: &Observed) -> bool {
     match observed {
         Observed::Sandbox(record) => {
@@ -178,7 +177,7 @@ fn whole(
     let mut spec = stored.clone();
     // The inspect has the requested entrypoint and arguments, or those of the image if the request had none.
     spec.command = match &config.entrypoint[..] {
-        // Docker resets an entrypoint that is only an empty text, and runs the arguments.
+        // Docker drops an entrypoint that is only an empty text, and runs the arguments.
         [] if unread.command == 1 && !config.cmd.is_empty() => vec![String::new()],
         entrypoint => entrypoint.get(..unread.command)?.to_vec(),
     };
@@ -200,8 +199,8 @@ fn whole(
 ///
 /// ```text
 /// running, paused, restarting ─▶ Running
-/// ended (FinishedAt set)      ─▶ Exited: OOMKilled | Completed | Error
-/// start failed                ─▶ Exited: ContainerCannotRun, all times = creation
+/// started and ended           ─▶ Exited: OOMKilled | Completed | Error
+/// start failed, or removing   ─▶ Exited: ContainerCannotRun, all times = creation
 /// never started               ─▶ Created
 /// none of these               ─▶ Unknown
 /// ```
@@ -226,12 +225,12 @@ pub(super) fn process(state: &InspectState, created_at: Nanos) -> Process {
 
 fn ended(state: &InspectState, started_at: Nanos, finished_at: Nanos) -> Process {
     let reason = match state.exit_code {
-        // Docker also sets `oom_killed` if only a child process was killed, so the exit code may be any.
+        // Docker also sets `oom_killed` if only a child process was killed, so any exit code is possible.
         _ if state.oom_killed => ExitReason::OomKilled,
         0 => ExitReason::Completed,
         _ => ExitReason::Error,
     };
-    // Docker records the start after the OCI runtime has returned: the recorded end may be before this start.
+    // Docker records the start after the OCI runtime has returned, so the recorded end may be earlier.
     exited(state, reason, started_at, finished_at.max(started_at))
 }
 
@@ -250,7 +249,7 @@ fn exited(
     Process::Exited { started_at, finished_at, exit_code, reason, message }
 }
 
-/// Parses an RFC 3339 time. Docker's year 1 and an unreadable time become "unset".
+/// Parses an RFC 3339 time. A time before 1970, such as Docker's zero time, and an unreadable time become "unset".
 pub(super) fn instant(text: &str) -> Nanos {
     text.parse::<Timestamp>()
         .ok()
@@ -259,5 +258,5 @@ pub(super) fn instant(text: &str) -> Nanos {
         .map_or(Nanos::UNSET, Nanos)
 }
 
-/// CPU shares of pause containers: the kernel's smallest weight, as in dockershim and cri-dockerd.
+/// CPU shares of the pause containers of dockershim and cri-dockerd.
 const PAUSE_CPU_SHARES: i64 = 2;

@@ -15,8 +15,7 @@ pub fn observe(event: &Event) -> Option<EngineEvent> {
         }
         ("container", "destroy") => Some(EngineEvent::ContainerGone { id: id.to_owned() }),
         ("container", "kill") => {
-            // For other signals only the `die` event matters. A container's label `signal` replaces the attribute
-            // `signal` of the event, so the signal may be wrong.
+            // For signals other than SIGKILL, only the `die` event matters.
             let is_sigkill = event.actor.attributes.get(SIGNAL).is_some_and(|sent| sent == SIGKILL);
             is_sigkill.then(|| EngineEvent::ContainerKilled { id: id.to_owned() })
         }
@@ -35,15 +34,14 @@ fn transition(id: &str, transition: Transition) -> Option<EngineEvent> {
     Some(EngineEvent::ContainerTransition { id: id.to_owned(), transition })
 }
 
-/// Whether the action of an event leaves the container unchanged. An action may have details after a colon.
+/// Whether the action of an event leaves a container's record unchanged. An action may have details after a colon.
 fn is_irrelevant(action: &str) -> bool {
     let word = action.split_once(':').map_or(action, |(word, _)| word);
     word.starts_with("exec_") || IRRELEVANT.split(' ').any(|irrelevant| irrelevant == word)
 }
 
-/// The attribute with the signal in kill events. A container's label with this name hides the attribute.
+/// The attribute of kill events that has the signal. A container's label with this name replaces the value.
 pub(super) const SIGNAL: &str = "signal";
 const SIGKILL: &str = "9";
-/// Actions of container events that do not change a container's record.
 const IRRELEVANT: &str = "\
     archive-path attach commit copy detach export extract-to-dir health_status prune resize top";

@@ -7,7 +7,7 @@ use crate::{
 
 /// The record of an image. `None` if the engine reports no usable id.
 pub fn observe(inspect: &ImageInspect) -> Option<ImageRecord> {
-    // With containerd's image store, the engine's list and disk usage count compressed and unpacked layers together.
+    // The totals of containerd's image store count compressed and unpacked layers, as the engine's list does.
     let totals = inspect.manifests.iter().filter_map(|manifest| manifest.size.get("Total"));
     let on_disk = totals.fold(0, |sum: i64, bytes| sum.saturating_add(*bytes));
     Some(ImageRecord {

@@ -1,7 +1,7 @@
 //! Makes a record from an entry of the engine's list, for use until the engine has answered the inspect.
 //!
-//! [`container::observe`] also reads the entry, so that list and inspect agree on what a container is. Data
-//! that a list does not have stays empty, for example all times except the creation time (in whole seconds).
+//! [`container::observe`] reads the entry like an inspect, but a renamed container becomes foreign. Data that a list
+//! does not have stays empty, for example all times except the creation time (in whole seconds).
 
 use super::container;
 use crate::{

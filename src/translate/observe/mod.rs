@@ -1,7 +1,7 @@
 //! Observe: converts Docker's answers to the model. Only this module makes records from inspects and lists.
 //!
-//! No function of this module fails or panics. If a field is missing or unknown, the result has no value or a
-//! default for it. A container that does not belong to a pod is [`Foreign`].
+//! No function here returns an error or panics. A missing or unknown optional field has no value or a default. A
+//! container that does not belong to a pod, or lacks the data that identify it, is [`Foreign`].
 //!
 //! [`Foreign`]: crate::model::record::Observed::Foreign
 

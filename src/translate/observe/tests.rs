@@ -60,8 +60,7 @@ fn shorten(case: &mut Value) {
     }
 }
 
-/// Whether the value `read` has all fields of `written` with the same values. The value `read` may have
-/// further fields with defaults.
+/// Whether the value `read` has all fields of `written` with the same values. `read` may have more fields.
 fn covers(read: &Value, written: &Value) -> bool {
     match (read, written) {
         (Value::Object(read), Value::Object(written)) => {
@@ -247,8 +246,8 @@ fn times_are_read_and_what_is_before_1970_is_unset() {
     }
 }
 
-/// No engine writes a label that is not a string today. If a label that is not a string were an error, dockbridge
-/// would lose all pods of the engine.
+/// Today no engine writes a label that is not a string. If such a label were an error, dockbridge could not read the
+/// engine's list.
 #[test]
 fn a_label_that_is_not_a_string_is_ignored() {
     for odd in [json!(7), json!(null), json!({"a": 1})] {
@@ -389,7 +388,6 @@ fn images_without_names_or_size_are_observed() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// A container with any labels and names can be observed without a panic.
     #[test]
     fn observing_never_fails(
         name in prop_oneof![Just("/k8s_POD_a_b_c_0".to_owned()), "/k8s_\\PC{0,20}", any::<String>()],

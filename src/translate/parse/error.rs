@@ -12,7 +12,7 @@ use crate::error::{Kind, WithKind};
 pub struct ParseError {
     /// Path of the field as CRI names it, e.g. `config.mounts[2].host_path`.
     pub field: String,
-    /// The reason. The text contains no secret, and only the beginning of a long refused value.
+    /// The reason contains no secret, and only the beginning of a long refused value.
     pub reason: String,
 }
 
@@ -21,7 +21,6 @@ impl ParseError {
         Self { field: String::new(), reason: reason.into() }
     }
 
-    /// Fails with this reason, unless `is_valid`.
     pub(in crate::translate) fn unless(
         is_valid: bool,
         reason: impl Into<String>,
@@ -29,7 +28,6 @@ impl ParseError {
         if is_valid { Ok(()) } else { Err(Self::invalid(reason)) }
     }
 
-    /// The error for a required message or value that is missing.
     pub(super) fn missing() -> Self {
         Self::invalid("is required")
     }
@@ -43,7 +41,6 @@ impl WithKind for ParseError {
 
 /// Adds the field to an error. Each caller adds its own field, so the first call adds the innermost field.
 pub(in crate::translate) trait At {
-    /// Puts `field` before the path in the error.
     fn at(self, field: impl Display) -> Self;
 }
 

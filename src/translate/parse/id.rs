@@ -1,4 +1,4 @@
-//! Ids in requests, with any characters. Each call decides what an unknown id means.
+//! Ids in requests, which may have any characters. Each CRI call decides what an unknown id means.
 
 use super::error::{At, ParseError};
 

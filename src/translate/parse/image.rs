@@ -17,9 +17,9 @@ use crate::{
     wire::cri,
 };
 
-/// The image to pull, always with a tag or digest, and the credentials. Drops credentials for another
-/// registry, because the engine would send them to the image's registry. Refuses an invalid reference.
-/// Also refuses an `auth` that cannot be decoded, if the request has no user name.
+/// The image to pull, always with a tag or digest, and the credentials. Drops credentials for another registry, because
+/// the engine would send them to the image's registry. Refuses an invalid reference. Also refuses an `auth` that cannot
+/// be decoded, if `username` is empty.
 pub fn pull_request(
     image: Option<&cri::ImageSpec>,
     auth: Option<&cri::AuthConfig>,
@@ -34,8 +34,8 @@ pub fn pull_request(
     Ok(PullRequest { reference: reference.with_default_tag(), credentials })
 }
 
-/// The name of an image: an id or reference, without the prefix of old kubelets. Refuses a name
-/// that is empty or contains spaces or control characters.
+/// The name of an image, without the prefix of old kubelets. Refuses a name that is empty or contains spaces or
+/// control characters.
 pub fn image_name(image: Option<&cri::ImageSpec>) -> Result<String, ParseError> {
     image.ok_or_else(ParseError::missing).and_then(name).at("image")
 }
@@ -67,7 +67,7 @@ fn bare_name(name: &str) -> &str {
     PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name)
 }
 
-/// The credentials. `None` if the request has neither a user name nor a token.
+/// `None` if the request has neither a token nor a user name (in `username` or `auth`).
 fn credentials(given: &cri::AuthConfig) -> Result<Option<Credentials>, ParseError> {
     let (username, password) = if given.username.is_empty() && !given.auth.is_empty() {
         decode(&given.auth)

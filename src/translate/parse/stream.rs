@@ -39,7 +39,7 @@ pub fn attach_spec(request: &cri::AttachRequest) -> Result<AttachSpec, ParseErro
     })
 }
 
-/// Reads a PortForward request: ports of a sandbox. Refuses an empty id, and invalid port numbers.
+/// Reads a PortForward request. Refuses an empty id, and invalid port numbers.
 pub fn forward_spec(request: &cri::PortForwardRequest) -> Result<ForwardSpec, ParseError> {
     Ok(ForwardSpec {
         sandbox: object_id("pod_sandbox_id", &request.pod_sandbox_id)?,
@@ -65,7 +65,7 @@ fn forwarded(port: i32) -> Result<u16, ParseError> {
 pub fn exec_sync_spec(request: &cri::ExecSyncRequest) -> Result<ExecSyncSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let command = command(&request.cmd).at("cmd")?;
-    // A timeout of 0 means no limit in the CRI. kubelet sometimes sends a negative number, which counts as 0.
+    // A timeout of 0 means no limit in the CRI. A negative timeout counts as 0.
     let seconds = u64::try_from(request.timeout).unwrap_or(0);
     let timeout = (seconds > 0).then(|| Duration::from_secs(seconds));
     Ok(ExecSyncSpec { container, command, timeout })

@@ -31,7 +31,6 @@ pub(super) const fn never_restart() -> RestartPolicy {
     RestartPolicy { name: Some(RestartPolicyNameEnum::NO), maximum_retry_count: None }
 }
 
-/// The items as texts; `None` instead of an empty list.
 pub(super) fn none_if_empty<T: ToString>(items: &[T]) -> Option<Vec<String>> {
     (!items.is_empty()).then(|| items.iter().map(ToString::to_string).collect())
 }

@@ -18,7 +18,7 @@ pub fn resolv_conf(dns: &DnsConfig) -> String {
 }
 
 /// The content of `/etc/hosts` of a pod with these addresses: the names of loopback and of IPv6 multicast, and the
-/// pod's host name.
+/// requested host name, if any.
 pub fn hosts(spec: &SandboxSpec, addresses: &[IpAddr]) -> String {
     let mut text = LOOPBACK.to_owned();
     if !spec.hostname.is_empty() {

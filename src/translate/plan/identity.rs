@@ -1,8 +1,9 @@
 //! Determines user and groups of a container's process, as CRI defines them.
 //!
-//! The engine has two rules for groups. Without a group in the request, the engine adds the groups that the image lists
-//! for the user, which is CRI's Merge. With a group, the engine adds no groups of the image, which is CRI's Strict. If
-//! neither rule gives the result that CRI defines, dockbridge looks up user and groups in the image and sends numbers.
+//! The engine has two rules for groups. If `User` (of the create request, otherwise of the image) has no group, the
+//! engine adds the groups that the image lists for the user, which is CRI's Merge. If `User` has a group, the engine
+//! adds no groups of the image, which is CRI's Strict. If the rule that applies does not give the result that CRI
+//! defines, dockbridge looks up user and groups in the image and sends numbers.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ pub(super) struct PlannedIdentity {
     pub(super) process: Option<ProcessUser>,
 }
 
-/// Whether dockbridge needs the image's `/etc/passwd` and `/etc/group`. `image_user` is its `Config.User`.
+/// Whether `resolve` needs the image's `/etc/passwd` and `/etc/group`. `image_user` is the image's `Config.User`.
 pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
     let image_group = image_user.split(':').nth(1).is_some_and(|group| !group.is_empty());
     match requested.groups_policy {
@@ -40,8 +41,8 @@ pub fn needs_accounts(requested: &Identity, image_user: &str) -> bool {
 /// User and groups of a process. `image_user` is `Config.User` of the image.
 ///
 /// # Errors
-/// Fails if the image lacks a user or group with the given name, if a number is too large, if a group is ambiguous, or
-/// if `accounts` is needed and None.
+/// The image lacks a user or group with the given name, a number is out of range, a group is ambiguous, or `accounts`
+/// is needed but `None`.
 pub(super) fn resolve(
     requested: &Identity,
     image_user: &str,
@@ -67,7 +68,7 @@ pub(super) fn resolve(
     Ok(PlannedIdentity { process: Some(process), ..planned })
 }
 
-/// Sends the requested user and groups, which the engine resolves. dockbridge always does this for a pause container.
+/// Leaves it to the engine to resolve the requested user and groups. Pause containers always use this plan.
 pub(super) fn as_requested(requested: &Identity) -> PlannedIdentity {
     let user = match &requested.user {
         RunAs::Image => None,

@@ -1,4 +1,4 @@
-//! Inputs of a plan in addition to the specification, which the caller gathers, so that a plan needs no I/O.
+//! Inputs of a plan in addition to the specification. The caller gathers these inputs, so that a plan needs no I/O.
 
 use std::path::PathBuf;
 
@@ -41,12 +41,11 @@ pub struct ContainerInput<'a> {
     pub log_format: ContainerLogFormat,
     /// Text of the requested seccomp profile, if it is a file of the host.
     pub seccomp: Option<&'a str>,
-    /// Users and groups of the image; `None` if dockbridge cannot read them.
+    /// Users and groups of the image; `None` if dockbridge cannot read their files.
     pub accounts: Option<&'a Accounts>,
-    /// The edits for the container's CDI devices; `None` without devices, or if the engine reads CDI
-    /// specifications itself.
+    /// The edits for the container's CDI devices; `None` without devices, or if the engine reads CDI files itself.
     pub cdi: Option<&'a [SpecEdit]>,
-    /// Whether NRI plugins may change the container before its start.
+    /// Whether NRI plugins may change more than the container's limits before its start.
     pub is_adjustable: bool,
     /// The container checkpoint from which the container starts, if any.
     pub restore: Option<&'a Restore>,

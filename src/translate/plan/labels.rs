@@ -1,4 +1,4 @@
-//! Makes the Docker labels of a container: dockbridge's document, and kubelet's labels for other programs.
+//! Docker labels of pods and containers: dockbridge's document, kubelet's labels, the request's labels and annotations.
 //!
 //! The engine adds those labels of the image that the request does not have. So dockbridge always writes the
 //! labels by which it recognises pods and containers, even with an empty value.
@@ -30,7 +30,6 @@ pub(super) fn sandbox(document: &SandboxDocument) -> Result<HashMap<String, Stri
     bounded(labels, &BTreeMap::new())
 }
 
-/// The labels of a container of `pod`, created from `image`.
 pub(super) fn container(
     document: &ContainerDocument,
     pod: &PodMetadata,
@@ -54,7 +53,7 @@ pub fn encoded(value: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(value).map_err(|error| Failure::invalid(format!("{text}: {error}")))
 }
 
-/// Returns the labels. Fails if they are too large together with the image's labels, which the engine adds.
+/// Fails if the labels are too large, including those that the engine adds from the image.
 fn bounded(
     labels: HashMap<String, String>,
     of_image: &BTreeMap<String, String>,

@@ -1,8 +1,7 @@
 //! Plan: makes the body of a Docker API request from a specification and its [`input`].
 //!
-//! This module does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments.
-//! A plan also sets values that the CRI does not define, so that no configuration of the engine or an image
-//! determines them. Start with [`container::plan`] and [`sandbox::plan`], which use most of the other files.
+//! This module does no I/O and uses neither clock nor random numbers: a plan depends only on its arguments. Start with
+//! [`container::plan`] and [`sandbox::plan`], which use most of the other files.
 
 pub mod adjustment;
 mod capabilities;

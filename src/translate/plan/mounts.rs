@@ -1,7 +1,7 @@
 //! Plans the mounts of a container.
 //!
-//! Missing host directories are created, as users of Kubernetes expect: by the engine from API 1.42 on, and
-//! by dockbridge with older engines ([`Mounts::directories`]). Another module relabels files for SELinux.
+//! If the host path of a requested mount is missing, the engine creates a directory there. With engines before API
+//! 1.42, dockbridge creates the directory ([`Mounts::directories`]). `container::relabel` relabels files for SELinux.
 
 use std::{
     collections::HashMap,
@@ -29,7 +29,7 @@ pub(super) struct Mounts {
     pub(super) directories: Vec<PathBuf>,
 }
 
-/// Plans the requested mounts. Adds mounts of the pod's files, except at paths of requested mounts.
+/// Plans the requested mounts, and mounts of the files in `input.files`, except at paths of requested mounts.
 pub(super) fn mounts(spec: &ContainerSpec, input: &ContainerInput<'_>) -> Result<Mounts, Failure> {
     let (stated, files, engine) = (&spec.mounts, input.files, input.engine);
     let mut images = ImageMounts { ready: input.image_volumes.iter(), used: HashMap::new() };
@@ -96,7 +96,7 @@ fn propagation(mount: &Mount, engine: &EngineInfo) -> Option<MountBindOptionsPro
 }
 
 /// Private propagation, unless the source contains the engine's data root or is inside it: there the engine
-/// refuses private propagation, and uses `rslave` if the request has no value.
+/// refuses private propagation, and uses `rslave` if the create request sets no propagation.
 fn private(source: &str, engine: &EngineInfo) -> Option<MountBindOptionsPropagationEnum> {
     let root = engine.root_dir.to_string_lossy();
     // Compares the paths as texts, as the engine does.
@@ -188,8 +188,8 @@ fn by_engine(name: String, sub_path: &str, mount: &Mount) -> docker::Mount {
     }
 }
 
-/// A read-only bind mount of the directory with the mounted layers of an image. The mount lacks the option to create a
-/// missing directory, with which the container would see an empty image.
+/// A read-only bind mount of the directory with the mounted layers of an image. The create fails if the directory is
+/// missing. With an empty directory in its place, the container would see an empty image.
 fn directory(source: &str, mount: &Mount) -> docker::Mount {
     let propagation = Some(MountBindOptionsPropagationEnum::RPRIVATE);
     let options = docker::MountBindOptions { propagation, ..docker::MountBindOptions::default() };

@@ -5,7 +5,7 @@ use crate::model::{document::SandboxDocument, engine::EngineInfo, network::Netwo
 /// Who creates the network namespace of a pod, and when CNI plugins connect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkNamespace {
-    /// The engine creates the namespace with the pause container, or the pod does not use CNI.
+    /// The engine creates the namespace with the pause container, unless the pod uses the host's network.
     Engine,
     /// dockbridge creates the namespace before it starts the pause container, and dockbridge-runtime makes
     /// the pause container join it. CNI plugins connect the namespace after the start, because the OCI
@@ -16,8 +16,6 @@ pub enum NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// With CNI and dockbridge-runtime, dockbridge creates the namespace, and for a pod without network sysctls, the
-    /// CNI plugins and the engine work in parallel.
     pub(super) fn of(document: &SandboxDocument, engine: &EngineInfo) -> Self {
         let spec = &document.spec;
         if document.network != NetworkMode::Cni || engine.edits_runtime(&spec.handler).is_err() {

@@ -1,4 +1,4 @@
-//! The changes that dockbridge-runtime makes to a container, because the Engine API has no field for them.
+//! The changes that dockbridge-runtime makes to a container.
 //!
 //! The edits follow from the documents in the labels, the limits, the engine, the paths of namespaces and the
 //! changes of plugins. If a container can use dockbridge-runtime, dockbridge computes its edits before each start.
@@ -63,7 +63,7 @@ pub fn container(
     adjusted: &[SpecEdit],
 ) -> OciEdits {
     let spec = &document.spec;
-    // At the start, the caller replaces the empty path with the directory of the CRIU checkpoint.
+    // The caller replaces the empty path with the directory of the unpacked checkpoint archive.
     let restore = document.restore.as_ref().map(|_| PathBuf::new());
     let mut made = OciEdits { restore, ..OciEdits::default() };
     if let Some(mappings) = spec.users {
@@ -106,8 +106,8 @@ pub(super) fn volumes(spec: &ContainerSpec, image: &ImageRecord) -> Vec<String> 
     image.volumes.iter().filter(is_free).cloned().collect()
 }
 
-/// The mounts that need mapped ids: those with a mapping in the request. In a pod with a user namespace, also
-/// image volumes without a mapping in the request, the pod's files, and volumes that the image declares.
+/// The mounts that need mapped ids: those with a mapping in the request. In a pod with a user namespace, also other
+/// image volumes, files of the pod that the request does not mount, and volumes that the image declares.
 fn mapped_mounts(document: &ContainerDocument) -> Vec<MappedMount> {
     let spec = &document.spec;
     let of_request = spec.mounts.iter().filter_map(|mount| {

@@ -13,8 +13,7 @@ use crate::{
     wire::docker::HostConfig,
 };
 
-/// Refuses a pod with a user namespace if the engine lacks a requirement of user namespaces, or if the pod has
-/// Docker's network.
+/// Refuses a user namespace that the engine does not support, or in a pod with Docker's network.
 pub(super) fn check_sandbox(
     document: &SandboxDocument,
     engine: &EngineInfo,

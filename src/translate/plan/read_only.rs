@@ -9,7 +9,8 @@ use crate::{
     wire::docker::MountBindOptions,
 };
 
-/// Refuses recursive read-only mounts (except of images) without the node's support, `readonly` or private propagation.
+/// Refuses a recursive read-only mount, except of an image, that lacks `readonly`, private propagation or the node's
+/// support.
 pub(super) fn check<'a>(
     mounts: impl IntoIterator<Item = &'a Mount>,
     handler: &str,
@@ -44,8 +45,8 @@ pub(super) fn check<'a>(
     })
 }
 
-/// The read-only options of a bind mount. From API 1.44 on, the engine by default makes the mount recursively
-/// read-only if the kernel supports this, but CRI's `readonly` alone excludes the mounts below it.
+/// The read-only options of a bind mount. From API 1.44 on, the engine by default makes a read-only mount recursively
+/// read-only if the kernel supports this, but CRI's `readonly` alone excludes mounts below its path.
 pub(super) fn bind_options(mount: &Mount, api: ApiVersion) -> MountBindOptions {
     let known = api >= ApiVersion::RECURSIVE_READ_ONLY && mount.readonly;
     MountBindOptions {

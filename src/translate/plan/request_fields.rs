@@ -158,7 +158,7 @@ fn set_variable(env: &mut Vec<String>, name: &str, value: &str) {
     }
 }
 
-/// Adds a device. Several CDI devices with the same device file add up their permissions.
+/// Adds a device. If the container already has the device at this path, combines the permissions.
 fn add_device(
     devices: &mut Vec<docker::DeviceMapping>,
     device: docker::DeviceMapping,
@@ -205,7 +205,7 @@ fn conflict(what: &str, target: &str, [first, second]: [String; 2]) -> Failure {
     ))
 }
 
-/// The mount in a form for comparisons: without its path, and without the option to create a missing source.
+/// The mount in a form for comparisons: without the path in the container and the option to create a missing source.
 fn normalized(mount: &docker::Mount) -> docker::Mount {
     let mut plain = docker::Mount { target: None, ..mount.clone() };
     if let Some(options) = &mut plain.bind_options {

@@ -23,22 +23,20 @@ use crate::{
     wire::docker::{ContainerCreateBody, HostConfig, HostConfigLogConfig, PortBinding},
 };
 
-/// The request to the engine that creates a pause container.
+/// What dockbridge needs to create a pause container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxPlan {
     pub name: String,
     /// The document for the pause container's label and for the checkpoint file in the state directory.
     pub document: SandboxDocument,
     pub body: ContainerCreateBody,
-    /// Who creates the pod's network namespace, and when CNI plugins connect it.
     pub namespace: NetworkNamespace,
 }
 
 /// Plans the pause container of a pod.
 ///
 /// # Errors
-/// Fails if the engine does not have the runtime, uses another cgroup driver than kubelet, or cannot fulfil
-/// the request.
+/// The engine does not have the runtime, uses another cgroup driver than kubelet, or cannot fulfil the request.
 pub fn plan(spec: SandboxSpec, input: &SandboxInput<'_>) -> Result<SandboxPlan, Failure> {
     let name = name::checked(sandbox_name(&spec.metadata))?;
     let network = if spec.namespaces.host_network { NetworkMode::Host } else { input.network };
@@ -87,7 +85,7 @@ fn host_config(
         cpu_shares: Some(PAUSE_CPU_SHARES),
         init: Some(false),
         ipc_mode: Some(if spec.namespaces.host_ipc { "host" } else { "shareable" }.to_owned()),
-        // The pause container prints nothing, so it needs no log.
+        // The CRI has no log for the pause container.
         log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
         oom_score_adj: Some(limits::docker::oom_score_adj(PAUSE_OOM_SCORE, input.oom_floor)),
         pid_mode: (spec.namespaces.pid == PidMode::Node).then(|| "host".to_owned()),
@@ -101,7 +99,6 @@ fn host_config(
     Ok(host)
 }
 
-/// Sets network, host name, DNS and ports in the create request.
 fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &SandboxDocument) {
     let spec = &document.spec;
     let hostname = Some(spec.hostname.clone()).filter(|name| !name.is_empty());
@@ -123,7 +120,7 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
             body.hostname = hostname;
             resolve(host, spec.dns.as_ref());
         }
-        // The pod has the host's UTS namespace and so the host's name. The engine refuses any other name.
+        // The engine refuses a host name for a container in the host's UTS namespace.
         NetworkMode::Host => {
             host.network_mode = Some("host".to_owned());
             host.uts_mode = Some("host".to_owned());
@@ -132,8 +129,8 @@ fn connect(body: &mut ContainerCreateBody, host: &mut HostConfig, document: &San
     }
 }
 
-/// Sets the DNS settings for the `resolv.conf` that the engine creates. For an empty list of DNS servers the
-/// engine copies the host's values, so dockbridge also mounts its own file into the pod's containers.
+/// Sets the DNS settings for the `resolv.conf` that the engine creates. For an empty list of DNS servers the engine
+/// copies the host's servers, so dockbridge also mounts its own `resolv.conf` into the pod's containers.
 fn resolve(host: &mut HostConfig, dns: Option<&DnsConfig>) {
     let Some(dns) = dns else { return };
     host.dns = none_if_empty(&dns.servers);
@@ -159,10 +156,9 @@ pub(super) fn engine_runtime(
     )))
 }
 
-/// The engine's `CgroupParent` for the requested cgroup parent. `None` means the engine's default.
-///
-/// With systemd, kubelet sends the whole path of the slice, and the engine needs its last component. Refuses
-/// a parent in the other driver's format, because kubelet does not manage that hierarchy.
+/// The engine's `CgroupParent`. `None` means the engine's default. With systemd, kubelet sends the whole path of the
+/// slice, and the engine needs its last component. Refuses a parent in the other driver's format, because kubelet and
+/// the engine would use different cgroups.
 pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option<String>, Failure> {
     let path = stated.trim_end_matches('/');
     let last = path.rsplit('/').next().unwrap_or(path);
@@ -173,7 +169,7 @@ pub(super) fn cgroup_parent(stated: &str, driver: CgroupDriver) -> Result<Option
     };
     match driver {
         _ if path.is_empty() => Ok(None),
-        // Without a cgroup driver there are no limits, and the engine would ignore the parent.
+        // Without a cgroup driver, the engine would ignore the parent.
         CgroupDriver::None => Ok(None),
         CgroupDriver::Systemd if last.ends_with(SLICE) => Ok(Some(last.to_owned())),
         CgroupDriver::Systemd => refuse("systemd", SET_SYSTEMD),
@@ -199,7 +195,6 @@ fn bindings(ports: &[PortMapping]) -> HashMap<String, Option<Vec<PortBinding>>> 
 const PAUSE_OOM_SCORE: i64 = -998;
 /// The kernel's smallest weight, because the pause container only sleeps.
 const PAUSE_CPU_SHARES: i64 = 2;
-/// The suffix of a systemd slice: a unit that contains other cgroups.
 const SLICE: &str = ".slice";
 const SET_SYSTEMD: &str = "the cgroup parent is not a systemd slice; set cgroupDriver: systemd in the \
                            kubelet's configuration and restart kubelet";

@@ -53,21 +53,20 @@ pub(super) fn confine(
         HostConfigCgroupnsModeEnum::PRIVATE
     });
     host.readonly_rootfs = Some(security.readonly_rootfs);
-    // With userns-remap, the engine refuses that a container shares namespaces with others or with the host,
-    // unless the container opts out. Containers of a pod share namespaces, so dockbridge always opts out.
+    // Opts all containers out of userns-remap, with which the engine refuses the host's network and PID namespace.
     host.userns_mode = engine.remaps_users().then(|| "host".to_owned());
     host.cap_add = none_if_empty(&capabilities::added(&security.capabilities));
     host.cap_drop = none_if_empty(&capabilities::dropped(&security.capabilities));
     if security.stated && !security.privileged {
-        // CRI sends all masked and read-only paths. For the engine, a missing list means its default paths.
+        // The CRI has complete lists of masked and read-only paths. The engine uses its defaults for a missing list.
         host.masked_paths = Some(security.masked_paths.clone());
         host.readonly_paths = Some(security.readonly_paths.clone());
     }
     Ok(())
 }
 
-/// The engine's security option with the AppArmor profile. The caller must check that the profile is loaded
-/// in the kernel, because the engine notices a missing profile only at the start.
+/// The engine's security option with the AppArmor profile. The caller must check that the profile is loaded in the
+/// kernel, because the engine notices a missing profile only when it starts the container.
 fn apparmor(profile: Option<&Profile>, engine: &EngineInfo) -> Result<Option<String>, Failure> {
     let on = engine.has_apparmor();
     match profile {

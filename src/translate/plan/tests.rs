@@ -121,7 +121,7 @@ pub(in crate::translate) fn refusal(error: &Failure) -> Value {
     json!({"error": {"kind": format!("{:?}", error.kind()), "text": error.to_string()}})
 }
 
-/// The plan as fixtures have it, without the documents, which have their own tests.
+/// The plan as fixtures have it, with a placeholder for each document in the labels.
 fn recorded(name: &str, body: &ContainerCreateBody, directories: &[PathBuf]) -> Value {
     let mut body = serde_json::to_value(body).unwrap();
     for key in [label::SANDBOX_DOCUMENT, label::CONTAINER_DOCUMENT] {
@@ -167,7 +167,7 @@ fn names_the_engine_would_refuse_are_refused_here() {
     }
 }
 
-/// The request always has Kubernetes' cgroup namespace mode, whatever Docker's configured default is.
+/// Without a mode in the request, Docker would use its configured default.
 #[test]
 fn the_cgroup_namespace_is_stated() {
     for (cgroup_version, privileged, expected) in
@@ -313,7 +313,7 @@ fn swap_is_planned_with_the_memory_limit_it_includes() {
     }
 }
 
-/// The engine refuses a private bind mount whose source contains its data root or is inside it.
+/// The engine refuses a private bind mount whose source contains the engine's data root or is inside it.
 #[test]
 fn private_binds_around_the_data_root_set_no_propagation() {
     for (source, stated) in [

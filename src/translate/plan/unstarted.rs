@@ -29,8 +29,8 @@ pub fn unstarted(image: &ImageId, volumes: &BTreeSet<String>, marker: &str) -> C
     }
 }
 
-/// A tmpfs in place of a volume. For a volume, the engine would copy the image's files during the create, even 50 GB.
-/// The container is never started, so the tmpfs is not mounted and does not hide the image's files.
+/// A tmpfs in place of a volume. For a volume, the engine would copy the image's files at this path during the create,
+/// even 50 GB. The container is never started, so the tmpfs is not mounted and does not hide the image's files.
 fn tmpfs(volume: String) -> Mount {
     Mount { typ: Some(MountType::TMPFS), target: Some(volume), ..Mount::default() }
 }

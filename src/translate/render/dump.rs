@@ -1,5 +1,4 @@
-//! Renders the JSON files of a checkpoint archive, with the names and fields that containerd and CRI-O write
-//! and that checkpointctl reads.
+//! Renders the JSON files of a checkpoint archive, with the names and fields of containerd or CRI-O.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -39,9 +39,9 @@ pub fn info(record: &ImageRecord) -> BTreeMap<String, String> {
     }))
 }
 
-/// Renders ImageFsInfo. The answer gives images and writable layers the same mount point, because kubelet would take
-/// two mount points for two disks. Inodes are those of the whole file system, as kubelet itself counts them.
-/// `layers` is the size of all writable layers in bytes. `now` is the time of values without a time.
+/// Renders ImageFsInfo. The answer gives images and writable layers the same mount point, because kubelet would treat
+/// two mount points as two disks. The used inodes are those of the whole file system, as kubelet itself counts them.
+/// `layers` is the size of running containers' writable layers in bytes. `now` is the time of values without a time.
 pub fn filesystem(usage: &FilesystemUsage, layers: u64, now: Nanos) -> cri::ImageFsInfoResponse {
     let measured = if usage.measured_at.is_set() { usage.measured_at } else { now };
     let mountpoint = usage.mountpoint.to_string_lossy();

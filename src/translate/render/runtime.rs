@@ -41,9 +41,8 @@ pub fn conditions(engine: &EngineHealth, network: &NetworkStatus) -> cri::Runtim
     cri::RuntimeStatus { conditions: vec![runtime_ready(engine), network_ready(network)] }
 }
 
-/// The runtime handlers that a pod may use, sorted. The empty name, which kubelet always needs, and
-/// [`DEFAULT_HANDLER`] stand for the default runtime. Every runtime of the engine is a handler once the
-/// engine has answered.
+/// The runtime handlers that a pod may use, sorted. The empty name, which kubelet looks up for a pod without a
+/// RuntimeClass, and [`DEFAULT_HANDLER`] stand for the default runtime.
 pub fn handlers(engine: Option<&EngineInfo>) -> Vec<cri::RuntimeHandler> {
     let runtimes = engine.iter().flat_map(|engine| engine.runtimes.keys().map(String::as_str));
     let names: BTreeSet<&str> = ["", DEFAULT_HANDLER].into_iter().chain(runtimes).collect();
@@ -64,7 +63,7 @@ pub fn handlers(engine: Option<&EngineInfo>) -> Vec<cri::RuntimeHandler> {
 /// The features that the CRI reports for all handlers together: those of the default handler.
 ///
 /// dockbridge reads the image's accounts for a create, so it supports both policies for supplemental groups.
-/// All other features need dockbridge-runtime, and are not reported before the engine's runtimes are known.
+/// `user_namespaces_host_network` and `mount_options` need dockbridge-runtime.
 pub fn features(engine: Option<&EngineInfo>) -> cri::RuntimeFeatures {
     cri::RuntimeFeatures {
         supplemental_groups_policy: true,
@@ -132,5 +131,4 @@ fn unready(kind: &str, reason: &str, message: &str) -> cri::RuntimeCondition {
     }
 }
 
-/// The text that kubelet expects in `VersionResponse.version`.
 const KUBELET_API_VERSION: &str = "0.1.0";

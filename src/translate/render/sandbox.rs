@@ -92,7 +92,7 @@ pub(super) fn state(record: &SandboxRecord) -> cri::PodSandboxState {
     }
 }
 
-/// Renders the pod's addresses if the pod is ready, and none otherwise: another pod may then have them.
+/// Renders a pod's addresses if the pod is ready, and none otherwise, because another pod may have them by then.
 fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     let addresses = match record.state() {
         SandboxState::Ready => record.addresses(),
@@ -105,7 +105,7 @@ fn network(record: &SandboxRecord) -> cri::PodSandboxNetworkStatus {
     }
 }
 
-/// Renders the namespaces of a pod. kubelet recreates the sandbox if the network mode here is not the pod's.
+/// Renders a pod's namespaces. kubelet recreates the sandbox if the network mode does not match `hostNetwork`.
 fn namespaces(record: &SandboxRecord) -> cri::LinuxPodSandboxStatus {
     let document = &record.document;
     let host_or_pod = |host| match host {

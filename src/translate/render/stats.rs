@@ -1,6 +1,6 @@
 //! Renders the resource usage of containers and pods as CRI messages.
 //!
-//! Identities and a pod's Linux part are always set, because kubelet uses them without a check.
+//! `attributes` and a pod's `linux` are always set, because kubelet uses them without a check.
 
 use super::{container, sandbox};
 use crate::{
@@ -83,7 +83,7 @@ fn swap(reading: &SwapReading) -> cri::SwapUsage {
     }
 }
 
-/// Renders I/O statistics. The CRI's I/O statistics have only the pressure. `None` if the pressure is not known.
+/// Renders the I/O pressure, the only I/O statistic that the CRI has. `None` if the pressure is not known.
 fn io(reading: &IoReading) -> Option<cri::IoUsage> {
     let psi = pressure(reading.pressure.as_ref()?);
     Some(cri::IoUsage { timestamp: reading.at.0, psi: Some(psi) })

@@ -1,5 +1,5 @@
-//! Entries of the engine's lists. An entry has less data than an inspect, but the engine answers a list for
-//! all containers at once and from its own index, while an inspect may have to wait for a busy container.
+//! Entries of the engine's lists. An entry has less data than an inspect, but the engine answers a list from an index,
+//! while an inspect may have to wait for a busy container.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,9 @@ use crate::wire::lenient::{labels, lenient};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ContainerSummary {
-    /// The container's id: 64 hexadecimal digits.
     #[serde(deserialize_with = "lenient")]
     pub id: String,
-    /// The container's names, with a leading slash. A name with a second slash is one that another container
-    /// uses in a link.
+    /// The container's names, with a leading slash. Another container uses a name with a second slash in a link.
     #[serde(deserialize_with = "lenient")]
     pub names: Vec<String>,
     #[serde(deserialize_with = "lenient")]
@@ -32,10 +30,10 @@ pub struct ContainerSummary {
     /// `created`, `running`, `paused`, `restarting`, `removing`, `exited`, `dead`, or an unknown word.
     #[serde(deserialize_with = "lenient")]
     pub state: String,
-    /// Text for people, such as `Exited (137) 2 minutes ago`. No other field of the list has the exit code.
+    /// Text for people, such as `Exited (137) 2 minutes ago`. No other field of the entry has the exit code.
     #[serde(deserialize_with = "lenient")]
     pub status: String,
-    /// The engine sends only the network mode and annotations here.
+    /// An entry has only the network mode and annotations of the container's host configuration.
     #[serde(deserialize_with = "lenient")]
     pub host_config: InspectHostConfig,
     #[serde(deserialize_with = "lenient")]

@@ -62,8 +62,7 @@ fn a_lost_position_repeats_no_line_and_mends_a_torn_one() {
     assert_eq!(numbers(&log), (70..80).collect::<Vec<_>>());
 }
 
-/// If two containers have the same log path, lines of the earlier container that the engine's files lack do not count
-/// as lost.
+/// CRI lines that are older than the container come from an earlier container with the same log path.
 #[test]
 fn lines_of_an_earlier_container_are_no_loss() {
     let time = |text: &str| {
@@ -122,7 +121,6 @@ fn lost_files_are_reported_and_other_lines_written_once() {
     let mut tailer = begin(dir.path(), None);
     let early = tailer.position();
     drain(&mut tailer);
-    // The tailer reads an open file of the engine to its end, even if the file was renamed or removed.
     fs::remove_file(&source).unwrap();
     fs::write(dir.path().join("json.log.1"), json(20..25)).unwrap();
     fs::write(&source, json(25..30)).unwrap();
@@ -150,7 +148,7 @@ fn a_file_that_the_engine_empties_is_read_again_from_its_beginning() {
     assert_eq!(numbers(&log), (0..12).collect::<Vec<_>>());
 }
 
-/// dockbridge is killed in the middle of a line, and kubelet rotates the log before dockbridge opens it again.
+/// dockbridge is killed while it writes a line, and kubelet rotates the log before dockbridge opens it again.
 #[test]
 fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,8 +171,7 @@ fn a_half_line_before_a_new_file_is_written_whole_to_that_file() {
     assert_eq!(numbers(&log), [11]);
 }
 
-/// kubelet renames the CRI file while dockbridge opens the log: at any moment between listing the files,
-/// creating the new file and reading the old file.
+/// kubelet renames the CRI file while dockbridge opens the log.
 #[test]
 fn a_file_renamed_while_a_log_begins_is_not_written_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ fn truncate(source: &Path, next: &str) {
 }
 
 /// Copies ten lines to the CRI file, then lets `paused` change the engine's file. If `restart` is true,
-/// dockbridge restarts after the change. Returns the lines of the CRI file, and the number of gaps.
+/// dockbridge restarts after the change. Returns the numbers of the CRI lines, and the number of gaps.
 fn after(restart: bool, paused: impl FnOnce(&Path)) -> (Vec<usize>, u64) {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("json.log");

@@ -160,8 +160,7 @@ fn a_file_that_cannot_be_read_is_not_missing() {
     cache.all().1.unwrap_err();
 }
 
-/// DEL needs only the network configuration from a cache entry. Without the port mappings of a damaged field, DEL
-/// still releases the pod's address.
+/// With a damaged `capabilityArgs`, DEL runs without port mappings, and still releases the pod's address.
 #[test]
 fn a_field_of_another_type_is_ignored() {
     let whole = json!({

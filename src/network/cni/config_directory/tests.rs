@@ -67,7 +67,7 @@ async fn every_refused_file_is_reported() {
     assert_eq!(selection.refused.len(), 10);
 }
 
-/// In CNI 1.1, a folder that has the network's name and is next to the list's file contains more plugins.
+/// A folder that has the network's name and is next to the list's file contains more plugins, with any `cniVersion`.
 #[tokio::test]
 async fn plugins_in_the_folder_of_the_network_are_appended() {
     let node = TestNode::new();

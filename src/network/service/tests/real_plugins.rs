@@ -185,7 +185,7 @@ fn a_lost_pod_is_found_by_garbage_collection() {
     });
 }
 
-/// Many failed ADDs, then a successful ADD, then a DEL: no address may stay reserved.
+/// Many failed ADDs, then a successful ADD, each followed by a DEL: no address may stay reserved.
 #[test]
 fn many_failures_in_a_row_leak_nothing() {
     let Some(plugins) = installed() else { return };

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A pod whose cache file cannot be read does not count as disconnected. But a cache file that a power loss
-/// has cut must not prevent the removal of a pod whose attachment dockbridge knows.
+/// A pod whose cache file cannot be read does not count as disconnected. But a cache file that a power loss has
+/// truncated must not prevent the removal of a pod whose attachment dockbridge knows.
 #[tokio::test]
 async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     let node = usual();
@@ -29,7 +29,6 @@ async fn an_unreadable_cache_does_not_pass_for_an_empty_one() {
     assert!(!file.exists());
 }
 
-/// dockbridge does not release a cached result without a readable network configuration.
 #[tokio::test]
 async fn a_cached_result_without_a_readable_configuration_is_not_released() {
     let node = usual();

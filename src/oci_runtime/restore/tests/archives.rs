@@ -57,7 +57,7 @@ fn only_the_files_of_a_restore_are_unpacked() {
     assert_eq!(fs::read(place.path().join("checkpoint/core-1.img")).unwrap(), b"core");
     assert_eq!(fs::read(place.path().join("rootfs-diff.tar")).unwrap(), b"diff");
     assert!(!place.path().join("dump.log").exists());
-    // The archive becomes shorter while it is unpacked.
+    // The archive has become shorter since its files were found.
     let mut cut = Cursor::new(bytes.get_ref()[..1024].to_vec());
     fs::remove_file(place.path().join("checkpoint/core-1.img")).unwrap();
     contents.unpack(&mut cut, (place.path(), 10), &|| false).unwrap_err();

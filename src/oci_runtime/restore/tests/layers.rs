@@ -122,7 +122,7 @@ fn the_size_of_changed_files_is_bounded() {
     assert!(refused.contains("cannot be read"), "{refused}");
 }
 
-/// Readers of the archive keep names and attributes in memory, and each hard link needs an entry of a directory.
+/// Readers of the archive keep names and attributes in memory, and each hard link needs a directory entry on disk.
 #[test]
 fn names_attributes_and_links_are_bounded() {
     let checked = |add: &dyn Fn(&mut Builder<Vec<u8>>), count: usize| {

@@ -1,4 +1,4 @@
-//! Tests of complete restores, with a script in place of the lower runtime.
+//! Tests of restores through the commands of dockbridge-runtime, with a script in place of the lower runtime.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ struct Place {
 }
 
 impl Place {
-    /// Creates a container with a bundle and a dump. The script stands for the lower runtime and records its arguments.
+    /// Writes a bundle, a dump, and a lower runtime that records its arguments and then runs `script`.
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -36,7 +36,7 @@ impl Place {
         fs::create_dir_all(at("bundle/rootfs")).unwrap();
         let mut config = fixture().1;
         config["linux"].as_object_mut().unwrap().remove("seccomp");
-        // Other paths of the fixture have no mount in the dump, but might exist on the machine that runs the tests.
+        // The fixture's other masked and read-only paths have no mount in the dump, but might exist on this machine.
         config["linux"]["maskedPaths"] =
             serde_json::json!(["/proc/keys", "/proc/acpi", "/proc/timer_list", "/sys/firmware"]);
         config["linux"]["readonlyPaths"] =
@@ -157,7 +157,7 @@ fn a_failed_restore_says_what_criu_said_and_can_be_repeated() {
             failed.contains("CRIU cannot restore the checkpoint: Error (criu/x.c:1)"),
             "{failed}"
         );
-        // The dump with the memory of the processes is removed after the restore.
+        // The dump, which has the memory of the processes, is also removed after a failed restore.
         let names = fs::read_dir(place.folder.path()).unwrap();
         let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
         assert!(
@@ -199,8 +199,8 @@ fn a_restore_that_hangs_is_ended_with_what_criu_did_last() {
     }
 }
 
-/// The time limit of a restore includes its preparation. In this test the lower runtime hangs, instead of the disk
-/// of a volume.
+/// The time limit of a restore includes its preparation. In this test the lower runtime hangs, as a stand-in for a
+/// volume's disk that does not answer.
 #[test]
 fn a_preparation_that_hangs_is_given_up() {
     let place = Place::new("exec sleep 20");
@@ -286,7 +286,7 @@ fn a_link_in_the_way_of_criu_is_refused() {
         assert_eq!(place.seen(), "", "{refused}");
         refused
     };
-    // The container checkpoint's changed files contain a link in the path of the program /bin/sh or a mount point.
+    // The container checkpoint's changed files contain a link in the path of /bin/sh or of a mount point.
     for (link, file) in [("bin", "bin/sh"), ("etc", "etc/hosts"), ("dev", "dev")] {
         let text = refused(&|place| {
             let mut archive = tar::Builder::new(Vec::new());

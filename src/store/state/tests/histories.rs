@@ -1,5 +1,5 @@
 //! After any loss, repetition or delay of events, inspects and lists, the next full list and its inspects make the
-//! state equal to Docker. Before that, the state of a container never becomes older.
+//! store's state equal to Docker's. A snapshot never shows an older inspect of a container than an earlier snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +20,15 @@ struct Inspect {
 struct World {
     state: StoreState<u64, String>,
     shown: Snapshot,
-    /// Containers of the simulated Docker by number. The value is a version, which grows with every change.
+    /// Containers of the simulated Docker: number and version. A container's version grows with every change of it.
     containers: BTreeMap<u64, u64>,
     images: BTreeMap<u64, BTreeSet<u64>>,
     renamed: BTreeSet<u64>,
     next: u64,
     version: u64,
-    /// Pending events with their times. The time is the version when the event happened.
+    /// Pending events. The time of an event is `version` when the event happened.
     events: Vec<(EngineEvent, i64)>,
-    /// Answers of the engine to calls that have not reached the caller yet: container, version and call.
+    /// The engine's answers that have not reached dockbridge yet: container, version and call.
     answers: Vec<(u64, u64, EngineCall)>,
     inspects: Vec<Inspect>,
     list: Option<Listing>,
@@ -105,7 +105,7 @@ impl World {
         i64::try_from(self.version).unwrap()
     }
 
-    /// A client creates a container, and gets the engine's answer before or after the event.
+    /// dockbridge creates a container, and gets the engine's answer before or after the event.
     fn create_and_ask(&mut self) {
         self.create();
         self.call(self.next, Transition::Created);
@@ -116,7 +116,7 @@ impl World {
         self.answers.push((number, self.version, call));
     }
 
-    /// A client starts a container, and gets the engine's answer before or after the event.
+    /// dockbridge starts a container, and gets the engine's answer before or after the event.
     fn start_and_ask(&mut self, pick: u8) {
         self.change(pick);
         let Some(number) = nth(&self.containers, pick) else { return };
@@ -151,7 +151,7 @@ impl World {
         is_unlabelled(number) || self.renamed.contains(&number)
     }
 
-    /// The engine makes a list, which arrives later. Only one list runs at a time.
+    /// The engine makes a list, which arrives later.
     fn list(&mut self, images: bool) {
         self.state.listing();
         self.list = Some(self.listing(images));
@@ -169,8 +169,8 @@ impl World {
             tags.remove(&tag);
         }
         self.images.entry(image).or_default().insert(tag);
-        // The event of a pull has the image's name, which may belong to another image when the inspect runs.
-        // So an event with the image's id follows.
+        // The event of a pull has the image's name, which may belong to another image when the inspect runs. Therefore
+        // the simulated engine also sends an event with the image's id.
         self.push(EngineEvent::ImageChanged { name: tag_name(tag) });
         self.push(EngineEvent::ImageChanged { name: image_id(image) });
     }
@@ -322,7 +322,7 @@ impl World {
         container.or_else(|| self.shown.sandbox(&id)?.process.clone())
     }
 
-    /// The version of a container that the snapshot shows. `None` without the container or without its inspect.
+    /// The version in which the snapshot shows a container. `None` without the container or without its inspect.
     fn version_shown(&self, number: u64) -> Option<u64> {
         match self.process_shown(number)? {
             Process::Running { pid, .. } => Some(u64::from(pid)),
@@ -332,7 +332,7 @@ impl World {
     }
 
     /// Checks that the snapshot has every listed container of a pod at once, with the listed state or the state seen
-    /// before. Only the first list waits, for the inspects of containers that may be ours.
+    /// before. After the first list, the snapshot is not synced until renamed containers are inspected.
     fn assert_listed(&self) {
         if !self.shown.is_synced() {
             assert!(!self.renamed.is_empty());
@@ -370,8 +370,8 @@ impl World {
         assert!(self.inspects.is_empty(), "the inspects never end");
     }
 
-    /// Checks that images of foreign containers count as used. Images of pause containers may count, once a
-    /// list has the containers.
+    /// Checks that the images of foreign containers count as used by hidden containers. Images of pause containers may
+    /// also count. Images that only other containers use do not count.
     fn assert_held(&self) {
         for number in self.containers.keys().filter(|number| self.is_foreign(**number)) {
             assert!(self.shown.is_used_by_hidden(&image_of(*number).unwrap()), "{number}");
@@ -384,7 +384,7 @@ impl World {
         }
     }
 
-    /// Checks that every later change of a pod's container causes an inspect.
+    /// Checks that a change of a container causes an inspect, unless the container is foreign.
     fn assert_attentive(&mut self) {
         let ours = self.containers.keys().filter(|number| !self.is_foreign(**number));
         for number in ours.copied().collect::<Vec<_>>() {
@@ -450,7 +450,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // All events arrive, in any order. Answers may arrive in another order than inspects.
+        // All events arrive, perhaps in another order. Inspects may be answered in another order than they began.
         while !world.events.is_empty() || !world.inspects.is_empty() {
             world.deliver(order, 1);
             world.begin();

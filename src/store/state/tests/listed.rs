@@ -183,8 +183,7 @@ fn the_first_list_does_not_wait_for_the_log_of_a_renamed_container() {
     assert_eq!(state.snapshot(&Snapshot::empty()).containers().len(), 1);
 }
 
-/// The engine was stopped and started again, with all its pods. After the restart, the engine does not answer
-/// the inspect of one container.
+/// A restarted engine lists a pod and its container as ended, but answers no inspect.
 #[test]
 fn a_list_that_contradicts_a_record_counts_when_the_inspect_fails() {
     let mut state = state(Vec::new());

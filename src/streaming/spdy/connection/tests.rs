@@ -310,7 +310,7 @@ async fn a_lagging_reader_holds_no_writer_up() {
         writing.write_all(&vec![1; 4 << 20]).await.unwrap();
         writing
     });
-    // The sender sends more data than the buffers for output can hold.
+    // dockbridge sends more data than the buffers for output can hold.
     tokio::spawn(async move { sender.send(Bytes::from(vec![2; 8 << 20])).await.unwrap() });
     let mut taken = 0;
     while taken < 8 << 20 {

@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Random bytes, and random frames with random content.
+/// Random bytes, or frames with random fields and content.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let head = (prop_oneof![Just(0x80), Just(0)], prop_oneof![Just(3_u8), any::<u8>()]);
     let frame = (head, 0_u8..12, any::<u8>(), 0_u8..24, vec(any::<u8>(), 0..24)).prop_map(
@@ -210,7 +210,7 @@ fn describe(frame: Frame) -> String {
     }
 }
 
-/// The description of a frame whose bytes arrive one by one.
+/// The descriptions of the pieces of a frame whose bytes arrive one by one.
 fn apart(frame: &str) -> Vec<String> {
     match frame {
         "data 1 abc" => ["data 1 a", "data 1 b", "data 1 c"].map(str::to_owned).to_vec(),
@@ -219,7 +219,7 @@ fn apart(frame: &str) -> Vec<String> {
     }
 }
 
-/// Joins the pieces of a data frame: consecutive pieces of the same stream.
+/// Joins consecutive data of a stream until its end.
 fn joined(pieces: Vec<String>) -> Vec<String> {
     let mut whole: Vec<String> = Vec::new();
     for piece in pieces {

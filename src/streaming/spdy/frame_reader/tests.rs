@@ -1,4 +1,4 @@
-//! Tests of what dockbridge keeps in memory for streams.
+//! Tests of what dockbridge keeps in memory for SPDY streams.
 
 use bytes::{BufMut, BytesMut};
 use tokio::sync::{Semaphore, mpsc};
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::streaming::inbox::Window;
 
-/// A peer may leave its direction open after dockbridge has ended its own and dropped the stream.
+/// A peer may leave its direction of a stream open after dockbridge has ended the other direction and dropped the
+/// stream.
 #[tokio::test]
 async fn nothing_is_kept_of_streams_that_nobody_holds() {
     static POOL: Semaphore = Semaphore::const_new(0);

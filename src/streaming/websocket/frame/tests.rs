@@ -1,4 +1,4 @@
-//! Tests of valid and invalid WebSocket frames, byte by byte and split into any pieces.
+//! Tests of valid and invalid WebSocket frames, byte by byte and split into larger pieces.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};

@@ -60,7 +60,7 @@ fn what_is_no_base64_is_malformed() {
     }
 }
 
-/// The test splits a message into two fragments at every byte, and adds an empty last fragment.
+/// Splits a message into two fragments, before each byte in turn, and adds an empty last fragment.
 #[test]
 fn nothing_follows_the_padding() {
     for bytes in [&b"0QQ==A"[..], b"0QQ==QUE=", b"0QQ==="] {

@@ -108,7 +108,7 @@ fn labels_of_cri_dockerd_count_with_the_name_or_the_request() {
     }
 }
 
-/// Unknown values must not look like unset values. An adopted pod with dockbridge-runtime has the default handler.
+/// `is_adopted` says that empty values may be unknown. An adopted pod with dockbridge-runtime has the default handler.
 #[test]
 fn a_pod_without_a_readable_document_is_adopted() {
     let mut inspect = sandbox_inspect();
@@ -127,7 +127,7 @@ fn a_pod_without_a_readable_document_is_adopted() {
     }
 }
 
-/// Docker's default host name is the container's short id. The id of a pod called `a` may begin with `a`.
+/// Docker's default host name is the container's short id. A requested one, such as `a`, may be the start of the id.
 #[test]
 fn an_adopted_pod_keeps_its_host_name() {
     for (hostname, kept) in [("", ""), ("aaaaaaaaaaaa", ""), ("a", "a"), ("web", "web")] {
@@ -140,7 +140,7 @@ fn an_adopted_pod_keeps_its_host_name() {
 }
 
 /// An image can have a document label with any log path, and a container that cri-dockerd creates from the image
-/// inherits the label. The image cannot know the sandbox id, so the document of the label has a wrong one.
+/// inherits the label. No image can know the id of a future sandbox, so the document in its label has a wrong one.
 #[test]
 fn a_document_that_disagrees_with_the_sandbox_label_is_ignored() {
     let forged = json!({
@@ -179,7 +179,7 @@ fn without_a_document_names_and_labels_are_used() {
     assert!(!spec.labels.contains_key(label::TYPE) && spec.labels["app"] == "web");
 }
 
-/// Docker adds the labels of the image, which may be larger than a whole CRI message may be.
+/// Docker adds the labels of the image, which may be too large for a CRI message.
 #[test]
 fn adopted_labels_are_those_that_kubernetes_allows() {
     let mut inspect = container_inspect();

@@ -28,14 +28,12 @@ fn container(config: &cri::ContainerConfig) -> ContainerSpec {
     container_spec(Some(config), Some(&sample::sandbox())).unwrap()
 }
 
-/// kubelet ends the host name with a dot for setHostnameAsFQDN with a subdomain, if the node has no cluster domain.
 #[test]
 fn a_host_name_may_end_with_a_dot() {
     let named = cri::PodSandboxConfig { hostname: "a.sub.ns.svc.".to_owned(), ..sample::sandbox() };
     assert_eq!(sandbox(&named).hostname, "a.sub.ns.svc.");
 }
 
-/// Kubernetes limits the length of hostnameOverride, as the kernel does, but not of its parts between dots.
 #[test]
 fn a_host_name_may_be_one_label_as_long_as_the_kernel_holds() {
     let named = cri::PodSandboxConfig { hostname: "a".repeat(64), ..sample::sandbox() };
@@ -245,7 +243,6 @@ fn a_pull_always_carries_a_tag_or_digest() {
     assert_eq!(image::image_name(Some(&spec("docker://abc"))).unwrap(), "abc");
 }
 
-/// dockbridge drops credentials for another registry, because the engine would send them to the image's registry.
 #[test]
 fn credentials_for_another_registry_are_not_used() {
     for (image, address, used) in [
@@ -295,7 +292,6 @@ fn credentials_come_in_every_form() {
     assert_eq!(read(anonymous), None);
 }
 
-/// Statuses and metrics show the image name that the user wrote, so dockbridge removes a password from the name.
 #[test]
 fn the_name_that_a_user_wrote_is_kept_without_a_password() {
     for (name, kept) in
@@ -348,8 +344,8 @@ fn specs_are_the_same_after_serialisation() {
     assert_eq!(serde_json::from_str::<ContainerSpec>(&text).unwrap(), spec);
 }
 
-/// `kubectl debug --profile=sysadmin` adds a privileged container to a running pod. kubelet then sets `privileged`
-/// in the pod's configuration of the CreateContainer request.
+/// `kubectl debug --profile=sysadmin` adds a privileged container to a running pod. kubelet then sets `privileged` in
+/// the pod configuration that the CreateContainer request contains.
 #[test]
 fn a_privileged_container_needs_a_pod_that_declares_it_in_the_same_request() {
     let (mut config, mut pod) = (sample::container(), sample::sandbox());

@@ -1,5 +1,5 @@
-//! Tests with random requests: `parse` must not panic, an error must be short and name the field, and
-//! accepted values must contain nothing dangerous.
+//! Tests with random requests: `parse` must not panic, an error must be short and name the field, and accepted values
+//! must not contain a log path with `..`, or a NUL outside annotations.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use prost::Message;
@@ -105,7 +105,7 @@ fn check_refusal(error: &ParseError) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The reason for an invalid `auth`, which does not repeat the value, because the value is secret.
+/// The reason in the error for an invalid `auth`. The reason does not repeat the value of `auth`, which is secret.
 const NO_AUTH: &str = "is not base64 of user:password";
 
 const ODD: &[&str] = &[

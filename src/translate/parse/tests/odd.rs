@@ -1,4 +1,4 @@
-//! Tests of unusual requests that are valid: Kubernetes does not refuse them, and the engine accepts them.
+//! Tests of unusual values that `parse` accepts because Kubernetes does not refuse them.
 
 use super::sample::{self, map};
 use crate::{
@@ -15,8 +15,8 @@ fn container(config: &cri::ContainerConfig) -> Result<ContainerSpec, ParseError>
     container_spec(Some(config), Some(&sample::sandbox()))
 }
 
-/// Kubernetes only requires that `mountPath` is unique and not empty. kubelet looks for the termination message
-/// at exactly the requested path.
+/// Kubernetes only requires that `mountPath` is unique and not empty. kubelet finds the file with the termination
+/// message by the requested path, which a container's status must show unchanged.
 #[test]
 fn a_container_path_may_contain_parents() {
     for path in ["/data/../srv", "/../srv", "/srv/..x/", "/a/b/../../srv/."] {
@@ -53,7 +53,6 @@ fn a_relative_device_path_starts_at_the_root() {
     }
 }
 
-/// Names of AppArmor profiles may contain spaces and parentheses.
 #[test]
 fn an_apparmor_profile_has_the_kernels_name() {
     let with = |newer: bool, name: &str| {
@@ -78,7 +77,7 @@ fn an_apparmor_profile_has_the_kernels_name() {
     }
 }
 
-/// Kubernetes validates only the keys and the total size of annotations, so a value may have any content.
+/// Kubernetes accepts annotations with any characters in the value.
 #[test]
 fn an_annotation_holds_anything() {
     let annotations = map(&[("a", "\0"), ("b", "\u{1}\n\u{202e}"), ("c", "")]);
@@ -88,8 +87,7 @@ fn an_annotation_holds_anything() {
     assert_eq!(container(&one).unwrap().annotations, annotations);
 }
 
-/// Kubernetes does not validate `hostIP`, and kubelet also sends the ports of a pod in the host's network. A
-/// port that is not published needs no valid `hostIP`.
+/// Kubernetes does not validate `hostIP`, and kubelet also sends the ports of pods that use the host's network.
 #[test]
 fn the_host_ip_of_an_unpublished_port_is_ignored() {
     let with = |host_port: i32, network: cri::NamespaceMode, host_ip: &str| {

@@ -9,10 +9,10 @@ use crate::{
     wire::cri,
 };
 
-/// The name of a refused field, and the change of a valid request that makes the field malformed.
+/// A field's name without the prefix in [`Below`], and the change of a valid request that makes the field malformed.
 type Case<T> = (&'static str, fn(&mut T));
 
-/// The path that all field names of a list of cases begin with.
+/// The prefix of all field names in a list of cases.
 struct Below(&'static str);
 
 impl Below {
@@ -225,7 +225,6 @@ fn ranges_of_user_namespaces_are_refused_with_the_field_named() {
     assert_eq!(read(vec![good], Vec::new()), Err("gids".into()));
 }
 
-/// A pod with its own user namespace must not use the host's pid or IPC namespace.
 #[test]
 fn a_user_namespace_excludes_the_hosts_processes_and_ipc() {
     let node = cri::NamespaceMode::Node;

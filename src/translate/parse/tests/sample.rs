@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::wire::cri;
 
-/// A map from pairs.
 pub(in crate::translate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
@@ -146,8 +145,7 @@ fn mounts() -> Vec<cri::Mount> {
     ]
 }
 
-/// A request with every limit of the CRI. `translate::limits::tests` passes each of these limits through all
-/// interfaces.
+/// Every limit of the CRI, with the values that `translate::limits::tests` expects.
 pub(in crate::translate) fn resources() -> cri::LinuxContainerResources {
     cri::LinuxContainerResources {
         cpu_period: 100_000,

@@ -102,7 +102,7 @@ fn engine(planned: &PlannedIdentity, image_user: &str, accounts: &Accounts) -> P
 }
 
 /// With Merge, without a group and with accounts that are not ambiguous, the create request has the user as requested.
-/// Otherwise the create request has numbers.
+/// In the other cases here, the create request has numbers.
 #[test]
 fn the_request_has_only_what_the_engine_needs() {
     let plan = |requested: Identity, image: &str, accounts: &Accounts| {
@@ -118,8 +118,8 @@ fn the_request_has_only_what_the_engine_needs() {
     assert_eq!(plan(identity(&app, None, &[9], strict), "", &clear), planned("1000:1001", "9"));
     let requested = identity(&app, Some(7), &[], merge);
     assert_eq!(plan(requested, "", &clear), planned("1000:7", "2000,2001"));
-    // If the image's `User` has a group, the engine adds no groups of the user, but CRI's Merge does, so the request
-    // lists them.
+    // If the image's `User` has a group, the engine does not add the user's other groups, but CRI's Merge demands them,
+    // so the create request lists them.
     assert_eq!(plan(Identity::default(), "app:app", &clear), planned("1000:1001", "2000,2001"));
 
     let odd = Accounts::parse(format!("odd:x:?:?::/:\n{PASSWD}").as_bytes(), GROUP.as_bytes());
@@ -143,7 +143,7 @@ fn unknown_users_and_groups_are_refused() {
     }
 }
 
-/// If a group's name is a number that is not its gid, runc before 1.2 takes that number in a request for the name.
+/// If a group's name is a number, runc before 1.2 takes the same number in `config.json` for this name, not for a gid.
 #[test]
 fn a_group_named_by_the_number_of_another_is_refused() {
     let trap = Accounts::parse(PASSWD.as_bytes(), b"2500:x:0:\n2600:x:2600:\n");

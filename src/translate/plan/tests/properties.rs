@@ -1,4 +1,5 @@
-//! Tests with random requests: `plan` never panics, and `observe` reads the documents that `plan` writes.
+//! Tests with random requests: `plan` never panics, and `observe` reads the documents that `plan` writes into labels,
+//! even if the image has labels with the same names.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +24,6 @@ use crate::{
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
 
-    /// `plan` never panics, and `observe` reads the document that `plan` has written, even if the image has
-    /// labels with the same names.
     #[test]
     fn sandbox_documents_come_back(spec in sandbox_spec(), input in input(), image in labels()) {
         let Ok(plan) = input.sandbox(spec) else { return Ok(()) };

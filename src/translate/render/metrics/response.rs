@@ -12,7 +12,7 @@ use crate::{
     wire::cri,
 };
 
-/// The descriptors of all metrics, the same on every host: kubelet asks only once, at its start.
+/// The descriptors of all metrics of pods and containers, the same on every host: kubelet asks only at its start.
 pub fn descriptors() -> Vec<cri::MetricDescriptor> {
     ROWS.iter().map(descriptor).collect()
 }

@@ -140,7 +140,7 @@ pub(super) struct SampleWriter<'a> {
 pub(super) struct BaseLabels<'a> {
     pub(super) pod: &'a str,
     pub(super) namespace: &'a str,
-    /// Name of the container in its pod; empty for a whole pod.
+    /// Name of the container in its pod; empty for a whole pod, `POD` for a pod's network.
     pub(super) container: &'a str,
     pub(super) id: &'a str,
     pub(super) image: &'a str,
@@ -186,7 +186,7 @@ pub(super) const fn waiting(pressure: Pressure) -> u64 {
     pressure.some.total / MICROS
 }
 
-/// How many seconds all tasks waited at the same time.
+/// How many seconds all non-idle tasks waited at the same time.
 pub(super) const fn stalled(pressure: Pressure) -> u64 {
     pressure.full.total / MICROS
 }

@@ -245,7 +245,7 @@ fn described_metrics_have_samples_with_their_labels() {
     assert_eq!(names.len(), announced.len(), "a name is announced twice");
 }
 
-/// Prometheus refuses two samples with the same name and labels.
+/// Two samples with the same name and labels would be two values of one Prometheus time series.
 #[test]
 fn no_sample_is_repeated() {
     let answer = pod(&full(), &disks(), PAUSE);

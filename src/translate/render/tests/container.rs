@@ -53,8 +53,8 @@ fn a_container_status_has_the_fields_of_the_request() {
     assert_eq!((user.uid, user.gid, user.supplemental_groups), (1000, 1001, vec![1001, 2000]));
 }
 
-/// kubelet up to 1.28 knows only `image_ref`, and compares it with the ids of images. With another value, an
-/// image in use would seem unused.
+/// kubelet up to 1.28 compares `image_ref` with the ids of images: if it were not the id, an image in use would seem
+/// unused.
 #[test]
 fn an_older_kubelet_reads_the_image_id_from_a_list() {
     let item = container::item(&container_record(running()));

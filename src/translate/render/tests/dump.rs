@@ -1,4 +1,4 @@
-//! Tests that the files of a checkpoint archive are those that containerd, CRI-O and checkpointctl read.
+//! Tests of the metadata files in a checkpoint archive, which containerd, CRI-O and checkpointctl can read.
 
 use serde_json::json;
 

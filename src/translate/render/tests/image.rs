@@ -1,4 +1,4 @@
-//! Tests of rendering images.
+//! Tests of the CRI messages about container images.
 
 use super::records::{image_id, image_record, read_info};
 use crate::{

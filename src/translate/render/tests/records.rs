@@ -1,4 +1,4 @@
-//! Records of a pod, its container, an image and an engine, in which most fields are set.
+//! Sample records of a pod, its container, an image and an engine.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -92,8 +92,8 @@ fn our_runtime_is_announced_where_it_can_be_used() {
     assert!(!runtime::features(Some(&engine())).mount_options);
 }
 
-/// dockbridge-runtime runs NVIDIA's runtime, which itself runs runc. dockbridge-runtime does not run gVisor,
-/// crun, Sysbox or shims of containerd.
+/// dockbridge-runtime can run NVIDIA's runtime, which itself runs runc, but not gVisor, crun, Sysbox or shims of
+/// containerd.
 #[test]
 fn runtimes_that_end_in_runc_are_chained() {
     let cases: [(&str, &[&str], bool); 6] = [
@@ -137,7 +137,7 @@ fn features(annotations: &[&str]) -> Value {
 }
 
 const RUNC: [&str; 2] = ["org.opencontainers.runc.version", "org.opencontainers.runc.commit"];
-/// Features of Sysbox: a fork of runc that creates user namespaces itself.
+/// Annotations in the features of Sysbox, a fork of runc that creates user namespaces itself.
 const SYSBOX: [&str; 1] = ["org.opencontainers.runc.version"];
 
 #[test]
