@@ -1,7 +1,5 @@
-//! Compiles `proto/api.proto` into the CRI types and services, and `proto/nri.proto` into the messages
-//! of NRI, without a system `protoc`.
-//!
-//! protox is written in Rust. Debian's protoc rejects the option `debug_redact`, which the CRI uses.
+//! Compiles `proto/api.proto` into the CRI types and services, and `proto/nri.proto` into the messages of NRI, with
+//! protox instead of a system `protoc`: Debian's rejects the option `debug_redact`, which the CRI uses.
 
 use std::{
     env,

@@ -1,7 +1,7 @@
 //! Checks the structure of the code: module levels, import cycles, where foreign crates may be used, sizes,
 //! and code rules. Checks the documents: links have targets, all logged warnings and errors and all subjects
-//! of `dockbridge check` are listed, and the text is in plain English. A failed test names what breaks the
-//! rule. `docs/architecture.md` explains the rules for modules.
+//! of `dockbridge check` are listed, and the text avoids constructions from other languages. A failed test names
+//! what breaks the rule. `docs/architecture.md` explains the rules for modules.
 
 #![allow(
     clippy::unwrap_used,

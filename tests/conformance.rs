@@ -49,7 +49,6 @@ fn the_output_of_stories_is_read() {
     assert_eq!(results.reasons["cgroup v1; make test-vm has v2"], 1);
 }
 
-/// A run without a complete result never counts as passed.
 #[test]
 fn a_run_without_a_complete_result_has_none() {
     let passed = REPORT.replace("\"failed\"", "\"passed\"");
@@ -91,7 +90,7 @@ fn the_page_has_a_row_for_each_engine_and_all_failures() {
     assert!(page.contains("\ncritest on b, cgroup v1; critest on sid, cgroup v1:\n"), "{page}");
 }
 
-/// The name of an engine's folder may differ from the engine's name, which is known only after a run.
+/// If `ENGINES` gives the folder of an engine's programs, the engine's name is known only after a run.
 #[test]
 fn a_row_without_a_run_has_the_name_of_its_engine() {
     let facts = "commit=abc name=29.7.2 docker=29.7.2 store=containerd code=0";

@@ -115,7 +115,7 @@ fn a_missing_or_old_toolchain_is_installed_below_target() {
 }
 
 /// `ARCH` selects the compiler's target and the architecture in the packages. Debian's compiler is used only if
-/// the installed one has no standard library for arm64.
+/// the installed compiler has no standard library for arm64.
 #[test]
 fn packages_are_built_for_the_named_architecture() {
     let room = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn packages_are_built_for_the_named_architecture() {
     fs::create_dir_all(&debian).unwrap();
     fs::create_dir(path("bin")).unwrap();
     fs::create_dir(path("library")).unwrap();
-    // `engines.sh` does not download an engine that is complete.
+    // With this file, `engines.sh` considers the compiler complete and does not download it.
     fs::write(debian.join(".complete"), debian.to_str().unwrap()).unwrap();
     program(&path("bin/aarch64-linux-gnu-gcc"), "");
     let cargo = format!(
@@ -185,8 +185,8 @@ fn make(words: &[&str]) -> Command {
 }
 
 fn program(path: &Path, script: &str) {
-    // `install` writes the fake program. If this test had that file open for writing, a child that another test
-    // forks at that moment would keep the file open, and the file could not be executed.
+    // The command `install` writes the fake program. If this test had that file open for writing, a child that another
+    // test forks at that moment would keep the file open, and the file could not be executed.
     let text = path.with_extension("text");
     fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
     assert!(Command::new("install").arg("-m755").args([&text, path]).status().unwrap().success());

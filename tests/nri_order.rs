@@ -1,5 +1,5 @@
-//! Tests the rule by which the chaos test judges the order of NRI events: the rule accepts complete lives of
-//! pods and refuses a wrong order. A wrong rule fails here, without the long chaos test.
+//! Tests the rule by which the chaos test judges the order of NRI events, so that errors in the rule are found without
+//! the long chaos test.
 
 #[path = "stories/chaos/nri_order.rs"]
 mod nri_order;
@@ -43,7 +43,7 @@ fn whole_lives_are_in_order() {
     let life = told(nothing(), &format!("{UP}, {live}, {down}"));
     assert_eq!(life.map(|it| it.is_empty()), Ok(true));
     for events in [
-        // A plugin has refused the start of this pod or the create of this container.
+        // In the next two, a plugin has refused the start of the pod or the creation of the container.
         "RunPodSandbox p, StopPodSandbox p, RemovePodSandbox p",
         "RunPodSandbox p, CreateContainer c, StopContainer c, RemoveContainer c",
         // After a failed start, the container is started again, with or without a `StopContainer` in between.

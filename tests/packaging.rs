@@ -111,7 +111,7 @@ fn manual_pages_and_completions_know_every_setting_and_command() {
         assert!(!text.contains("cri-dockerd-root-directory"), "{path} offers a hidden flag");
         let offered =
             |words: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words);
-        // The completion for fish has one line for each value.
+        // The completion for fish has one line for each value of a setting.
         assert!(offered("cni docker") || offered("cni\\t'' docker"), "{path}: no values");
     }
 }
@@ -337,7 +337,7 @@ fn command_of(unit: &str) -> Option<Vec<String>> {
     lines.rfind(|line| !line.is_empty()).map(words)
 }
 
-/// Splits a command line into words like systemd and shells, for the syntax that the fixtures use.
+/// Splits a command line into words as systemd and shells do, but only for the syntax that the fixtures use.
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.replace('"', "")).collect()
 }

@@ -89,8 +89,8 @@ fi
 fn packages_are_installed_once_apt_is_free() {
     let folder = tempfile::tempdir().unwrap();
     let apt = folder.path().join("apt-get");
-    // The program `install` writes the file. If this test had the file open for writing, a child that another
-    // test forks at this moment would keep it open, and the file could not be executed.
+    // The command `install` writes apt-get. If this test had the file open for writing, a child that another test forks
+    // at this moment would keep it open, and the file could not be executed.
     let text = folder.path().join("text");
     fs::write(&text, APT).unwrap();
     assert!(Command::new("install").arg("-m755").args([&text, &apt]).status().unwrap().success());
@@ -167,6 +167,6 @@ fn run_in(folder: &Path, parts: &[&str]) -> Output {
     for (name, file) in [("DOCKBRIDGE_SKIPS", "skips"), ("DOCKBRIDGE_REPEATS", "repeats")] {
         command.env(name, folder.join(file));
     }
-    // Removes variables that the `make` that runs this test has set.
+    // These variables of a `make` that runs this test must not influence the `make` that `suite.sh` starts.
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL").output().unwrap()
 }

@@ -1,5 +1,5 @@
-//! Tests the rule by which the soak test judges its curves: the rule finds leaks and accepts other curves. A
-//! wrong rule fails here, before an hour of the soak test.
+//! Tests the rule by which the soak test judges its curves, so that a wrong rule fails here and not only after an hour
+//! of the soak test.
 
 #![allow(
     clippy::indexing_slicing,
@@ -14,8 +14,8 @@ use verdict::{Judgement, Slack, Verdict};
 
 const SLACK: Slack = Slack { amount: 4.0, share: 0.02 };
 
-/// Judges an hour of samples, one every five seconds. `more` is the amount that is added to the value at a
-/// time in hours.
+/// Judges an hour of samples, one every five seconds. `more` takes a time in hours, and returns what is added to the
+/// value at that time.
 fn judge(more: impl Fn(f64) -> f64) -> Judgement {
     let samples: Vec<_> = (0..720)
         .map(|place| (f64::from(place) * 5.0, f64::from(place % 7) * 5.0))

@@ -8,7 +8,7 @@ use super::{
     source::{self, File, is_mark, word},
 };
 
-/// Forbidden module names: they do not say what the module contains.
+/// Forbidden names of files and directories: they do not say what a file contains.
 const NAMELESS: [&str; 9] =
     ["util", "utils", "helper", "helpers", "common", "misc", "shared", "stuff", "prelude"];
 
@@ -116,8 +116,8 @@ fn public_functions_and_types_are_documented() {
     hold("public functions and types without documentation", &breaches);
 }
 
-/// Calls `found` with the name and line of every `pub` function, type, trait, constant or static without documentation,
-/// also in impls. Modules are skipped, because a module's documentation is in the module's own file.
+/// Calls `found` for `pub` functions, types, traits, constants and statics without documentation, also in impls.
+/// Modules are skipped, because a module's documentation is in the module's own file.
 fn undocumented(tokens: &TokenStream, found: &mut dyn FnMut(&str, usize)) {
     const ITEMS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "union"];
     let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();

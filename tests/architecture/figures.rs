@@ -1,6 +1,6 @@
-//! Every number with a unit (one of `UNITS`) in the documents, except in blocks of code and in
-//! `docs/decisions`, is in `figures.txt`, with a file of the repository that has the same value, or with the
-//! reason why no file has it. Tables of settings and metrics have their own tests next to the code.
+//! For each figure in the documents (a number and one of `UNITS`), `figures.txt` names a file of the repository with
+//! the same value, or says why no file has it. Blocks of code and `docs/decisions` are not checked. Tables of settings
+//! and metrics have their own tests next to the code.
 
 use std::{fs, ops::Range};
 
@@ -22,7 +22,7 @@ fn figures_are_those_of_the_code() {
     hold("figures that differ: change both, and tests/architecture/figures.txt", &breaches);
 }
 
-/// `docs/decisions` is not checked: its figures were true at the time of the decision.
+/// The figures in `docs/decisions` are not compared, because they were true at the time of the decision.
 #[test]
 fn every_figure_of_the_documents_is_compared() {
     let mut breaches = Vec::new();

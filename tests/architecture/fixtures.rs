@@ -1,5 +1,5 @@
-//! Every fixture has a known origin. `tests/fixtures/README.md` lists the directories of fixtures, and each
-//! file of data for the pictures begins with its origin.
+//! Every fixture has a known origin. `tests/fixtures/README.md` has a row for each directory of fixtures, and each file
+//! of data for the pictures begins with its origin.
 
 use std::{fs, path::Path};
 

@@ -1,8 +1,8 @@
-//! Tests that only the allowed modules use certain foreign crates and types.
+//! Tests which modules may use foreign crates and types, `unsafe`, and names that make a function impure.
 
 use super::{hold, shipped, source::PathUse};
 
-/// A crate or type, the paths that name it, and the modules that may use it.
+/// Restricted crates or types, the paths that name them, and the modules that may use them.
 struct Foreign {
     what: &'static str,
     paths: &'static [&'static str],
@@ -13,8 +13,8 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "CRI types",
         paths: &["crate::wire::cri"],
-        // The module `check` is a client of dockbridge's CRI socket. The module `app` passes the gRPC
-        // services to the listener.
+        // The module `check` is a client of dockbridge's CRI socket. The module `app` passes the gRPC services to the
+        // listener.
         only: &[
             "wire::cri",
             "translate::parse",
@@ -45,7 +45,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "gRPC",
         paths: &["tonic", "tonic_prost", "prost"],
-        // CRIU's image files are encoded with protobuf, like the messages of gRPC.
+        // `oci_runtime::restore` reads CRIU's files that are encoded with protobuf, like the messages of gRPC.
         only: &[
             "wire::cri",
             "wire::nri",
@@ -67,7 +67,7 @@ const FOREIGN: [Foreign; 12] = [
     Foreign {
         what: "other programs",
         paths: &["std::process::Command", "tokio::process", "std::os::unix::process::CommandExt"],
-        // `dockbridge-runtime` replaces itself with runc.
+        // `dockbridge-runtime` replaces itself with the lower runtime, such as runc.
         only: &["host", "oci_runtime::execute"],
     },
     Foreign { what: "the environment", paths: &["std::env"], only: &["main"] },
@@ -98,7 +98,7 @@ const FOREIGN: [Foreign; 12] = [
 /// numbers and contents of files as values.
 const PURE: [&str; 2] = ["model", "translate"];
 
-/// Names whose use would make a function depend on more than its arguments, or have an effect.
+/// Names whose use would make a function depend on more than its arguments, or have a side effect.
 const IMPURE: [&str; 12] = [
     "std::time::SystemTime",
     "std::time::Instant",

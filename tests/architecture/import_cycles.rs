@@ -1,4 +1,4 @@
-//! dockbridge's files have no import cycles. If two files need each other's code, that code must be in a third file.
+//! dockbridge's files have no import cycles. To break a cycle, move the code that its files share to another file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

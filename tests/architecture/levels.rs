@@ -43,7 +43,7 @@ pub(crate) const LEVELS: [(&str, u8); 34] = [
     ("dockbridge", 13),
 ];
 
-/// The top-level module that a path with `crate` names, if the module is in the table.
+/// The top-level module that a path names after `crate`, if the module is in the table.
 pub(crate) fn module_of(path: &PathUse) -> Option<&str> {
     match path.segments.as_slice() {
         [first, module, ..] if first == "crate" && level(module).is_some() => Some(module),

@@ -13,7 +13,7 @@ use super::hold;
 pub(crate) struct Page {
     /// The page's path relative to the crate's root, e.g. `docs/guides/k3s.md`.
     pub(crate) path: PathBuf,
-    /// The page's text without code. Code is in blocks between fences, indented blocks, and spans between backticks.
+    /// The page's text without blocks of code and, except in headings, without spans between backticks.
     pub(crate) prose: String,
 }
 

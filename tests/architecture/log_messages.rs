@@ -1,5 +1,5 @@
-//! Every message that is logged as a warning or an error has a row in `docs/log-messages.md`, and every row is a
-//! message that the code logs. The errors of refused requests in `docs/compatibility.md` are the texts of the code.
+//! The rows of `docs/log-messages.md` are the texts that the code logs as warnings and errors, except `{warning}`. The
+//! errors that `docs/compatibility.md` quotes are texts of the code.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -17,8 +17,8 @@ fn every_warning_and_error_is_documented() {
     hold("docs/log-messages.md and the code differ", &missing.chain(left).collect::<Vec<_>>());
 }
 
-/// The table in `docs/compatibility.md` quotes errors and has `…` in place of parts that vary. The code may
-/// build one error from two string literals.
+/// The table of refused requests in `docs/compatibility.md` quotes errors, with `…` in place of parts that vary. The
+/// code may build one error from two string literals.
 #[test]
 fn refusals_are_quoted_as_the_code_has_them() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");

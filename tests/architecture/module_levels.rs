@@ -1,4 +1,4 @@
-//! Tests of the levels of the top-level modules. A module imports modules of lower levels only.
+//! Tests that a top-level module imports only what its level and the tables below allow.
 
 use super::{
     hold,
@@ -7,8 +7,8 @@ use super::{
     source::{File, PathUse},
 };
 
-/// The submodules of `translate` (conversions) that a module outside of `translate` may use. A module that is
-/// not listed may use no conversion.
+/// The submodules of `translate` (conversions) that a module outside of `translate` may use. Modules that are not
+/// listed here may use no conversion.
 const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("engine", &["observe"]),
     ("nri", &["parse", "render", "nri", LIMITS]),
@@ -20,8 +20,7 @@ const CONVERSIONS: [(&str, &[&str]); 8] = [
     ("app", &["parse", "plan", "observe", "render"]),
 ];
 
-/// `translate::limits` converts a container's limits for the CRI, NRI and Docker. So each conversion may use
-/// `limits`, and `limits` may use only those modules of other conversions that are not about a field.
+/// `translate::limits` converts a container's limits for the CRI, NRI and Docker, so each conversion may use it.
 const LIMITS: &str = "limits";
 
 /// Modules of other conversions that `translate::limits` may use.

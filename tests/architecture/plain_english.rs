@@ -1,5 +1,5 @@
-//! Documents, messages and comments are in plain English, and no file has a merge conflict. The tests search for some
-//! constructions from other languages, which make a text slow to read. `CONTRIBUTING.md` has the rules.
+//! Tests that documents, messages and comments avoid some constructions from other languages, which make a text slow to
+//! read. `CONTRIBUTING.md` has the rules for plain English. Another test searches for merge conflicts.
 
 use std::{
     fs,
@@ -30,7 +30,6 @@ fn messages_are_in_plain_english() {
     hold("constructions that plain English does not need", &breaches);
 }
 
-/// Checks the comments in `src`, `tests`, `packaging`, `proto` and `.ci`, and in three build files.
 #[test]
 fn comments_are_in_plain_english() {
     let mut breaches = Vec::new();

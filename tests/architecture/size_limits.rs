@@ -1,5 +1,5 @@
 //! The limits for the size of README.md, of decisions, and of the files and functions in `src` that are not tests.
-//! Run with `--nocapture` to see the figures.
+//! Run with `--nocapture` to see the sizes of files and functions.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -8,19 +8,19 @@ use super::{
     source::{is_body, is_mark, word},
 };
 
-/// The maximum number of lines of a file in `src`, except tests.
+/// The maximum number of lines of a [`shipped`] file.
 const FILE_LINES: usize = 500;
-/// The maximum for the median number of lines of all files in `src`, except tests.
+/// The maximum for the median number of lines of all [`shipped`] files.
 const FILE_MEDIAN: usize = 150;
-/// The maximum number of lines of a function in `src`, except tests.
+/// The maximum number of lines of a function in a [`shipped`] file, except tests.
 const FUNCTION_LINES: usize = 80;
-/// The maximum for the median number of lines of all functions in `src`, except tests.
+/// The maximum for the median number of lines of all functions in [`shipped`] files, except tests.
 const FUNCTION_MEDIAN: usize = 10;
-/// Nine of ten functions in `src`, except tests, have at most this many lines.
+/// Nine of ten functions in [`shipped`] files, except tests, have at most this many lines.
 const FUNCTION_NINTH: usize = 30;
 /// The maximum number of lines of README.md without HTML comments: about one page with an example session.
 const README_LINES: usize = 120;
-/// A document in docs/decisions is one page: 60 lines of 120 columns, most of them not full.
+/// A document in docs/decisions fits on one page.
 const DECISION_LINES: usize = 60;
 const DECISION_BYTES: usize = 5_000;
 

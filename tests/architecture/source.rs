@@ -31,7 +31,7 @@ impl File {
         Self { path: path.to_owned(), text, tokens: without_tests(tokens) }
     }
 
-    /// Whether the file is not in a release according to its path: it has only tests, or entry points for `make fuzz`.
+    /// Whether, by its path, the file has only tests or entry points for `make fuzz`, so that no release contains it.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.path.rsplit('/').next();
         matches!(name, Some("tests.rs" | "fuzz.rs")) || self.path.contains("/tests/")
@@ -52,7 +52,7 @@ impl File {
         self.module_path().first().cloned().unwrap_or_else(|| "lib".to_owned())
     }
 
-    /// The Rust paths with at least two segments in the file's tokens, also in `use` items and macro arguments.
+    /// The Rust paths with a `::` in the file's tokens, also in `use` items and macro arguments.
     pub(crate) fn paths(&self) -> Vec<PathUse> {
         let mut found = Vec::new();
         collect_paths(&self.tokens, &mut found);
@@ -63,7 +63,7 @@ impl File {
         found
     }
 
-    /// All tokens of the file with their lines, depth first, without brackets.
+    /// The file's `tokens` with their lines, depth first, without brackets of any kind.
     pub(crate) fn flat(&self) -> Vec<(String, usize)> {
         let mut out = Vec::new();
         flatten(&self.tokens, &mut out);
@@ -168,7 +168,7 @@ fn collect_paths(tokens: &TokenStream, found: &mut Vec<PathUse>) {
     }
 }
 
-/// Reads the Rust path that begins at `index`, and puts `prefix` before it, and returns the index after it.
+/// Adds the Rust path or `use` tree at `index`, with `prefix` before it, to `found`. Returns the index after it.
 fn path_at(
     trees: &[TokenTree],
     mut index: usize,

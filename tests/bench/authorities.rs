@@ -1,10 +1,10 @@
-//! Measures the cost of dockbridge's filter for `:authority` headers. The benchmark compares 100,000 of the
-//! smallest calls with the filter and 100,000 without it, over one connection to a server that only answers. The
-//! server's end uses dockbridge's code for connections. The benchmark switches the filter between short blocks of
-//! calls, in the order off, on, on, off or in the order on, off, off, on. So calls with and without the filter
-//! share the thread, the memory and all other work of the machine. Blocks without the filter are also compared
-//! with each other in the same way: their difference is the error of the measurement. The measured value is the
-//! processor time of the server's thread.
+//! Measures the cost of dockbridge's filter for `:authority` headers. The benchmark compares 100,000 of the smallest
+//! calls with the filter and 100,000 without it, over one connection to a server that only answers. The server reads
+//! the connection with dockbridge's own code. The benchmark switches the filter between short blocks of calls, in the
+//! order off, on, on, off or in the order on, off, off, on. So calls with and without the filter use the same thread
+//! and memory, and other work on the machine slows both alike. Blocks without the filter are also compared with each
+//! other in the same way: their difference is the error of the measurement. The measured value is the processor time of
+//! the server's thread.
 //!
 //! This benchmark needs no engine and no root: `cargo run --profile measure --example authorities`. The
 //! environment variable `REQUESTS` changes the number of calls.
@@ -93,7 +93,7 @@ fn main() {
     let requests = env::var("REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
     let folder = tempfile::tempdir().unwrap();
     let mut served = Served::start(folder.path());
-    // The first calls are not measured: they are slower, because memory pages, tables and the client's caches are new.
+    // The first calls are slower, because memory and caches are new, so they are not measured.
     served.call(requests / 10, true);
     let (mut filtered, mut control) = (Arm::default(), Arm::default());
     for round in 0..requests / (2 * BLOCK) {
@@ -196,8 +196,8 @@ impl Served {
         Self { runtime, client: RuntimeServiceClient::new(channel), account }
     }
 
-    /// Makes this number of calls, one after the other, and returns the processor time of the server's thread
-    /// in milliseconds.
+    /// Makes `requests` calls, one after the other, and returns the milliseconds of processor time that the server's
+    /// thread used.
     fn call(&mut self, requests: usize, is_on: bool) -> f64 {
         IS_ON.store(is_on, Relaxed);
         let before = self.used();
@@ -250,6 +250,6 @@ impl Service<http::Request<Body>> for Answers {
     }
 }
 
-/// A block of this many calls is short compared with the duration of other work on the machine.
+/// The calls in a block: so few that other work on the machine affects the blocks of a group alike.
 const BLOCK: usize = 250;
 const OPENING: Duration = Duration::from_secs(10);

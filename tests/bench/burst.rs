@@ -1,6 +1,6 @@
-//! Starts many pods at once, as after the drain of another node. Measures the time until all pods are
-//! running, the processor time until then, and the time until all pods are removed. The same engine calls and
-//! plugin runs without dockbridge are measured for comparison.
+//! Starts many pods at once, as after the drain of another node. Measures the time and the processor time until all
+//! pods are running, and the time to remove all pods. The same engine calls and plugin runs without dockbridge are
+//! measured for comparison.
 
 use std::{collections::BTreeMap, time::Instant};
 

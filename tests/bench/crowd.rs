@@ -18,7 +18,7 @@ use crate::{
     wanted,
 };
 
-/// Starts the pods, measures the read calls, prints dockbridge's memory, and removes the pods.
+/// Starts the pods, measures the read calls, dockbridge's memory and the daemons' processor time, and removes the pods.
 pub(crate) async fn measure(stage: &Stage, engine: &RawEngine, peer: Option<&Cri>) -> Outcome {
     let pods = amount("PODS", 60);
     let before = resident(stage)?;
@@ -110,7 +110,7 @@ async fn reads(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     filesystem(who, cri, table).await
 }
 
-/// Measures the calls for statistics and metrics. Leaves out calls about pods that fail: not every CRI server has them.
+/// Measures the calls for statistics and metrics. The calls about pods may fail: not every CRI server has them.
 async fn statistics(who: &'static str, cri: &Cri, table: &mut Table) -> Outcome {
     let step = Instant::now();
     cri.all_stats(None).await?;

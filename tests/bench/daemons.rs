@@ -20,9 +20,9 @@ use crate::{
     wanted,
 };
 
-/// Measures for a minute each (`POLLING` changes the time) while the pods run: with a frozen dockbridge, without
-/// polling, with polling, and with polling for metrics as well. If there is a peer (another CRI endpoint), it
-/// has the same number of pods, and is measured in the same way while a simulated kubelet polls it.
+/// Measures for a minute each (or `POLLING` seconds) while the pods run: with a frozen dockbridge, without polling,
+/// with polling, and with polling for metrics as well. If there is a peer (another CRI endpoint), it has the same
+/// number of pods, and is measured for the same time, while a simulated kubelet polls it and dockbridge is frozen.
 pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     let length = Duration::from_secs(amount("POLLING", 60));
     let watch = Watch::of(stage).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn measure(stage: &Stage, peer: Option<&Cri>) -> Outcome {
     Ok(())
 }
 
-/// Finds the processes of each daemon.
+/// Measures the processor time of the daemons.
 #[derive(Debug)]
 pub(crate) struct Watch {
     names: Vec<&'static str>,
@@ -63,7 +63,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches dockbridge, the engine's daemons, and the peer.
+    /// Watches dockbridge, the engine's daemons, and the peer if there is one.
     pub(crate) async fn of(stage: &Stage) -> Outcome<Self> {
         let mut known = BTreeMap::new();
         known.extend(stage.bridge.pid().map(|pid| (pid, "dockbridge")));
@@ -94,7 +94,6 @@ impl Watch {
         let mut sum = 0.0;
         for name in &self.names {
             print!("{:>12.2}", used(name));
-            // The sum leaves out the peer, which does not serve dockbridge's pods.
             sum += if *name == PEER { 0.0 } else { used(name) };
         }
         println!("{sum:>12.2}{:>12.2}", used(SHIMS));
@@ -133,7 +132,7 @@ impl Watch {
     }
 }
 
-/// The seconds for which all processors together were busy so far: user, nice and system time.
+/// The processor seconds of the machine so far: user, nice and system time of all processors.
 fn machine() -> Outcome<f64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let ticks = stat.split_whitespace().skip(1).take(3).map(str::parse::<u32>);

@@ -25,7 +25,7 @@ use crate::{
     table::Table,
 };
 
-/// Ends one container after the other in the same pod.
+/// Starts and ends one container after the other in the same pod.
 pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     let pod = stage.recipes.pod("exits");
     let sandbox = stage.cri.run(&pod).await?;
@@ -47,9 +47,9 @@ pub(crate) async fn measure(stage: &Stage, raw: &RawEngine) -> Outcome {
     stage.cri.end(&sandbox).await
 }
 
-/// Ends a container in the usual way of workloads: its process exits by itself after a signal. The measured times
-/// end with an event about the exit. `BY_SIGNAL` begins when this function sends the signal, `BEHIND` at the
-/// engine's event, and `BY_STAMP` when the process ended, according to the engine.
+/// Ends a container as workloads usually end: its process handles SIGTERM and exits. The measured times end with an
+/// event about the exit. `BY_SIGNAL` begins when this function sends the signal, `BEHIND` at the engine's event, and
+/// `BY_STAMP` when the process ended, according to the engine.
 async fn end(cri: &Cri, raw: &RawEngine, id: &str, times: &mut Table) -> Outcome {
     let request = cri::GetEventsRequest {};
     let mut told = cri.runtime.clone().get_container_events(request).await?.into_inner();

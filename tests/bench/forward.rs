@@ -65,7 +65,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-/// A TCP server that receives all bytes of a connection, or sends `bytes` bytes. The server serves two connections.
+/// Serves two TCP connections, one after the other: receives all their bytes, or sends each about `bytes` bytes.
 fn pod(way: Way, bytes: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -144,8 +144,8 @@ fn over_spdy(server: SocketAddr, pod: SocketAddr, way: Way, bytes: usize) -> f64
     bytes as f64 / 1e6 / begun.elapsed().as_secs_f64()
 }
 
-/// The SPDY frames that open the error stream and the data stream of one forwarded connection, compressed
-/// without a dictionary.
+/// The SPDY frames that open the error stream and the data stream of one forwarded connection. Their headers are
+/// compressed without a dictionary.
 fn opening(port: u16) -> Vec<u8> {
     let mut deflater = Compress::new(Compression::fast(), true);
     let mut frames = Vec::new();

@@ -24,7 +24,7 @@ pub(crate) struct Kubelet {
     loops: JoinSet<()>,
 }
 
-/// The calls of a kubelet with default settings, and how many seconds it waits after each answer.
+/// The calls of a kubelet with default settings, and how many seconds it waits before it repeats each of them.
 const HABITS: [(Question, u64); 9] = [
     (Question::Lists, 1),
     (Question::Housekeeping, 2),
@@ -37,7 +37,7 @@ const HABITS: [(Question, u64); 9] = [
     (Question::Lists, 60),
 ];
 
-/// The calls that kubelet makes only with features that are off by default.
+/// Calls that kubelet makes only with features that are off by default.
 const FEATURES: [(Question, u64); 2] = [(Question::PodStatistics, 10), (Question::Metrics, 10)];
 
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Kubelet {
         self
     }
 
-    /// How many calls of the schedule have ended. Calls that belong together count as one.
+    /// How many `Question`s have ended, including failed ones. A question can consist of several calls.
     #[allow(dead_code, reason = "the soak asks")]
     pub(crate) fn asked(&self) -> u64 {
         self.mind.asked.load(Ordering::Relaxed)

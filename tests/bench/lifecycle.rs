@@ -84,7 +84,7 @@ async fn measure(world: &World) -> Outcome {
 
     let mut table = Table::default();
     let mut raw = RawLife::new(world, &recording);
-    // The first round warms page caches, plugin binaries and connections, so it is not counted.
+    // The first round only warms caches and connections, so it is not counted.
     for round in 0..=rounds {
         let mut times = Table::default();
         CriLife::new("dockbridge", &stage.cri, &stage.recipes).round(round, &mut times).await?;
@@ -96,7 +96,7 @@ async fn measure(world: &World) -> Outcome {
         let outcome = raw.round(round, &mut times).await;
         stage.bridge.thaw()?;
         outcome?;
-        // Before its own time is measured, dockbridge must process the events that it missed while it was frozen.
+        // Before dockbridge is measured again, this pause lets it process the engine's events since the freeze.
         sleep(REST).await;
         if let Some(peer) = &peer {
             CriLife::new("peer", peer, &stage.recipes).round(round, &mut times).await?;
@@ -160,5 +160,4 @@ fn megabytes(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / 1000.0
 }
 
-/// The pause between the lives of two pods.
 const REST: Duration = Duration::from_millis(200);

@@ -76,7 +76,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Measures dockbridge while a container writes as fast as the engine accepts the lines. The measurement
-    /// ends when dockbridge reports the container's exit, which is after the CRI log is complete.
+    /// ends when dockbridge reports the container's exit, and fails if the CRI log is then incomplete.
     async fn beside_the_writer(&self) -> Outcome {
         let lines = amount("LINES", 3_000_000);
         let (before, begun) = (self.used()?, Instant::now());
@@ -150,8 +150,7 @@ impl Run<'_> {
 /// The processor time of a process with all its threads, in seconds.
 fn seconds(pid: u32) -> Outcome<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The process name in parentheses may contain any characters. After the last parenthesis, the fields of
-    // the file are single words.
+    // The process name in parentheses may contain any characters, so the words are counted from the last parenthesis.
     let words: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = words[11].parse::<u32>()? + words[12].parse::<u32>()?;
     Ok(f64::from(ticks) / TICKS)

@@ -58,5 +58,5 @@ async fn live(who: &'static str, stage: &Stage, round: u32, table: &mut Table) -
 const OFF: &str = "off";
 const ON: &str = "idle";
 const LOGGER: &str = "logger";
-/// How many pods of each kind are counted after each start of a dockbridge. One earlier pod of each is not counted.
+/// How many pods of each kind (`OFF`, `ON`, `LOGGER`) are counted after each start of a dockbridge.
 const LIVES: u32 = 4;

@@ -1,6 +1,6 @@
-//! Measures the cost of `dockbridge-runtime` for a container that does not need it, and how long
-//! `dockbridge-runtime` runs before it becomes runc. The benchmark makes the same engine calls with the
-//! engine's own runtime and with `dockbridge-runtime`, alternating.
+//! Measures the cost of `dockbridge-runtime` for a container that does not need it, and how long `dockbridge-runtime`
+//! runs before it becomes runc. The benchmark makes the same engine calls with runc and with `dockbridge-runtime`,
+//! alternating.
 
 use std::{process::Command, time::Instant};
 

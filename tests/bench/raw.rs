@@ -26,8 +26,8 @@ pub(crate) struct RawEngine {
 }
 
 impl RawEngine {
-    /// A client of the engine at that socket that uses the given API version, e.g. `/v1.45`. If `version` is
-    /// empty, the client uses the engine's newest API.
+    /// A client of the engine at `socket` that uses the given API version, e.g. `/v1.45`. If `version` is empty, the
+    /// client uses the engine's newest API.
     pub(crate) fn new(socket: &Path, version: &str) -> Self {
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new());
@@ -98,7 +98,7 @@ impl RawEngine {
         Ok(stream)
     }
 
-    /// The exit code of an exec whose streams have ended. Asks until the engine also knows the code.
+    /// The exit code of an exec whose streams have ended. Inspects the exec until the engine reports the code.
     pub(crate) async fn exec_code(&self, exec: &str) -> Outcome<i64> {
         loop {
             let answer = self.get(&format!("/exec/{exec}/json")).await?;
@@ -109,7 +109,7 @@ impl RawEngine {
         }
     }
 
-    /// Runs `true` in a container: creates an exec, starts it, waits for its end, and inspects it until the
+    /// Runs `true` in a container: creates an exec, starts it, reads its output to the end, and inspects it until the
     /// engine also reports the end.
     pub(crate) async fn exec(&self, id: &str) -> Outcome {
         let body = r#"{"AttachStdout":true,"AttachStderr":true,"Cmd":["true"]}"#;

@@ -1,6 +1,6 @@
 //! Records the two create requests that dockbridge sends for a pod with one container. The benchmark sends them again
 //! without dockbridge. So dockbridge and the direct calls send the same create requests to the engine, apart from
-//! labels, ids, the shim group and `dockbridge-runtime`.
+//! names, labels, ids, the shim group and `dockbridge-runtime`.
 
 use dockbridge::model::{
     label::OCI_SHIM_GROUP,
@@ -39,8 +39,8 @@ impl Recording {
         body.replace(&joins(&self.sandbox_id), &joins(sandbox))
     }
 
-    /// Changes the shim group in a request: with the recorded group, containerd would run the copy in the
-    /// shim of the recorded pod and would not start another shim.
+    /// Changes the shim group in a request: with the recorded group, containerd would run the container in the shim of
+    /// the recorded pod and would not start another shim.
     fn in_own_shim(&self, body: &str, pod: &str) -> String {
         match &self.shim_group {
             Some(group) => body.replace(group, pod),
@@ -49,8 +49,8 @@ impl Recording {
     }
 }
 
-/// Runs one pod through a dockbridge whose engine socket is the proxy, and then stops this dockbridge. The pod stays,
-/// because the recorded requests name its files.
+/// Starts one pod through a dockbridge whose engine socket is the proxy, and then stops this dockbridge. The pod is not
+/// removed, because the recorded requests name its files.
 pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recording> {
     let pod = stage.recipes.pod("recorded");
     let sandbox_id = stage.cri.run(&pod).await?;
@@ -64,7 +64,7 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
     let (mut sandbox, mut container, mut shim_group) = (None, None, None);
     for (prefix, mut body) in bodies {
         version = prefix;
-        // The labels are removed, so that no dockbridge adopts a pod that the benchmark creates.
+        // Without labels, no dockbridge adopts a pod that the benchmark creates with direct engine calls.
         let labels = std::mem::take(&mut body["Labels"]);
         let group = &body["HostConfig"]["Annotations"][OCI_SHIM_GROUP];
         shim_group = group.as_str().map(str::to_owned).or(shim_group);
@@ -86,8 +86,8 @@ pub(crate) async fn record(stage: &mut Stage, proxy: &Proxy) -> Outcome<Recordin
     })
 }
 
-/// Removes `dockbridge-runtime` from a request: it would do work that direct engine calls do not need, and it
-/// refuses containers that dockbridge did not prepare.
+/// Removes `dockbridge-runtime`, whose work direct engine calls do not need, and the annotation that makes it refuse
+/// containers that dockbridge did not prepare.
 fn leave_out_our_runtime(host: &mut Value) {
     if host["Runtime"] == RUNTIME {
         host["Runtime"].take();
@@ -97,7 +97,7 @@ fn leave_out_our_runtime(host: &mut Value) {
     }
 }
 
-/// The API version in the path, and the body, of each create request in the bytes of one connection.
+/// The API version in the path, and the body, of each request in `bytes` that creates a container.
 fn creations(bytes: &str) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     for request in bytes.split("POST ").skip(1) {

@@ -1,5 +1,5 @@
-//! What a command in a container costs as kubelet runs it (over SPDY), compared with the engine's own exec
-//! over a hijacked connection.
+//! What a command in a container costs over SPDY through dockbridge, compared with the engine's own exec over a
+//! hijacked connection.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ async fn engines(raw: &RawEngine, container: &str, times: &mut Table) -> Outcome
     let exec = raw.create_exec(container, &["cat"]).await?;
     let mut stream = raw.start_exec(&exec).await?;
     stream.write_all(LINE.as_bytes()).await?;
-    // The engine sends a header of eight bytes before output: the stream and the length.
+    // The engine sends a header of eight bytes before each piece of output: the stream and the length.
     let mut answer = vec![0; 8 + LINE.len()];
     stream.read_exact(&mut answer).await?;
     times.since(RAW, THERE_AND_BACK, begun);

@@ -1,10 +1,10 @@
-//! A table of times by step and server, which is printed as medians and ratios.
+//! A table of measured times by step and server.
 
 use std::time::{Duration, Instant};
 
 use crate::wanted;
 
-/// The measured times. The rows are in the order in which the steps were first added.
+/// The rows are in the order in which the steps were first added.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Row>,
@@ -36,8 +36,7 @@ impl Table {
         }
     }
 
-    /// Prints the medians, the 90th percentiles, and the ratios of the first server's median to the medians
-    /// of the others.
+    /// Prints the medians, the 90th percentiles, and the ratios of the first server's median to the others' medians.
     pub(crate) fn print(&self, title: &str) {
         let mut contestants: Vec<&str> = Vec::new();
         for (contestant, _) in self.rows.iter().flat_map(|row| &row.times) {
@@ -76,8 +75,7 @@ impl Table {
         }
     }
 
-    /// Prints for each call whether the median of `who` is at most this many milliseconds more than the
-    /// median of `other`.
+    /// Prints for each call whether the median of `who` is at most this many milliseconds more than that of `other`.
     pub(crate) fn wants_added(&self, who: &str, other: &str, most: f64) {
         // A row whose name does not begin with a capital letter is not a single call, and is skipped.
         for row in self.rows.iter().filter(|row| row.step.starts_with(char::is_uppercase)) {
@@ -130,5 +128,5 @@ impl Row {
     }
 }
 
-/// The server whose times are compared with the wanted values.
+/// The server that [`Table::wants`] and [`Table::wants_ratio`] judge.
 const OURS: &str = "dockbridge";

@@ -11,16 +11,16 @@ use tokio::{
     time::{advance, pause, resume},
 };
 
-/// Runs all tasks that can run, and then advances the clock of this runtime, which must have one thread.
+/// Lets other tasks run, and then advances the clock of this runtime, which must have one thread.
 pub(crate) async fn forward(time: Duration) {
     settle().await;
     pause();
-    // The first poll of `advance` moves the clock. While the clock is paused, no other task may run.
+    // The first poll of `advance` moves the clock. Other tasks must not run before `resume`.
     let _ = advance(time).now_or_never();
     resume();
 }
 
-/// Runs every task that can run, and the tasks that these tasks wake, so that sent messages arrive.
+/// Lets other tasks run many times, so that messages between them arrive.
 pub(crate) async fn settle() {
     for _ in 0..50 {
         yield_now().await;

@@ -1,6 +1,5 @@
-//! Converts the conformance page to HTML. Only the part of Markdown that `page` uses is supported.
+//! Converts the conformance page to a complete HTML document. Only the part of Markdown that `page` uses is supported.
 
-/// Converts the conformance page to a complete HTML document.
 pub(crate) fn from(markdown: &str) -> String {
     let blocks = markdown.split("\n\n").map(|block| block.trim_matches('\n'));
     let body: String = blocks.filter(|block| !block.is_empty()).map(block).collect();

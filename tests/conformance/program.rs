@@ -1,6 +1,4 @@
 //! Writes the page of `make conformance` from the folders of its runs.
-//!
-//! usage: conformance RUNS OUT COMMIT
 
 #![allow(
     clippy::unwrap_used,

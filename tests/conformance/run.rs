@@ -1,20 +1,18 @@
-//! The result of one test suite on one engine.
-//!
-//! `tests/env/conformance.sh` makes a folder for each run. A run's file `facts` has lines of `name=value`.
-//! The results are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
+//! `tests/env/conformance.sh` makes a folder for each run. A run's file `facts` has lines of `name=value`. The results
+//! are in `report.json`, which Ginkgo writes, or in `log`, which the stories print.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::Deserialize;
 
-/// The run of one test suite on one engine.
+/// The run of one test suite on one engine with one cgroup version.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     facts: BTreeMap<String, String>,
     pub(crate) outcome: Outcome,
 }
 
-/// How a run ended.
+/// The results of a run, or why it has none.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// The suite did not run on the commit of the page, for this reason.
@@ -29,9 +27,9 @@ pub(crate) enum Outcome {
 pub(crate) struct Results {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
-    /// The failed tests with the first line of what each reported.
+    /// The name of each failed test, and one line about its failure.
     pub(crate) failures: Vec<(String, String)>,
-    /// The reasons for skipped tests, with the number of tests for each reason.
+    /// Why tests, or parts of stories, were skipped, and how often for each reason.
     pub(crate) reasons: BTreeMap<String, usize>,
 }
 
@@ -70,8 +68,8 @@ impl Run {
             false => from_ginkgo(&file("report.json")),
         };
         match outcome {
-            // The report of a suite that was stopped has only the tests that ended before the stop. So an exit code
-            // other than 0 without a failed test counts as broken.
+            // The report of a suite that was stopped has only the tests that ended before the stop. So a run without a
+            // failed test is broken unless its exit code is 0.
             Outcome::Ended(results) if code != "0" && results.failures.is_empty() => {
                 Outcome::Broken(format!("exit code {code} without a failed test"))
             }
@@ -79,12 +77,12 @@ impl Run {
         }
     }
 
-    /// The engine's name as the page of results shows it.
+    /// The engine's name, or the fact `engine` if the run has not reported the name.
     pub(crate) fn engine(&self) -> &str {
         self.facts.get("name").map_or_else(|| self.fact("engine"), String::as_str)
     }
 
-    /// The value of the fact `name`, or an empty text.
+    /// The value of a fact, or an empty text.
     pub(crate) fn fact(&self, name: &str) -> &str {
         self.facts.get(name).map_or("", String::as_str)
     }
@@ -135,7 +133,7 @@ pub(crate) fn from_ginkgo(report: &str) -> Outcome {
                 let mut name = spec.container_hierarchy_texts.unwrap_or_default();
                 name.extend([spec.leaf_node_text]);
                 name.retain(|part| !part.is_empty());
-                // The set-up step of the whole suite has no text, so its type is used as its name.
+                // A step without a text, such as the set-up of the whole suite, gets its type as its name.
                 let name = if name.is_empty() { spec.leaf_node_type } else { name.join(" ") };
                 results.failures.push((name, why));
             }

@@ -1,9 +1,9 @@
 //! The program of `make fuzz` runs one decoder of the crate (`dockbridge::fuzz`) under LLVM's libFuzzer,
 //! which mutates inputs and keeps the inputs that reach new code.
 //!
-//! `fuzz --list` names the decoders. `fuzz --target=NAME …` passes all its words to libFuzzer, which can
-//! start the program again with the same words. A panic, an input that takes too long, and an input that
-//! needs too much memory are findings.
+//! `fuzz --list` names the decoders. `fuzz --target=NAME …` passes all its words to libFuzzer, so that `--target` is
+//! not lost if libFuzzer starts the program again. libFuzzer reports an input that panics, takes too long, or needs
+//! too much memory.
 
 #![allow(unsafe_code, reason = "libFuzzer is C, and an allocator is unsafe to write")]
 #![allow(
@@ -52,7 +52,7 @@ fn main() {
         process::exit(2);
     };
     CHOSEN.get_or_init(|| *target);
-    // With this hook, a panic in an async task is also a finding. Without the hook, the task would catch the panic.
+    // Without this hook, tokio would catch a panic in an async task, and libFuzzer would not report it.
     panic::set_hook(Box::new(|found| {
         eprintln!("{found}");
         process::abort();
@@ -108,5 +108,5 @@ static CHOSEN: OnceLock<Target> = OnceLock::new();
 static HELD: AtomicUsize = AtomicUsize::new(0);
 /// The largest value that `HELD` may reach while an input is decoded.
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The memory that decoding one input may use. The largest valid input needs only a small part of this memory.
+/// The number of bytes of memory that decoding one input may use.
 const MOST_MEMORY: usize = 64 << 20;

@@ -100,7 +100,7 @@ async fn systemd_gets_all_notifications() {
     UnixStream::connect(room.path().join("cri.sock")).await.unwrap();
     let serving = "STATUS=serving, but not ready: ";
     while !heard(&notify).await.starts_with(serving) {}
-    // systemd must not restart dockbridge because the engine is down.
+    // Without keep-alives, systemd would restart dockbridge while the engine is down.
     for _ in 0..2 {
         while heard(&notify).await != "WATCHDOG=1" {}
     }
@@ -109,8 +109,8 @@ async fn systemd_gets_all_notifications() {
     timeout(SOON, served).await.unwrap().unwrap().unwrap();
 }
 
-/// A command that starts dockbridge without CAP_SYS_ADMIN, as by a unit with a small `CapabilityBoundingSet=`
-/// or by a non-root user.
+/// A command that starts dockbridge without CAP_SYS_ADMIN, like a unit with a small `CapabilityBoundingSet=` or a
+/// non-root user.
 fn without_rights(room: &Path, network: &str) -> Command {
     let bridge = env!("CARGO_BIN_EXE_dockbridge");
     let mut command = match nix::unistd::geteuid().is_root() {
@@ -148,7 +148,7 @@ async fn who_cannot_connect_pods_is_never_ready() {
     assert!(notify.try_recv(&mut [0; 64]).is_err(), "systemd was told something");
 }
 
-/// With the engine's network, pods can run although dockbridge lacks CAP_SYS_ADMIN, so dockbridge only logs what fails.
+/// With the engine's network, pods can run without CAP_SYS_ADMIN, so dockbridge only logs which features can fail.
 #[tokio::test]
 async fn failing_features_are_logged_where_pods_can_run() {
     let room = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Container calls and a fake engine with one container in a running pod. The container was not started.
+/// Container calls, and a fake engine with a running pod whose container was not started.
 struct Node {
     docker: FakeDockerd,
     containers: Containers,
@@ -88,7 +88,7 @@ async fn a_failed_start_is_reported_also_without_an_inspect() {
     assert_eq!(error.kind(), Kind::Unknown);
 }
 
-/// The edits file of a container that needs `dockbridge-runtime` is written before the start, stays if the
+/// The edits file of a container that needs `dockbridge-runtime` is written when the container is started, stays if the
 /// start fails, and is removed with the container.
 #[tokio::test]
 async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
@@ -151,8 +151,7 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     node.containers.start(plain.as_str()).await.unwrap();
     assert!(!directory.join(plain.as_str()).exists());
 
-    // The edits files of two other containers: a container of another dockbridge on this machine, and a
-    // container that another client removed.
+    // The edits files of two other containers: one of another engine, and one that another client removed.
     let other = directory.join("f".repeat(64));
     let lost = directory.join("e".repeat(64));
     for (place, engine) in [(&other, "another".to_owned()), (&lost, edits.engine.clone())] {
@@ -166,8 +165,8 @@ async fn changes_of_the_oci_runtime_live_from_the_start_to_the_removal() {
     assert!(!directory.join(id.as_str()).exists());
 }
 
-/// dockbridge cannot read the edits in the format of an earlier version. A container must not start without its
-/// edits, because they may contain a plugin's seccomp filter.
+/// dockbridge cannot read edits in the format of an earlier dockbridge. A container must not start without its edits,
+/// because they may contain a plugin's seccomp filter.
 #[tokio::test]
 async fn a_container_whose_changes_have_an_earlier_form_is_not_started() {
     let node = Node::start().await;
@@ -232,8 +231,8 @@ impl Node {
 
 type Answer = Result<ContainerId, Failure>;
 
-/// If the daemon's defaults have `max-buffer-size`, no container can have a blocking log. If a create fails
-/// for another reason than a blocking log, dockbridge returns the engine's error.
+/// If the daemon's defaults have `max-buffer-size`, the engine refuses a blocking log, and dockbridge repeats the
+/// create without one. dockbridge returns other errors of a create.
 #[tokio::test]
 async fn a_daemon_that_refuses_blocking_logs_still_gets_containers() {
     let node = Node::start().await;
@@ -302,8 +301,8 @@ async fn a_failed_read_fails_only_its_callers() {
     assert_eq!(left, 0);
 }
 
-/// dockbridge does not read a file in an image if the file is too large. If another dockbridge removes the
-/// container from which a file is read, dockbridge repeats the read.
+/// A create that needs the image's accounts fails if `/etc/passwd` is larger than 1 MiB. If another dockbridge removes
+/// the container from which a file is read, dockbridge repeats the read.
 #[tokio::test]
 async fn looks_are_bounded_and_taken_again() {
     let node = Node::start().await;
@@ -318,8 +317,7 @@ async fn looks_are_bounded_and_taken_again() {
     node.create(&image, RunAs::Name("app".to_owned()), GroupsPolicy::Strict).await.unwrap();
 }
 
-/// If its container for reading an image's files was removed, dockbridge repeats the read, but not if the
-/// image is missing.
+/// If the image is missing, dockbridge does not repeat the read of its files.
 #[tokio::test]
 async fn a_missing_image_is_inspected_once() {
     let node = Node::start().await;
@@ -349,15 +347,15 @@ async fn accounts_in_a_pipe_are_refused_for_any_user() {
             let error = node.create(&image, user, GroupsPolicy::Merge).await.unwrap_err();
             assert_eq!(error.kind(), Kind::FailedPrecondition);
             let path = files[0].0;
-            // The engine opens a file in an image even if only the file's owner is requested.
+            // To read a file of the image, the engine would look up the file's owner in `passwd` and `group`.
             assert_eq!(node.docker.count("GET /containers/*/archive"), 0, "it would hang");
             assert!(chain(&error).contains(&format!("{path} in the image")), "{}", chain(&error));
         }
     }
 }
 
-/// A container that has only the label or only the name of an inspection container, as a user can start it by
-/// hand, is not removed.
+/// dockbridge does not remove a container that has only the label or only the name of an inspection container, because
+/// the container may be a user's.
 #[tokio::test]
 async fn leftover_inspection_containers_are_removed() {
     let node = Node::start().await;
@@ -416,7 +414,7 @@ async fn an_image_that_is_gone_keeps_no_other_from_being_guarded() {
         forward(Duration::from_secs(300)).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    // The layers of the image were not found, so its directory could not be mounted.
+    // dockbridge also tries again to mount the image that exists, because its layers were not found.
     let layers = format!("GET /images/{there}/json");
     let tried = docker.count(&layers);
     let until = Instant::now() + LONG;

@@ -213,7 +213,7 @@ impl Node {
         pause
     }
 
-    /// Lets the engine finish the start of the pod after the CNI plugin was called.
+    /// Waits until the CNI plugin was called, and then lets the engine start the pod's container.
     async fn adds_beside(&self, start: &CancellationToken) {
         eventually(|| self.calls() == ["ADD"]).await;
         start.cancel();

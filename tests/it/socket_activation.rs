@@ -68,7 +68,7 @@ async fn room_with_engine() -> (TempDir, FakeDockerd) {
     (room, docker)
 }
 
-/// The engine version in the answer to a caller.
+/// Calls Version, and returns the engine's version from the answer.
 async fn answer(socket: &Path) -> String {
     let address = format!("unix://{}", socket.display());
     let channel: Channel = Endpoint::from_shared(address).unwrap().connect().await.unwrap();

@@ -1,6 +1,5 @@
-//! Tests StartContainer if the engine's event arrives before or after the engine's answer, twice or never,
-//! with any timestamp, while inspects fail, or if the answer is lost. The tests check the caller's result,
-//! the state that dockbridge shows afterwards, and that no container starts twice.
+//! Tests StartContainer if the engine's start event comes twice or never or has a wrong timestamp, if inspects are late
+//! or fail, and if the engine's answer is late or lost.
 
 use std::time::{Duration, Instant};
 
@@ -62,17 +61,17 @@ impl Node {
             .map_err(|error| dockbridge::error::chain(&error))
     }
 
-    /// Makes a start of the container that must fail, and returns the kind of the error.
+    /// Calls StartContainer, which must fail, and returns the kind of the error.
     async fn refusal(&self) -> Kind {
         self.verbs.containers.start(&self.id).await.unwrap_err().kind()
     }
 
-    /// The number of start requests for the container that the engine got.
+    /// The number of start requests that the engine got for the container.
     fn starts(&self) -> usize {
         self.docker.count("POST /containers/*/start")
     }
 
-    /// From now on, the fake engine starts the container and then closes the connection without an answer.
+    /// From now on, the fake engine executes start requests, and then closes the connection without an answer.
     fn lose_answer(&self) {
         self.docker.inject(Rule::new("POST /containers/*/start", Fault::LostAnswer));
     }
@@ -104,7 +103,7 @@ async fn a_start_whose_event_comes_before_its_answer_costs_one_inspect() {
     assert_eq!(node.inspects(), 1);
 }
 
-/// Whatever time the engine's event has, the next read after StartContainer shows the container as started.
+/// Whatever timestamp the engine's event has, the next read after StartContainer shows the container as started.
 #[tokio::test]
 async fn times_of_events_do_not_change_what_a_start_shows() {
     let now = i64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap();

@@ -1,8 +1,8 @@
 //! The known faults of engines and CNI plugins, which make calls of a test fail without a fault of dockbridge.
 //!
-//! If a call fails with one of these faults, the client of the end-to-end tests repeats the call once, provided
-//! that the call is in `repeatable` of the fault. Each repeat is counted: `make test` names a file in
-//! `DOCKBRIDGE_REPEATS`, and more than two repeats in a run are a failure.
+//! If a call fails with one of these faults, the client of the end-to-end tests repeats the call once, provided that
+//! the call is in `repeatable` of the fault. During `make test`, each repeat adds a line to the file that
+//! `DOCKBRIDGE_REPEATS` names, and `make test` fails if the file has more than two lines.
 
 use std::{env, fs::OpenOptions, io::Write as _};
 
@@ -17,8 +17,8 @@ pub(crate) struct KnownFault {
     versions: &'static str,
     /// Parts of the fault's error text, which must all occur in this order.
     text: &'static [&'static str],
-    /// The calls that may be repeated after this fault. StartContainer is not in the list if the same
-    /// container can never start.
+    /// The calls that may be repeated after this fault. StartContainer is not in the list if a container that met the
+    /// fault can never start.
     repeatable: &'static [&'static str],
     /// The address of the upstream issue or pull request about the fault.
     reference: &'static str,
@@ -64,7 +64,7 @@ const KNOWN_FAULTS: &[KnownFault] = &[
             "remove_image",
             "run_pod_sandbox",
         ],
-        // The engine repeats a lookup three times, and then fails with an error that asks for a retry.
+        // The engine repeats a lookup during which an image changes. After three repeats, it fails with this error.
         reference: "https://github.com/moby/moby/pull/46840",
     },
 ];
@@ -86,7 +86,7 @@ pub(crate) fn repeats(call: &str, message: &str) -> bool {
     fault.inspect(|fault| note(fault)).is_some()
 }
 
-/// Prints the fault, and appends it to the file that `DOCKBRIDGE_REPEATS` names.
+/// Prints the fault, and appends it to the file that `DOCKBRIDGE_REPEATS` names, if the variable is set.
 #[allow(dead_code, reason = "only the client of the end-to-end tests repeats calls")]
 fn note(fault: &KnownFault) {
     let KnownFault { versions, text, reference, .. } = fault;

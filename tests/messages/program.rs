@@ -1,6 +1,6 @@
-//! Prints every text of the program in one list, so that it can be read as operators see it
-//! (`make messages`): log messages, errors, findings of the check, all other texts of more than one word, and
-//! the help of every command. The texts other than the help are read from the source code.
+//! Prints the texts of the program in one list for review (`make messages`): log messages, errors, findings of the
+//! check, all other texts of more than one word, and the help of every command. The texts other than the help are read
+//! from the source code.
 
 #![allow(
     clippy::unwrap_used,

@@ -11,12 +11,11 @@ pub(crate) struct Text {
     pub(crate) kind: &'static str,
     /// The text as it is printed, with placeholders in braces.
     pub(crate) text: String,
-    /// The line of the text, counted from 1.
+    /// The line at which the text begins, counted from 1.
     pub(crate) line: usize,
 }
 
-/// The texts of two or more words, and log messages and errors of one word. Leaves out the fields of log messages,
-/// and attributes other than `#[error]`.
+/// The texts of two or more words, and log messages and errors of one word. Leaves out attributes except `#[error]`.
 pub(crate) fn texts(tokens: &TokenStream) -> Vec<Text> {
     let mut found = Vec::new();
     collect(tokens, "text", &mut found);
@@ -60,7 +59,7 @@ fn of_attribute(group: &Group, found: &mut Vec<Text>) {
     }
 }
 
-/// The text between the quotes of a literal, with the most common escapes resolved.
+/// The text between the quotes of a string literal, with the most common escapes resolved.
 fn content(literal: &str) -> Option<String> {
     if let Some(raw) = literal.strip_prefix('r') {
         return Some(raw.trim_matches('#').trim_matches('"').to_owned());

@@ -112,7 +112,7 @@ const BARS: [Bar; 3] = [
     },
     Bar { class: "b", words: None, short: None, legend: 110.0 },
 ];
-/// The distance between two bars.
+/// The distance between the tops of two bars.
 const BAR: f64 = 15.0;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A picture of fixed width, which has space for 56 characters of a terminal and can be read on a phone.
+/// A picture of fixed width, which has space for terminal lines of 56 characters and can be read on a phone.
 pub(crate) struct Canvas {
     body: String,
     style: String,
@@ -12,7 +12,7 @@ pub(crate) struct Canvas {
 pub(crate) const WIDTH: f64 = 480.0;
 
 impl Canvas {
-    /// A picture with only a headline, and below it a line that describes the picture.
+    /// A picture with only a headline and, below it, a line that describes the picture.
     pub(crate) fn new(headline: &str, below: &str) -> Self {
         let mut canvas = Self::empty();
         canvas.text(20.0, 34.0, "h", headline);
@@ -46,7 +46,7 @@ impl Canvas {
         ));
     }
 
-    /// Adds a box with a word in its middle.
+    /// Adds a box with text in its middle.
     pub(crate) fn labelled(&mut self, at: (f64, f64), size: (f64, f64), class: &str, text: &str) {
         self.rect(at, size, class);
         self.text(at.0 + size.0 / 2.0, at.1 + size.1 / 2.0 + 4.8, "t mid", text);

@@ -27,7 +27,7 @@ impl Recording {
         }
     }
 
-    /// A line for the picture with the engine, the machine and the date of the recording.
+    /// A caption: the engine, the machine and the date of the recording.
     pub(crate) fn source(&self) -> String {
         let fact = |key| self.facts.get(key).map_or("unknown", String::as_str);
         format!("{}, {}, {}", fact("engine"), fact("machine"), fact("date"))
@@ -53,7 +53,7 @@ impl Table {
         self.rows.iter().map(|row| row[place]).collect()
     }
 
-    /// For each row: how much the column `of` grows when `by` grows by one, measured over the last five rows.
+    /// For each row: how much the column `of` grows when `by` grows by one, measured from five rows earlier.
     pub(crate) fn rate(&self, of: &str, by: &str) -> Vec<f64> {
         let (of, by) = (self.column(of), self.column(by));
         let before = |place: usize| place.saturating_sub(5);

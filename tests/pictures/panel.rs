@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::canvas::{Canvas, n};
 
-/// A panel of a dashboard: the shown value, its unit, and the curves with a CSS class and a name each.
+/// A panel of a dashboard: its title, the unit, and the curves, each with a CSS class, a name and values.
 pub(crate) struct Panel {
     pub(crate) title: &'static str,
     pub(crate) unit: &'static str,

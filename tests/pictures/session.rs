@@ -27,8 +27,7 @@ pub(crate) fn draw() -> String {
     canvas.finish(68.0 + height + 14.0, "A terminal session", &commands.join("; "))
 }
 
-/// The recorded lines of a terminal session without their times. Output is wrapped like in a terminal, and
-/// long ids are shortened.
+/// The recorded lines of a terminal session without their times, wrapped as in a terminal, with long ids shortened.
 fn lines(recorded: &[String]) -> Vec<String> {
     let mut lines = Vec::new();
     for line in recorded {

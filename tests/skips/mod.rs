@@ -1,7 +1,7 @@
 //! The only reasons for which a test may be skipped: something that the machine lacks. For each reason, a
 //! check finds out whether this machine really lacks the thing.
 //!
-//! A skipped test calls [`skip`] with what the machine lacks, and returns. `make test` names a file in
+//! To skip itself or a part of itself, a test calls [`skip`] with what the machine lacks. `make test` names a file in
 //! `DOCKBRIDGE_SKIPS`, to which each skip is written, and counts the skips at the end. If `DOCKBRIDGE_SKIPS` is set,
 //! a test fails if it is skipped for something that the machine does have.
 
@@ -17,17 +17,16 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "each program of tests lacks something else")]
 pub(crate) enum Lack {
-    /// The machine has no real engine for the test. `make test` runs tests with this reason again in
-    /// `tests/env/world.sh`, which has an engine.
+    /// The test does not run in `tests/env/world.sh`, which has a real engine. `make test` runs it there.
     World,
     /// The test lacks CAP_SYS_ADMIN, without which it cannot create namespaces and mounts. Even root lacks this
     /// capability in many containers.
     SysAdmin,
-    /// The device for FUSE or the device for tunnels is missing, or the test lacks CAP_SYS_ADMIN.
+    /// `/dev/fuse` or `/dev/net/tun` is missing, or the test lacks CAP_SYS_ADMIN.
     Devices,
     /// The CNI project's network plugins are missing, or iptables, which these plugins call.
     Plugins,
-    /// The temporary directory does not support `user.*` extended attributes, or does not support security labels.
+    /// The test cannot set SELinux labels in the temporary directory.
     Attributes,
     /// The program of this name is missing.
     Program(&'static str),
@@ -37,20 +36,20 @@ pub(crate) enum Lack {
     HangUps,
     /// systemd does not manage the engine's cgroups.
     Systemd,
-    /// The kernel has no AppArmor.
+    /// AppArmor is not enabled in the kernel.
     AppArmor,
-    /// The kernel has no SELinux.
+    /// SELinux is not enabled in the kernel.
     Selinux,
-    /// The machine has no swap, or no cgroup v2 that limits swap.
+    /// The machine has no swap or no cgroup v2.
     Swap,
     /// The machine has no cgroup v2.
     Unified,
     /// The test lacks CAP_SYS_RESOURCE, and an old engine (Docker 20.10) cannot start a container with all
     /// capabilities, such as a privileged one, if not all of them are available.
     SysResource,
-    /// CAP_SYS_RESOURCE is missing, with which CRIU reads the limits of processes of another user.
+    /// CAP_SYS_RESOURCE is missing, which CRIU needs to read the limits of another user's processes.
     OtherLimits,
-    /// The root mount is shared with other mount namespaces, or receives their mounts.
+    /// The propagation of the root mount is `shared` or `slave`.
     PrivateMounts,
     /// The engine is older than Docker 25.0.
     YoungEngine,
@@ -107,8 +106,7 @@ impl Lack {
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let young = major.is_some_and(|major| major >= 25);
         match self {
-            // `DOCKBRIDGE_WORLD_WANTED` is set if tests of the engine must run, so that a test that is skipped
-            // without an engine fails.
+            // If `DOCKBRIDGE_WORLD_WANTED` is set, there must be an engine, so no test may be skipped for this reason.
             Self::World => ["DOCKBRIDGE_WORLD", "DOCKBRIDGE_WORLD_WANTED"]
                 .iter()
                 .all(|name| env::var_os(name).is_none()),

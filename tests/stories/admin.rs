@@ -21,7 +21,7 @@ use crate::support::{
 };
 
 /// Metrics count a pod and its calls. `/debug/state` shows the pod without its secrets, and no longer shows the pod
-/// after its removal. Secrets are also not in dockbridge's log and support report.
+/// after its removal. Secrets are not in dockbridge's log or support report either.
 pub(crate) async fn shows_what_happens(world: World) -> Outcome {
     let stage = Stage::tracing(&world, "window").await?;
     let socket = stage.bridge.socket().with_file_name("admin.sock");

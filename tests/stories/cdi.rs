@@ -19,8 +19,8 @@ use crate::support::{
 };
 
 /// With an engine that lacks CDI, dockbridge reads the specification files, and refuses devices that are not
-/// defined, are defined twice in one directory, or do not exist on the host. Without CDI and `dockbridge-runtime`,
-/// dockbridge refuses a device with hooks, for which the Engine API has no field.
+/// defined, are defined twice in one directory, or do not exist on the host. If the engine also lacks
+/// `dockbridge-runtime`, dockbridge refuses a device with hooks, for which the Engine API has no field.
 pub(crate) async fn read_here(world: World) -> Outcome {
     let stage = Stage::docker(&world, "cdi_here").await?;
     if !engine_directories(&stage).await?.is_empty() {
@@ -65,7 +65,7 @@ pub(crate) async fn read_here(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An engine with CDI reads the specification files itself, and runs their hooks. If dockbridge can read all
+/// An engine with CDI applies the specification files itself, with their hooks. If dockbridge can read all
 /// specification files, and none defines a requested device, dockbridge refuses the container.
 pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     if world.docker_major < 25 {
@@ -73,8 +73,8 @@ pub(crate) async fn read_by_the_engine(world: World) -> Outcome {
     }
     let stage = Stage::docker(&world, "cdi_engine").await?;
     let folder = write_specifications(&stage)?;
-    // If dockbridge cannot read a specification file, it leaves the check of devices to the engine, so this test
-    // keeps only readable files.
+    // If dockbridge cannot read a file, such as `broken.yaml`, it leaves the check of devices to the engine. This test
+    // uses only `gadget.yaml`.
     for file in ["broken.yaml", "twice-a.json", "twice-b.json", "group.json"] {
         fs::remove_file(folder.join(file))?;
     }
@@ -122,7 +122,7 @@ async fn has_the_gadget(stage: &Stage, id: &str) -> Outcome {
     Ok(())
 }
 
-/// Creates a container that requests a device of the invented vendor, and returns the error.
+/// Checks that dockbridge refuses a container that requests `device` of the invented vendor, and returns the error.
 async fn refusal(
     stage: &Stage,
     (sandbox, pod): (&str, &cri::PodSandboxConfig),
@@ -199,8 +199,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A changed configuration file of the engine. The old file is restored when the value is dropped. The engine
-/// reads the file at its start.
+/// A changed `daemon.json`, which the engine reads at its start. The old text is restored when the value is dropped.
 struct Configured {
     file: PathBuf,
     before: String,

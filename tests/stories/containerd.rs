@@ -98,8 +98,8 @@ pub(crate) async fn is_killed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The test kills the shim of a running container, and the shim of a pod that is being started. dockbridge shows
-/// the container as exited and the pod as NOTREADY, and both can be replaced.
+/// The test kills the shim of a pod that is being started, and then the shims of a running pod. dockbridge shows the
+/// container as exited and the pod as NOTREADY, and the pod can be replaced.
 pub(crate) async fn loses_a_shim(world: World) -> Outcome {
     let stage = Stage::cni(&world, "shim_killed").await?;
     let (cri, pod) = (&stage.cri, stage.recipes.pod("one"));

@@ -34,7 +34,6 @@ pub(crate) async fn of_whole_lives(world: World) -> Outcome {
     ear.hears(&ids[1], &begun).await?;
     ensure_eq!(ear.status(&ids[0])?.exit_code, 3);
 
-    // One container is killed here. Further below, the pause container of the pod `before` is removed.
     stage.engine.docker(&["kill", &ids[1]]).await?;
     ear.hears(&ids[1], &over).await?;
     ensure_eq!(ear.status(&ids[1])?.exit_code, 137);
@@ -98,7 +97,7 @@ impl Ear {
         Ok(Self { stream: stream.into_inner(), cri: cri.clone(), heard: BTreeMap::new() })
     }
 
-    /// Waits until the client has received exactly these steps of the container `id`.
+    /// Waits until the client has received these steps of the container or pod `id`. Fails if it receives others.
     async fn hears(&mut self, id: &str, wanted: &[E]) -> Outcome {
         loop {
             let told: Vec<E> = self.steps(id);

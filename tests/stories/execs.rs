@@ -33,8 +33,8 @@ impl Set {
         let pod = stage.recipes.pod("pod");
         let sandbox = stage.cri.run(&pod).await?;
         let mut main = stage.recipes.sleeper("main");
-        // The memory of a starting runc counts as the container's memory. Fifty commands that start at once
-        // exceed the usual memory limit, and the kernel kills one of them.
+        // The memory of a starting runc counts as the container's memory. Fifty commands that start at once would
+        // exceed the usual memory limit, so this container has no limit.
         if let Some(resources) = main.linux.as_mut().and_then(|linux| linux.resources.as_mut()) {
             resources.memory_limit_in_bytes = 0;
         }
@@ -48,8 +48,8 @@ impl Set {
         Ok(self.stage.cri.exec_sync(&self.container, &["sh", "-c", line], timeout).await?)
     }
 
-    /// Runs a shell line that must exceed its timeout of one second. If a busy engine does not start the
-    /// command within one second, ExecSync has another error, and this function runs the line again.
+    /// Runs a shell line that must exceed its timeout of one second. If a busy engine does not start the command within
+    /// one second, ExecSync returns another error, and this function runs the line again.
     async fn times_out(&self, line: &str) -> Outcome {
         let mut looks = Looks::every(Duration::ZERO);
         while looks.again().await {
@@ -70,7 +70,7 @@ impl Set {
         fail!("the engine starts no command within a second");
     }
 
-    /// Host pid and command line of each process of the container whose command line contains `word`.
+    /// Host pid and command line of each of the container's processes whose command line contains `word`.
     pub(crate) fn alive(&self, word: &str) -> Outcome<Vec<String>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")?.flatten() {
@@ -84,9 +84,9 @@ impl Set {
         Ok(found)
     }
 
-    /// The number of execs that the engine keeps for the container, without those that never had a process: if
-    /// the engine answers the create request after the timeout, dockbridge does not start the exec, and the
-    /// engine keeps it until the container ends.
+    /// The number of execs that the engine keeps for the container, without those that never had a process. dockbridge
+    /// does not start an exec if the engine creates it too late, and the engine keeps such an exec until the container
+    /// ends.
     async fn execs(&self) -> Outcome<usize> {
         let format = "{{range .ExecIDs}}{{.}} {{end}}";
         let ids = self.stage.engine.docker(&["inspect", "-f", format, &self.container]).await?;
@@ -101,7 +101,6 @@ impl Set {
         Ok(begun)
     }
 
-    /// Starts dockbridge again after a stop.
     async fn start_again(&mut self) -> Outcome {
         self.stage.bridge.spawn().await?;
         self.stage.cri = self.stage.bridge.cri().await?;
@@ -160,7 +159,7 @@ pub(crate) async fn a_child_holds_the_output(world: World) -> Outcome {
     set.clear().await
 }
 
-/// After a timeout, all processes of the command are gone, and the container's other processes still run.
+/// After a timeout of ExecSync, all processes of the command are gone, and the container's other processes still run.
 pub(crate) async fn out_of_time(world: World) -> Outcome {
     let set = Set::up(&world, "out_of_time").await?;
     set.run("sleep 5555 >/dev/null 2>&1 & exit 0", 10).await?;
@@ -181,8 +180,8 @@ pub(crate) async fn out_of_time(world: World) -> Outcome {
         ensure!(left.is_empty(), "{line:?} left {left:?}");
         ensure_eq!(set.execs().await?, 0, "after {line:?}");
     }
-    // The command writes to the pipe of the container's main process. The process of `worker` also writes to
-    // this pipe, but does not belong to the command, so it must not be killed.
+    // The command writes to the pipe of the container's main process. The process of `worker` also writes to this pipe,
+    // but does not belong to the command, so dockbridge must not kill it.
     let line = "exec >/proc/1/fd/1 2>&1; sleep 7777";
     let worker = async {
         while set.alive("7777")?.is_empty() {
@@ -241,7 +240,8 @@ pub(crate) async fn dockbridge_is_killed(world: World) -> Outcome {
     set.clear().await
 }
 
-/// The engine is killed during an ExecSync, and its containers keep running. The ExecSync call and its command end.
+/// The engine is killed during an ExecSync, and its containers keep running. ExecSync fails, and dockbridge kills the
+/// command.
 pub(crate) async fn the_engine_is_killed(world: World) -> Outcome {
     Engine::of(world.clone()).control(&["restart", "--live-restore"]).await?;
     let set = Set::up(&world, "the_engine_is_killed").await?;
@@ -294,10 +294,8 @@ pub(crate) async fn the_caller_leaves(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Hundreds of timeouts, fifty at a time, leave no process, descriptor, thread or exec in dockbridge or in the engine.
-///
-/// The engine closes only its writing side of a hijacked connection. The engine's garbage collector closes
-/// the reading side.
+/// Hundreds of timeouts, fifty at a time, leave no process in the container, no exec or open descriptor in the engine,
+/// and no thread or open descriptor in dockbridge.
 pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     let mut set = Set::up(&world, "hundreds_out_of_time").await?;
     // The engine's descriptors are counted while dockbridge is stopped, because dockbridge's idle connections
@@ -311,8 +309,7 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     for _ in 0..if is_full_size() { 20 } else { 4 } {
         batch(&set, 50).await?;
     }
-    // If a busy engine starts a command too late, the ExecSync has already failed, and dockbridge kills the
-    // command when it runs.
+    // If a busy engine starts a command after ExecSync has failed, dockbridge kills the command once it runs.
     let mut looks = Looks::within(ALL_KILLED, Duration::from_millis(100));
     while looks.again().await && set.execs().await? > 0 {}
     ensure_eq!(set.execs().await?, 0);
@@ -323,8 +320,8 @@ pub(crate) async fn hundreds_out_of_time(world: World) -> Outcome {
     println!("  before {before:?}\n  after  {after:?}");
     ensure!(after.fits(&before), "before {before:?}, after {after:?}");
     set.stage.bridge.stop().await?;
-    // The engine closes its reading sides of hijacked connections when Go's garbage collector runs, at least every
-    // two minutes.
+    // The engine closes only its writing side of a hijacked connection. Go's garbage collector, which runs at least
+    // every two minutes, closes the reading side.
     let mut looks = Looks::within(COLLECTED, Duration::from_millis(100));
     while looks.again().await && engine.descriptors()? > most {
         if !is_full_size() {
@@ -358,7 +355,7 @@ async fn batch(set: &Set, count: usize) -> Outcome {
     Ok(())
 }
 
-/// The number of descriptors and threads of dockbridge.
+/// The numbers of dockbridge's open descriptors and threads.
 #[derive(Debug)]
 struct Counts {
     descriptors: usize,
@@ -379,7 +376,7 @@ impl Counts {
 
 /// How long dockbridge keeps trying to kill a command.
 const ALL_KILLED: Duration = Duration::from_secs(300);
-/// The connection pool keeps an unused connection for at most this time.
+/// Longer than dockbridge's connection pool keeps an unused connection.
 const IDLE_CONNECTIONS_CLOSED: Duration = Duration::from_secs(90);
-/// How long the engine may keep unused connections: twice the longest time between two runs of its garbage collector.
+/// How long the engine may keep closed connections: twice the longest time between two runs of its garbage collector.
 const COLLECTED: Duration = Duration::from_secs(240);

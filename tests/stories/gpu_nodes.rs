@@ -33,10 +33,9 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// With the fake runtime (the stand-in) as default runtime, user namespaces, CDI devices with hooks and NRI
-/// plugins work, and the stand-in makes its own changes. These features also work if the stand-in is the
-/// handler of a pod, and if the stand-in runs `dockbridge-runtime` itself. `dockbridge-runtime` does not run
-/// containerd shims, or programs that do not report runc's version in their features.
+/// With the fake runtime (the stand-in) as default runtime, user namespaces, CDI devices with hooks and NRI plugins
+/// work, and the stand-in also changes the bundle. These features also work if the stand-in is the handler of a pod,
+/// and if the stand-in runs `dockbridge-runtime` instead of runc.
 pub(crate) async fn chain_runtimes(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -150,8 +149,8 @@ async fn outlived(stage: &Stage, node: &Node) -> Outcome {
     Ok(fs::rename(&away, &program)?)
 }
 
-/// `dockbridge-runtime` does not run a handler that is a containerd shim, or a program that does not report runc's
-/// version in its features. A handler whose program does not exist starts no pod.
+/// Pods run without `dockbridge-runtime` if their handler is a containerd shim, or if the handler's program does not
+/// report runc's version in its features. A pod does not start if the program of its handler does not exist.
 async fn not_wrapped(stage: &Stage) -> Outcome {
     let handlers = stage.cri.status(false).await?.runtime_handlers;
     for (handler, is_there) in [("shim", true), ("silent", true), ("wrong", false)] {
@@ -175,9 +174,9 @@ async fn not_wrapped(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Like GPU Operator's NRI plugin, a plugin adds the CDI devices that an annotation names for a container. Like
-/// a driver of dynamic resource allocation, the test writes the CDI device of a claim right before a container
-/// requests it. The test removes the specifications before the pod is stopped and removed.
+/// Like GPU Operator's NRI plugin, a plugin adds the CDI devices that an annotation of the pod names for a container.
+/// Like a driver of dynamic resource allocation, the test writes the CDI device of a claim right before a container
+/// requests it. The test removes the CDI specifications before the pod.
 pub(crate) async fn devices_of_plugins(world: World) -> Outcome {
     if !world.has_oci_runtime {
         skip(Lack::OciRuntime);
@@ -225,8 +224,8 @@ fn by_annotation(told: &Told) -> Reply {
     Reply::Yes(answer.encode_to_vec())
 }
 
-/// Without `dockbridge setup`, pods run with the default runtime as before, and dockbridge refuses requests
-/// that need `dockbridge-runtime`.
+/// Without `dockbridge setup`, pods run with the default runtime, and dockbridge refuses requests that need
+/// `dockbridge-runtime`.
 pub(crate) async fn without_setup(world: World) -> Outcome {
     if world.docker_major < 24 {
         skip(Lack::YoungEngine);
@@ -296,8 +295,8 @@ impl Node {
         let devices = folder.join("cdi");
         fs::create_dir(&devices)?;
         write_device(&devices.join("card.json"), DEVICE, &folder.join("of-device"))?;
-        // For a container with a user namespace, runc mounts the host's device of the same path, so this
-        // device is created.
+        // For a container with a user namespace, runc mounts the host's device at the same path, so the test creates
+        // this device.
         let (kind, mode) = (SFlag::S_IFCHR, Mode::from_bits_truncate(0o666));
         mknod(NODE, kind, mode, makedev(1, 5))?;
         let node = Self { world: stage.world.clone(), folder, devices, file, before };
@@ -318,7 +317,7 @@ impl Node {
         runtimes["silent"] = json!({"path": path("silent-runtime")});
         runtimes["shim"] = json!({"runtimeType": "io.containerd.runc.v2"});
         runtimes["wrong"] = json!({"path": "/no/runtime"});
-        // The engines of this test read CDI specifications themselves from version 28 on.
+        // From version 28 on, the engine itself reads CDI specifications, and needs the same directory.
         if self.world.docker_major >= 28 {
             settings["cdi-spec-dirs"] = json!([self.devices]);
         }
@@ -400,13 +399,13 @@ fn push(list: &mut Value, value: Value) {
     }
 }
 
-/// A hook that reads the bundle as the root user of the pod's user namespace, like NVIDIA's hooks for links and
+/// A hook that reads the bundle as the root user of the container's user namespace, like NVIDIA's hooks for links and
 /// the linker's cache.
 const READS_BUNDLE: &str =
     r#"read -r it; it=${it#*\"bundle\":\"}; it=${it%%\"*}; test -s $it/config.json"#;
-/// The flag with which this program is the stand-in.
+/// The flag that makes this program the stand-in.
 pub(crate) const STAND_IN: &str = "--stand-in";
-/// The path of a character device on the host. The world has its own `/run`.
+/// The path of a character device, on the host and in containers. A world has its own `/run`.
 const NODE: &str = "/run/stand-in";
 /// The start of the annotation key from which GPU Operator's plugin reads the devices of a container.
 const DEVICES_OF: &str = "nvidia.cdi.k8s.io/container.";

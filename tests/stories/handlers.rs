@@ -1,4 +1,4 @@
-//! Runtime handlers: the engine's OCI runtimes, including new ones.
+//! Runtime handlers: the engine's OCI runtimes, including one that is added while the engine runs.
 
 use std::{fs, time::Duration};
 
@@ -16,9 +16,9 @@ use crate::{
     },
 };
 
-/// Status reports the runtime handlers of the engine, a handler applies to a pod and its containers, and
-/// dockbridge refuses an unknown handler. A runtime that is added while the engine runs becomes available once
-/// dockerd has reloaded its configuration.
+/// Status reports the runtime handlers of the engine, a handler applies to a pod and its containers, and dockbridge
+/// refuses an unknown handler. A runtime that is added while the engine runs becomes available after dockerd has
+/// reloaded its configuration.
 pub(crate) async fn of_the_engine(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_the_engine").await?;
     let before = handlers(&stage).await?;
@@ -57,7 +57,7 @@ async fn with_a_late_one(stage: &Stage, recursive: bool) -> Outcome {
     let pod = stage.recipes.pod("late");
     let sandbox = stage.cri.run_with(&pod, LATE).await?;
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.sleeper("main")]).await?;
-    // dockbridge-runtime, if it is registered, creates the pod's sandbox and runs the handler's runtime.
+    // If `dockbridge-runtime` is registered, it is the runtime of the pause container, and runs the handler's runtime.
     let of_sandbox = if stage.world.has_oci_runtime { RUNTIME } else { LATE };
     for (id, expected) in [(&sandbox, of_sandbox), (&ids[0], LATE)] {
         let runtime =

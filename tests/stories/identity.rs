@@ -1,4 +1,4 @@
-//! Tests the users and groups of a container's process: the status and the kernel show the requested ones.
+//! Tests the users and groups of a container's process, as the container's status and the kernel show them.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -66,7 +66,7 @@ pub(crate) async fn merged_and_strict(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests images whose account file is a symbolic link, without account files, and with unusual account files.
+/// Tests images whose `passwd` and `group` are symbolic links or missing, or whose `passwd` has unusual lines.
 pub(crate) async fn in_odd_images(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_odd_images").await?;
     let pod = stage.recipes.pod("odd");
@@ -96,9 +96,9 @@ pub(crate) async fn in_odd_images(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests images whose `passwd` or `group` is not a regular file. Engines open `passwd` and `group` at a
-/// container's start, and a start that hangs in a pipe blocks its container until the engine is restarted. So
-/// dockbridge refuses containers whose start would hang, and all calls end in time.
+/// Tests images whose `passwd` or `group` is not a regular file. Engines open `passwd` and `group` at a container's
+/// start, and a start that hangs while reading a pipe blocks its container until the engine is restarted. So dockbridge
+/// refuses containers whose start would hang.
 pub(crate) async fn accounts_are_no_files(world: World) -> Outcome {
     let stage = Stage::cni(&world, "accounts_are_no_files").await?;
     let pod = stage.recipes.pod("no-files");
@@ -181,8 +181,8 @@ pub(crate) async fn unknown_to_the_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Reading files of an image that declares volumes leaves no volume. Containers that a killed dockbridge used
-/// for reading files are removed at the next start. A container of another program with their label is kept.
+/// Reading files of an image that declares volumes leaves no volume. At its start, dockbridge removes the containers
+/// that a killed dockbridge used for reading files, but keeps a container of another program with the same label.
 pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_a_trace").await?;
     let images = Images::of(&stage, "mkdir -p /data; echo kept > /data/file").await?;
@@ -204,7 +204,7 @@ pub(crate) async fn looked_up_without_a_trace(world: World) -> Outcome {
         let sandbox = stage.cri.run(&pod).await?;
         let mut config = stage.recipes.sleeper("main");
         config.image = Some(cri::ImageSpec { image: image.clone(), ..Default::default() });
-        // The image lacks this user, so only the container for reading the image's files can be left.
+        // The image lacks this user, so this call creates no container except the one for reading the image's files.
         say(&mut config, Asked::Name("nobody"), None, Policy::Merge);
         let cri = stage.cri.clone();
         let call = tokio::spawn(async move { cri.create(&sandbox, &config, &pod).await.err() });
@@ -270,14 +270,14 @@ async fn is(stage: &Stage, id: &str, wanted: &(i64, i64, BTreeSet<i64>), row: &s
     Ok(())
 }
 
-/// Images with account files that the story has written.
+/// Images whose `passwd` and `group` the story has written.
 struct Images {
     /// The container from which the images are committed.
     made: String,
 }
 
 impl Images {
-    /// Runs a container that writes the account files and then runs the shell line `line`, which can change them.
+    /// Runs a container that writes `passwd` and `group`, and then runs the shell line `line`, which can change them.
     async fn of(stage: &Stage, line: &str) -> Outcome<Self> {
         let line =
             format!("printf '{PASSWD}' > /etc/passwd; printf '{GROUP}' > /etc/group; {line}");

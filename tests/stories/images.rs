@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The pull of an image from a registry with a password fails without credentials and with wrong ones. The image is
-/// pulled with the right credentials, run, and removed under every name.
+/// The pull of an image from a registry with a password fails without credentials and with wrong ones. With the right
+/// credentials, the image is pulled, run, and removed with all its names.
 pub(crate) async fn from_a_private_registry(world: World) -> Outcome {
     let stage = Stage::cni(&world, "from_a_private_registry").await?;
     let (cri, registry) = (&stage.cri, &world.private);
@@ -109,8 +109,8 @@ pub(crate) async fn with_a_password_in_their_names(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image that a container of another program uses is not removed and keeps all its names, even if this
-/// container does not run.
+/// RemoveImage refuses an image that a container of another program uses, even if this container does not run. The
+/// image keeps all its names.
 pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
     let stage = Stage::cni(&world, "in_use_by_a_foreign_container").await?;
     let pulled = format!("{}/busybox:1", world.registry);
@@ -133,7 +133,7 @@ pub(crate) async fn in_use_by_a_foreign_container(world: World) -> Outcome {
 }
 
 /// With a graph driver, Docker keeps a removed image on which a `docker commit` is based, but does not list it.
-/// After the removal, dockbridge does not list the image either.
+/// dockbridge does not list the removed image either.
 pub(crate) async fn as_the_parent_of_another(world: World) -> Outcome {
     let stage = Stage::cni(&world, "as_the_parent_of_another").await?;
     let registry = Registry::start().await?;
@@ -171,8 +171,8 @@ pub(crate) async fn tagged_like_an_id(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// ImageStatus finds the pause image by its names, its digests and its id, also by a shortened id. The image is
-/// pinned, stays while a pod runs, and is loaded again after its removal.
+/// ImageStatus finds the pause image by its names, its digests and its id, also by a shortened id. The image is pinned,
+/// RemoveImage fails while a pod runs, and after a removal, dockbridge loads the image for the next pod.
 pub(crate) async fn the_pause(world: World) -> Outcome {
     let stage = Stage::cni(&world, "the_pause").await?;
     let cri = &stage.cri;
@@ -231,8 +231,8 @@ pub(crate) async fn by_digest_by_tag_and_both(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// RemoveImage removes all names of an image together, even if five callers remove it at slightly different
-/// times. After each answer, the name no longer exists.
+/// RemoveImage removes all names of an image together, even if five callers remove it at the same time or shortly after
+/// each other. When a call returns, ImageStatus does not find the name.
 pub(crate) async fn removed_by_many(world: World) -> Outcome {
     let stage = Stage::cni(&world, "removed_by_many").await?;
     let (cri, registry) = (&stage.cri, Registry::start().await?);
@@ -250,7 +250,7 @@ pub(crate) async fn removed_by_many(world: World) -> Outcome {
         ensure_eq!(sorted(cri.image(&ids[0]).await?.unwrap_or_default().repo_tags), tags);
         let names = [&ids[0], &tags[0], &whole, &ids[0], &tags[1]];
         let removals = names.into_iter().zip(0..).map(async |(name, nth)| {
-            // The callers must remove the image at different times, so the test sleeps here.
+            // The test sleeps so that the calls begin 0 to 11 ms after each other.
             tokio::time::sleep(apart * nth).await;
             cri.remove_image(name).await?;
             ensure_eq!(cri.image(name).await?, None, "{name}, {apart:?} apart");
@@ -261,7 +261,7 @@ pub(crate) async fn removed_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Tests the user in ImageStatus, which the image's configuration names.
+/// ImageStatus reports the user from the image's configuration, as an id or as a name.
 pub(crate) async fn of_a_user(world: World) -> Outcome {
     let stage = Stage::cni(&world, "of_a_user").await?;
     let registry = Registry::start().await?;
@@ -309,7 +309,7 @@ pub(crate) async fn on_their_disk(world: World) -> Outcome {
         stage.recipes.container("main", "dd if=/dev/zero of=/big bs=1M count=4; sleep 600");
     let ids = stage.up(&sandbox, &pod, &[writer]).await?;
     stage.engine.inside(&ids[0], "until [ $(wc -c < /big) = 4194304 ]; do sleep 0.1; done").await?;
-    // dockbridge measures images at its start, and later at most twice a minute, so it is restarted here.
+    // dockbridge measures images at its start, and later at most twice a minute, so the test restarts it here.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(100));
     let (before, written) = (bytes(&images), bytes(&containers) + (4 << 20));

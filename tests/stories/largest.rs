@@ -17,8 +17,7 @@ use crate::support::{
     world::World,
 };
 
-/// Containers with the largest allowed environment variables, which consist of quotation marks, because JSON
-/// escapes these.
+/// Containers with large environment variables, which consist of quotation marks, because JSON escapes these.
 pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_requests").await?;
     let witness = Witness::run(&stage).await?;
@@ -31,8 +30,8 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     };
     let refused = stage.cri.create(&sandbox, &large("refused".to_owned(), 14, 1 << 20), &pod).await;
     ensure_eq!(refused.err().map(|refused| refused.code), Some(Code::InvalidArgument));
-    // Each variable has almost the largest size that the kernel allows. 45 variables are 5.9 MB. When variables
-    // were still in a label, 12 of them made an event too large.
+    // Each variable has almost the largest size that the kernel allows. 45 variables are 5.9 MB. When dockbridge still
+    // put variables into a label, 12 of them made the engine's event too large.
     let (count, variables) = if is_full_size() { (6, 45) } else { (1, 12) };
     let mut ids = Vec::new();
     for nth in 0..count {
@@ -54,9 +53,9 @@ pub(crate) async fn that_kubelet_makes(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The large objects are an image with large labels, and containers of this image that another program created
-/// in a pod. In full size, there is also an image whose labels are larger than dockbridge reads in an answer: the
-/// status of that image is an error.
+/// The large objects are an image with large labels, and containers of this image that another program created in a
+/// pod. In full size, there is also an image whose labels are larger than the answers that dockbridge reads, so
+/// ImageStatus of that image fails.
 pub(crate) async fn that_others_made(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "largest_images").await?;
     let witness = Witness::run(&stage).await?;
@@ -121,8 +120,8 @@ async fn restart(stage: &mut Stage) -> Outcome {
     }
 }
 
-/// Repeats a call for a large object if its deadline expires. On a busy machine the engine may need more than
-/// ten seconds for an answer about a large object.
+/// Repeats a call for a large object while it fails with `DeadlineExceeded`. On a busy machine the engine may need more
+/// than ten seconds for an answer about a large object.
 async fn patiently<T, F: Future<Output = Result<T, Refused>>>(
     call: impl Fn() -> F,
 ) -> Outcome<Result<T, Refused>> {
@@ -168,7 +167,7 @@ fn labels(count: usize, megabytes: usize) -> Value {
     Value::Object((0..count).map(label).collect::<Map<_, _>>())
 }
 
-/// Pulls an image with `docker pull`, without dockbridge.
+/// Offers an image in the registry, and pulls it with `docker pull`, without dockbridge.
 async fn pulled(stage: &Stage, registry: &Registry, name: &str, labels: &Value) -> Outcome<String> {
     registry.offer(name, &["1"], 1024, &json!({ "Cmd": ["/none"], "Labels": labels }));
     let image = format!("{}/{name}:1", registry.address);

@@ -72,8 +72,7 @@ async fn are_measured(
         ensure!(layer.join("done").exists(), "{name} did not do its work");
         layers.push((*name, id, layer));
     }
-    // dockbridge measures the layers soon after its start. Later, it measures a layer again only after ten seconds or
-    // more.
+    // A started dockbridge soon measures the layers. Later, it measures a layer again only after ten seconds or more.
     stage.cri = stage.bridge.restart().await?;
     for (name, id, layer) in &layers {
         agrees(&stage, name, id, layer).await?;
@@ -130,7 +129,6 @@ async fn layer_of(stage: &Stage, id: &str) -> Outcome<PathBuf> {
     upper.map(PathBuf::from).ok_or_else(|| Failure(format!("no layer of {id} is mounted")))
 }
 
-/// Checks that the measured size of a layer differs from the size of `du` by at most one percent.
 async fn agrees(stage: &Stage, name: &str, id: &str, layer: &Path) -> Outcome {
     let du =
         Command::new("du").args(["--one-file-system", "-s", "-B1"]).arg(layer).output().await?;

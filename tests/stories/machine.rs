@@ -102,8 +102,8 @@ pub(crate) async fn enforces_a_profile_of_its_own(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// If a container uses more memory than its limit, the kernel kills the container if the request sets
-/// `memory.swap.max` to 0, and swaps if the request allows enough swap. An update removes the limit of swap.
+/// A container that needs more memory than its limit is killed if its request sets `memory.swap.max` to 0, and swaps if
+/// `memory.swap.max` is large enough. An update can remove the swap limit.
 pub(crate) async fn swap_is_limited_as_requested(world: World) -> Outcome {
     let swaps = fs::read_to_string("/proc/swaps")?;
     if swaps.lines().count() < 2 || !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
@@ -264,7 +264,7 @@ async fn label_of(stage: &Stage, id: &str) -> Outcome<String> {
     Ok(label.trim_end_matches(['\n', '\0']).to_owned())
 }
 
-/// Reads a file of the container's main process in `/proc`.
+/// Reads a file in the `/proc` directory of the container's main process.
 async fn of_main_process(stage: &Stage, id: &str, file: &str) -> Outcome<String> {
     let pid = stage.engine.docker(&["inspect", "-f", "{{.State.Pid}}", id]).await?;
     Ok(fs::read_to_string(Path::new("/proc").join(pid).join(file))?)

@@ -1,10 +1,10 @@
 //! The stories: end-to-end tests with pods of a dockbridge process and a real engine.
 //!
-//! With `--engine NAME` up to `--jobs` stories run at the same time, each alone in a world (see `runner`).
-//! Inside a world (`tests/env/world.sh -- cargo test --test stories`) the stories run one after the other.
-//! Without `--engine` and outside of a world, the stories are skipped. Only one story at a time runs in a world,
-//! because stories search for leftovers, and a running pod of another story would look like a leftover.
-//! Arguments are parts of the names of stories, as with Rust's test harness.
+//! With `--engine NAME` up to `--jobs` stories run at the same time, each alone in a world (see `runner`). Inside a
+//! world (`tests/env/world.sh -- cargo test --test stories`) the stories run one after the other. Without `--engine`
+//! and outside of a world, the stories are skipped. Only one story at a time runs in a world, because stories search
+//! for leftovers, and a running pod of another story would look like a leftover. Arguments that are not flags are parts
+//! of the names of stories, as with Rust's test harness.
 
 #![allow(
     clippy::unwrap_used,
@@ -390,7 +390,6 @@ fn main() -> ExitCode {
     run_in_order(&world, &chosen)
 }
 
-/// Runs tests in this world, one after the other.
 fn run_in_order(world: &World, chosen: &[&(&'static str, Story)]) -> ExitCode {
     println!("running {} tests on engine {}", chosen.len(), world.engine);
     let mut failed = Vec::new();
@@ -418,7 +417,7 @@ fn run_named(world: &World, name: &str) -> (Outcome, Duration) {
     }
 }
 
-/// Runs the part of the story of power cuts between two cuts, in the virtual machine of `tests/env/power.sh`.
+/// Runs what the story of power cuts does between two cuts, in the virtual machine of `tests/env/power.sh`.
 fn between_cuts(world: &World, until: &str) -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match runtime.block_on(power::between_cuts(world.clone(), until == "live")) {
@@ -464,7 +463,7 @@ fn run(world: &World, name: &str, story: Story) -> (Outcome, Duration) {
     (outcome, begun.elapsed())
 }
 
-/// How long to wait for tasks that a test leaves running. An aborted task ends at its next await.
+/// How long to wait for an aborted test, which ends at its next await, and for threads that a test leaves running.
 const LAST_WORK: Duration = Duration::from_secs(20);
 
 /// How long cleaning up after a failed test may take.
@@ -480,7 +479,7 @@ struct Asked {
     skip: Vec<String>,
     /// The argument of the story of power cuts: `live` or `rest`.
     power: Option<String>,
-    /// The directory of records, if this program runs as an NRI plugin.
+    /// The directory for the records of calls, if this program runs as an NRI plugin.
     plugin: Option<String>,
     /// The engine of the worlds that this program starts.
     engine: Option<String>,

@@ -158,8 +158,8 @@ async fn on_the_hosts_network(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Metrics show limits as requested, also after an update. Without a memory limit, the metric of this limit is 0.
-/// Without a CPU quota, there is no metric of the quota.
+/// Metrics show limits, also after an update. Without a memory limit, the metric of this limit is 0. Without a CPU
+/// quota, there is no metric of the quota.
 pub(crate) async fn of_what_limits_it(world: World) -> Outcome {
     let stage = Stage::docker(&world, "limits").await?;
     let pod = stage.recipes.pod("held");

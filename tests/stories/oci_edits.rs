@@ -1,5 +1,5 @@
-//! Tests edits that CDI devices and NRI plugins may request from `dockbridge-runtime`. The tested edits take effect in
-//! a container, also after a restart. Edits of variables and groups also take effect for exec commands.
+//! Tests edits that `dockbridge-runtime` makes for CDI devices and NRI plugins. The tested edits take effect in a
+//! container, also after a restart of the container. Edits of variables and groups also take effect for exec commands.
 
 use std::fs;
 

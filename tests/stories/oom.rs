@@ -51,7 +51,7 @@ pub(crate) async fn of_a_child(world: World) -> Outcome {
 
     let goes_on = small(&stage, "goes-on", &format!("sh -c '{HOG}'; touch /on; sleep 600"));
     let lasting = stage.up(&sandbox, &pod, &[goes_on]).await?.remove(0);
-    // The kernel might kill a command instead of the child, so the test first waits for the OOM kill.
+    // The kernel might kill the test's `docker exec` instead of the child, so the test first waits for the OOM kill.
     let kernel = Kernel::of(&stage.engine, &lasting).await?;
     let mut looks = Looks::every(Duration::from_millis(50));
     while kernel.kills()? == 0 {
@@ -87,12 +87,12 @@ pub(crate) async fn of_an_earlier_run(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Containers exit with code 137 for other reasons than an OOM kill.
+/// The status does not show an OOM kill if a container exits with code 137 without one.
 pub(crate) async fn of_nobody(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "no_oom").await?;
     let pod = stage.recipes.pod("sated");
     let sandbox = stage.cri.run(&pod).await?;
-    // The pod's cgroup has counted an OOM kill of another container.
+    // An OOM kill of another container, which the pod's cgroup counts, comes first.
     let greedy = stage.up(&sandbox, &pod, &[small(&stage, "greedy", HOG)]).await?.remove(0);
     out_of_memory(&stage, &greedy).await?;
     let containers = [
@@ -116,8 +116,8 @@ pub(crate) async fn of_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// In Docker's events, labels of a container, including those of its image, replace attributes of the same
-/// name. The statuses still have the right names, reasons and exit codes.
+/// In Docker's events, labels of a container, including those of its image, replace attributes such as `signal` and
+/// `exitCode`. The statuses still have the right names, reasons and exit codes.
 pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "oom_labels").await?;
     let made = stage.engine.docker(&["create", &world.image, "true"]).await?;
@@ -129,8 +129,8 @@ pub(crate) async fn beside_labels_named_like_attributes(world: World) -> Outcome
         let sandbox = stage.cri.run(&pod).await?;
         let mut containers = [
             small(&stage, "greedy", HOG),
-            // With the label `signal=9`, the event of Docker's SIGTERM looks like a SIGKILL. The kernel's OOM
-            // killer ends this container, and not a signal of Docker.
+            // The label `signal=9` replaces the attribute `signal` in the event of Docker's SIGTERM, so the event looks
+            // like that of a SIGKILL. The kernel's OOM killer ends this container, not Docker's signal.
             small(&stage, "greedy-when-stopped", &format!("trap '{HOG}' TERM; {IDLE}")),
             stage.recipes.container("deaf", &format!("trap '' TERM; {IDLE}")),
             stage.recipes.container("obeys", &format!("trap 'exit 3' TERM; {IDLE}")),

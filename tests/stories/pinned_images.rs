@@ -39,14 +39,14 @@ pub(crate) async fn what_is_pinned(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// kubelet does not know containers that users started by hand, and would try to remove their image
-/// forever. So the image is pinned while such a container exists, running or not.
+/// The image of a container that a user created by hand is pinned while the container exists, running or not:
+/// kubelet does not know the container, and would try to remove the image forever.
 pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "used_by_a_foreign_container").await?;
     let early = stage.engine.docker(&["create", &world.image, "true"]).await?;
     until(&stage.cri, &world.image, true).await?;
     stage.cri = stage.bridge.restart().await?;
-    // A slow inspect of the container does not delay other calls. If this inspect is slow, the image is pinned later.
+    // If the inspect of the container is slow, the image is pinned later.
     until(&stage.cri, &world.image, true).await?;
     let late = stage.engine.docker(&["run", "-d", &world.image, "true"]).await?;
     stage.engine.docker(&["rm", &early]).await?;
@@ -64,9 +64,9 @@ pub(crate) async fn used_by_a_foreign_container(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// With `--collect-images pulled`, images that a developer built or loaded are pinned. Images that only kubelet
-/// pulled are not pinned, also after a restart of dockbridge, until a user gives them another name. If the list of
-/// pulled images is lost, all images are pinned.
+/// With `--collect-images pulled`, images that a developer built or loaded are pinned, and all images if the list of
+/// pulled images is lost. Images that only kubelet pulled are not pinned, also after a restart of dockbridge, until a
+/// user gives them another name.
 pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "what_kubelet_did_not_pull").await?;
     stage.cri = stage.bridge.restart_with(&["--collect-images", "pulled"]).await?;
@@ -103,7 +103,7 @@ pub(crate) async fn what_kubelet_did_not_pull(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Whether ImageStatus and ListImages show the image as pinned. The two calls must agree.
+/// Whether ImageStatus and ListImages show the image as pinned. Fails if ImageStatus and ListImages disagree.
 async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
     let image = cri.image(name).await?.unwrap_or_default();
     ensure!(!image.id.is_empty(), "there is no {name}");
@@ -115,7 +115,7 @@ async fn pinned(cri: &Cri, name: &str) -> Outcome<bool> {
 /// Waits until ImageStatus shows the image as pinned, or as not pinned if `wanted` is false.
 async fn until(cri: &Cri, name: &str, wanted: bool) -> Outcome {
     for _ in 0..500 {
-        // Only ImageStatus is called, because the event may arrive between two calls.
+        // Does not call ListImages as well, because Docker's event may arrive between the two calls.
         if cri.image(name).await?.is_some_and(|image| image.pinned == wanted) {
             return Ok(());
         }

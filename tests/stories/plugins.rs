@@ -61,8 +61,8 @@ pub(crate) async fn told_of_whole_lives(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Plugins can change limits on every engine. Other changes of plugins need `dockbridge-runtime`. Without
-/// `dockbridge-runtime`, the container's error names the changed field.
+/// Plugins can change a memory limit without `dockbridge-runtime`. The other changes of this test need
+/// `dockbridge-runtime`: without it, the error of CreateContainer names a changed field.
 pub(crate) async fn that_change_containers(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_changes").await?;
     let pod = stage.recipes.pod("p");
@@ -95,7 +95,7 @@ pub(crate) async fn that_change_containers(world: World) -> Outcome {
 }
 
 /// For each odd or impossible request of a plugin, the container starts or a call fails, as the case says, and a
-/// created container can be removed. Without `dockbridge-runtime`, a call fails in each case.
+/// created container can be removed. Without `dockbridge-runtime`, each of these requests makes a call fail.
 pub(crate) async fn that_ask_for_the_impossible(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_impossible").await?;
     let pod = stage.recipes.pod("p");
@@ -129,7 +129,7 @@ fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// Odd and impossible adjustments. A [`Case`] says whether a container starts in spite of its adjustment.
+/// Odd and impossible adjustments.
 fn impossible() -> Vec<Case> {
     let mount = |destination: &str, kind: &str, source: &str| nri::ContainerAdjustment {
         mounts: vec![nri::Mount {
@@ -259,7 +259,7 @@ async fn has_everything(stage: &Stage, id: &str) -> Outcome {
 }
 
 /// If a plugin had not accepted a container when dockbridge was killed, the restarted dockbridge asks plugins
-/// again when the container is created again. This holds only with `dockbridge-runtime`.
+/// again when CreateContainer is repeated, but only with `dockbridge-runtime`.
 pub(crate) async fn that_were_asked_at_a_crash(world: World) -> Outcome {
     let (mut stage, socket) = Stage::with_plugins(&world, "nri_asked").await?;
     let (pod, main) = (stage.recipes.pod("p"), stage.recipes.sleeper("main"));
@@ -314,7 +314,7 @@ pub(crate) async fn that_outlive_nobody(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// If a plugin refuses a call, the call fails and may be repeated. A refused RunPodSandbox or CreateContainer
+/// If a plugin refuses a call, the call fails and can be repeated. A refused RunPodSandbox or CreateContainer
 /// leaves no new container in the engine.
 pub(crate) async fn that_refuse(world: World) -> Outcome {
     let (stage, socket) = Stage::with_plugins(&world, "nri_refuse").await?;

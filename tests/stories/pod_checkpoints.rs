@@ -94,8 +94,8 @@ pub(crate) async fn count_on_together(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed during CheckpointPod. The restarted dockbridge waits for the program `dump-container`,
-/// and no part of the pod checkpoint is left.
+/// dockbridge is killed during CheckpointPod. The restarted dockbridge refuses a container checkpoint in this pod while
+/// the program `dump-container` runs, and no part of the pod checkpoint is left.
 pub(crate) async fn of_a_killed_dockbridge(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "killed_pod_checkpoint").await? else { return Ok(()) };
     let (sandbox, ids) = counters(&stage).await?;
@@ -178,8 +178,7 @@ async fn checkpoint_between(cri: &Cri, sandbox: &str, ids: &[String], to: &Path)
     }
 }
 
-/// Starts a pod with two containers, and waits until both have counted, and returns the ids of the pod and of
-/// the containers.
+/// Starts a pod with two containers, waits until both have counted, and returns the ids of the pod and the containers.
 async fn counters(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     let data = volume(stage, "data")?;
     let pod = stage.recipes.pod("counters");

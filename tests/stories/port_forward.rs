@@ -1,5 +1,5 @@
-//! Tests port-forward with independent clients of every protocol. The test process itself runs most servers in
-//! the pods' networks, so it can check both ends of a connection.
+//! Tests port-forward with the tests' own clients of every protocol. The test process itself runs most servers in the
+//! pods' networks, so it can check both ends of a connection.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-/// Forwards to a pod on the CNI plugins bridge and portmap, with every protocol.
+/// Forwards to a pod in a CNI network, with every protocol.
 pub(crate) async fn to_a_pod(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_pod").await?;
     in_every_way(&scene, Some(&scene.sandbox)).await?;
@@ -40,7 +40,6 @@ pub(crate) async fn to_a_pod(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Forwards to a pod on the engine's own bridge.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let stage = Stage::docker(&world, "forward_engine").await?;
     let main = stage.recipes.sleeper("main");
@@ -86,7 +85,7 @@ async fn in_every_way(scene: &Scene, inside: Option<&str>) -> Outcome {
     Ok(())
 }
 
-/// A WebSocket client may name its ports in the query of the URL.
+/// A WebSocket client may name the pod's ports in the query of the URL.
 async fn ports_in_the_query(scene: &Scene) -> Outcome {
     let inside = Some(scene.sandbox.as_str());
     let echo = Server::start(&scene.stage.engine, inside, LOOPBACK, Manner::Echo).await?;
@@ -120,8 +119,7 @@ async fn speaks_first(forward: &mut Forward, port: u16) -> Outcome {
     Ok(())
 }
 
-/// The client closes its side of a connection first. The answer that the pod sends after the client has
-/// closed its side still arrives.
+/// The client closes its side of a connection first. The pod's answer still arrives after that.
 async fn half_closes(forward: &mut Forward, port: u16) -> Outcome {
     let mut line = forward.connect(port).await?;
     line.writer.send(&[b'z'; 100_000]).await?;
@@ -140,8 +138,7 @@ async fn until_left(server: &Server) -> Outcome {
     Ok(())
 }
 
-/// Forwards to a server in a container of the pod. Most servers of these stories run in the test process and only
-/// join the pod's network.
+/// Forwards to a server in a container of the pod.
 async fn to_a_container(scene: &Scene) -> Outcome {
     scene.add(&scene.stage.recipes.web("web", 8080)).await?;
     let deadline = Instant::now() + patient(Duration::from_secs(20));
@@ -154,7 +151,7 @@ async fn to_a_container(scene: &Scene) -> Outcome {
         if answer.starts_with("HTTP/1.") && answer.contains("dockbridge world") {
             return Ok(());
         }
-        // The server in the container needs a moment until it listens.
+        // The server in the container takes a moment to start listening.
         ensure!(Instant::now() < deadline, "the container says {answer:?}");
         sleep(Duration::from_millis(100)).await;
     }
@@ -198,7 +195,7 @@ pub(crate) async fn refused(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// dockbridge refuses a PortForward call that is impossible, for example for an ended pod.
+/// dockbridge refuses PortForward calls with a wrong port or without a pod id, and for an unknown or stopped pod.
 pub(crate) async fn wrong_requests(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "forward_wrong").await?;
     let cri = &scene.stage.cri;
@@ -338,7 +335,7 @@ pub(crate) async fn partings(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Forwards to a server in a container, which ends with its pod.
+/// Stops the pod while a client is connected to a server in one of its containers.
 async fn of_the_pod(scene: &Scene) -> Outcome {
     let line = "while :; do nc -l -p 7070 -e cat; done";
     scene.add(&scene.stage.recipes.container("cat", line)).await?;
@@ -352,7 +349,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
         if line.reader.until("there").await.is_ok() {
             open.push((forward, line));
         }
-        // The server in the container needs a moment until it listens.
+        // The server in the container takes a moment to start listening.
         ensure!(Instant::now() < deadline, "the container never answers");
     }
     scene.stage.cri.stop(&scene.sandbox).await?;
@@ -362,8 +359,7 @@ async fn of_the_pod(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// If dockbridge is killed or stopped, both ends of a connection see its end, and the restarted dockbridge
-/// forwards again.
+/// If dockbridge is killed or stopped, a connection closes at both ends, and the restarted dockbridge forwards again.
 pub(crate) async fn of_dockbridge(world: World) -> Outcome {
     let mut scene = Scene::quiet(&world, "forward_killed").await?;
     let echo =

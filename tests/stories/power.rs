@@ -1,7 +1,8 @@
-//! Runs on a node between two power cuts (`tests/env/power.sh`). Checks that dockbridge shows all pods from
-//! before the last cut and can remove them. With `live`, then creates and removes pods until the next cut.
+//! The story of power cuts: runs on each start of a node (`tests/env/power.sh`). Checks that dockbridge shows the pods
+//! and containers from before the last cut, except those that were being removed, and can remove them. With `live`,
+//! then creates and removes pods until the next cut.
 //!
-//! This story is not in the list of stories: it runs in its own virtual machine, which is killed at the end.
+//! This story is not in the list of stories, because it runs in its own virtual machine.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,7 +33,6 @@ use crate::support::{
     world::World,
 };
 
-/// Checks the pods that the last power cut left. With `live`, then creates and removes pods until the next cut.
 pub(crate) async fn between_cuts(world: World, live: bool) -> Outcome {
     let began = Instant::now();
     let before = Before::read()?;
@@ -165,8 +165,7 @@ async fn all_can_go(stage: &Stage) -> Outcome {
     fail!("the engine still has {left:?}");
 }
 
-/// The files that dockbridge moved to quarantine because they were damaged. The story reports and removes
-/// these files, so that each file counts once.
+/// The files that dockbridge moved to quarantine. The story reports and removes them, so that each counts once.
 fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     let all = leftovers::files_below(state);
     let aside: Vec<String> = all.into_iter().filter(|path| path.contains("quarantine")).collect();
@@ -177,9 +176,8 @@ fn quarantined(state: &Path) -> Outcome<Vec<String>> {
     Ok(aside)
 }
 
-/// The CNI plugin host-local does not flush its files. After a power cut, an address may be reserved by a
-/// file without the owner's name, which no DEL can find. The story counts and removes the files of addresses
-/// without an owner, as an operator would do.
+/// The CNI plugin host-local does not flush its files. After a power cut, an address may be reserved by a file without
+/// the owner's name, which no DEL can find. The story counts and removes these files, as an operator would do.
 fn torn_leases(folder: &Path) -> Outcome<usize> {
     let mut torn = 0;
     for path in leftovers::files_below(folder) {

@@ -50,9 +50,9 @@ pub(crate) async fn of_one_image_by_many(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge cancels a pull that makes no progress until the deadline, and the error names the layer and its
-/// step. dockbridge does not cancel a slow pull that makes progress. The error of a pull from an unavailable
-/// registry says that the registry is unavailable.
+/// dockbridge cancels a pull whose download makes no progress for `image-pull-progress-deadline`, and the error names
+/// the layer and its step. dockbridge does not cancel a slow pull that makes progress. The error of a pull from an
+/// unavailable registry says that the registry is unavailable.
 pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "from_a_stuck_registry").await?;
     let deadline = ["--image-pull-progress-deadline", "3s"];
@@ -67,8 +67,8 @@ pub(crate) async fn from_a_stuck_registry(world: World) -> Outcome {
     ensure!(cut.message.starts_with(&said), "{cut}");
     ensure!(cut.message.contains("is at \"Downloading\", "), "{cut}");
 
-    // An old engine may keep its connection to the registry, but the next pulls wait for it only briefly. With
-    // containerd's image store, the cancelled download keeps the layer locked until containerd has noticed its end.
+    // The next pulls may also make no progress: an old engine may keep its connection to the registry, and containerd's
+    // image store keeps the layer locked until containerd has noticed the end of the cancelled download.
     registry.behave(Manner::Slow(Duration::from_millis(200)));
     let mut looks = Looks::every(Duration::from_millis(100));
     while let Err(refused) = stage.cri.pull(&name, None).await {
@@ -149,7 +149,7 @@ pub(crate) async fn of_a_guarded_pause(world: World) -> Outcome {
         .bridge
         .restart_with(&["--sandbox-image", &name, "--registry-config", &config])
         .await?;
-    // The image has no program that waits, so the pod may fail. The test only checks that the image was pulled.
+    // The image has no program that waits, so the pod may fail, but its image is pulled and pinned.
     drop(stage.cri.run(&stage.recipes.pod("guarded")).await);
     let pause = stage.cri.image(&name).await?.unwrap_or_default();
     ensure!(pause.pinned, "the pause is not there, or not pinned");

@@ -1,4 +1,4 @@
-//! Tests limits of containers: the kernel's files show them.
+//! Tests limits of containers and pods.
 
 use std::{
     fs,
@@ -19,8 +19,8 @@ use crate::support::{
     world::World,
 };
 
-/// Limits apply from the container's start and can be changed while it runs. The container's status shows the
-/// kernel's values, also after restarts of dockbridge.
+/// Limits apply from the container's start and can be changed while it runs. The container's status shows the limits,
+/// also after restarts of dockbridge.
 pub(crate) async fn changed_while_it_runs(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "resized").await?;
     let pod = stage.recipes.pod("web");
@@ -156,7 +156,7 @@ pub(crate) async fn changed_before_it_runs(world: World) -> Outcome {
 }
 
 /// dockbridge refuses the impossible limits of this test before it creates the container, and the error names the
-/// field.
+/// limit.
 pub(crate) async fn impossible(world: World) -> Outcome {
     let stage = Stage::docker(&world, "impossible").await?;
     let pod = stage.recipes.pod("web");
@@ -242,12 +242,11 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
     if world.has_systemd_driver() {
         let reload = tokio::process::Command::new("systemctl").arg("daemon-reload").status();
         ensure!(reload.await?.success(), "systemd does not reload");
-        // dockbridge sets no property of systemd for memory.oom.group, so systemd resets it. dockbridge's next
-        // periodic check restores memory.oom.group.
+        // dockbridge sets no property of systemd for memory.oom.group, so the reload resets this key. dockbridge's next
+        // periodic check restores it.
         soon(|| held("4194304")).await?;
     }
-    // The test makes the state after a crash of dockbridge that comes between the engine's change of limits and
-    // dockbridge's own change.
+    // Simulates a crash of dockbridge after the engine's change of limits and before dockbridge's own change.
     stage.bridge.kill().await?;
     fs::write(group.file("memory", "memory.low"), "0")?;
     stage.bridge.spawn().await?;
@@ -257,7 +256,7 @@ pub(crate) async fn beyond_the_engine(world: World) -> Outcome {
         .await?;
     soon(|| held("4194304")).await?;
 
-    // A container with an impossible limit does not run.
+    // A container with an unknown cgroup key can be created, but not started.
     let mut wrong = stage.recipes.sleeper("wrong");
     limits_of(&mut wrong).unified = key("memory.nonsense", "1").unified;
     let id = stage.cri.create(&sandbox, &wrong, &pod).await?;
@@ -282,8 +281,8 @@ async fn soon(look: impl Fn() -> Outcome) -> Outcome {
     look()
 }
 
-/// dockbridge is killed while it changes limits. After dockbridge's restart, the status shows the kernel's
-/// limits, and the same change succeeds.
+/// dockbridge is killed shortly after a request to change limits. After dockbridge's restart, the status shows the
+/// kernel's memory limit, and the same change succeeds.
 pub(crate) async fn a_crash_in_the_middle(world: World) -> Outcome {
     let mut stage = Stage::docker(&world, "crash_resized").await?;
     let pod = stage.recipes.pod("web");
@@ -337,8 +336,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks that the kernel and the container's status have this quota, memory limit, CPUs and OOM score, and these
-/// shares. On cgroup v2, only the status has shares.
+/// Checks that the kernel and the container's status have these limits. On cgroup v2, only the status has CPU shares.
 async fn holds(
     stage: &Stage,
     id: &str,

@@ -98,7 +98,7 @@ async fn answers_without_engine(stage: &Stage, sandbox: &str) -> Outcome {
     Ok(())
 }
 
-/// Waits until dockbridge is connected to the engine again.
+/// Waits until the condition `RuntimeReady` is true.
 pub(crate) async fn until_ready(cri: &Cri) -> Outcome {
     until_condition(cri, "RuntimeReady", true).await
 }
@@ -114,7 +114,6 @@ async fn until_condition(cri: &Cri, kind: &str, wanted: bool) -> Outcome {
     fail!("{kind} does not become {wanted}");
 }
 
-/// Waits until the pod is NOTREADY.
 pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await {
@@ -125,8 +124,8 @@ pub(crate) async fn until_not_ready(cri: &Cri, sandbox: &str) -> Outcome {
     fail!("sandbox {sandbox} is still READY");
 }
 
-/// The state directory is lost while a pod runs. dockbridge adopts the pod, and releases the pod's address
-/// when the pod is removed.
+/// The state directory is lost while a pod runs. dockbridge still shows the pod, and releases the pod's address when
+/// the pod is removed.
 pub(crate) async fn without_the_state(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "without_state").await?;
     let mut pod = stage.recipes.pod("orphan");

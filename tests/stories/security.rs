@@ -76,8 +76,8 @@ pub(crate) async fn by_seccomp(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Users who may run pods can make the node pull an image of any name, including the name of the built-in
-/// pause image. Pods still have the built-in pause image if another image has its name.
+/// Users who may run pods can make the node pull an image with the name of the built-in pause image. Pods still get the
+/// built-in pause image.
 pub(crate) async fn of_the_pause_under_a_taken_name(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "of_the_pause_under_a_taken_name").await?;
     let pod = stage.recipes.pod("first");
@@ -248,8 +248,8 @@ pub(crate) async fn of_the_privileged(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge refuses invalid requests, and without `dockbridge-runtime` requests that need it. The error names
-/// the field or the wrong value.
+/// dockbridge refuses invalid requests and, without `dockbridge-runtime`, requests that need the runtime. The error
+/// names the field or the wrong value.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "refused").await?;
     let pod = stage.recipes.pod("pod");
@@ -337,8 +337,8 @@ pub(crate) async fn by_an_impostor(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Starts containers by hand from committed images, with the names of a removed container and pod. The copy of the
-/// container also joins the pod's network and IPC namespaces.
+/// Starts containers with `docker run` from committed images, with the names of a removed container and pod. The copy
+/// of the container also joins the pod's network and IPC namespaces. dockbridge neither lists nor removes the copies.
 async fn under_our_names(
     stage: &mut Stage,
     (sandbox, container): (&str, &str),

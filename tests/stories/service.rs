@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// `systemctl start` returns when dockbridge's socket answers. systemd restarts a frozen dockbridge, and its
-/// pods are not affected. `systemctl stop` ends dockbridge gracefully.
+/// `systemctl start` returns when dockbridge's socket answers. systemd restarts a frozen dockbridge, whose pod stays
+/// ready. `systemctl stop` ends dockbridge gracefully.
 pub(crate) async fn kept_by_systemd(world: World) -> Outcome {
     if !world.has_systemd_driver() {
         return left_out(Lack::Systemd);

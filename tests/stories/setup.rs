@@ -1,5 +1,5 @@
-//! Tests `dockbridge setup`, which adds the runtime `dockbridge` to the engine and removes it while pods run. Also
-//! tests an upgrade and a removal of the runtime's program.
+//! Tests that `dockbridge setup` adds the runtime `dockbridge` to the engine, and that `--undo` removes it while pods
+//! run. Also tests an upgrade and a removal of the runtime's program.
 
 use std::{
     fs,
@@ -28,8 +28,8 @@ use crate::{
     user_namespaces::{mapped, mapped_pod},
 };
 
-/// Containers started with the runtime keep running, accept exec and stop normally after `--undo`, even
-/// after a restart of the engine with live-restore. New pods with a user namespace are refused. Other new pods start.
+/// Containers started with the runtime keep running, accept exec and stop normally after `--undo`, even after a restart
+/// of the engine with live-restore. New pods with a user namespace are refused, and new pods without one start.
 pub(crate) async fn undone_under_a_pod(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "undone").await? else { return Ok(()) };
     let outcome = undone(&stage, &setup).await;
@@ -59,9 +59,9 @@ async fn undone(stage: &Stage, setup: &Setup) -> Outcome {
     cri.clear().await
 }
 
-/// An upgrade of `dockbridge-runtime` does not affect running containers. If the program of `dockbridge-runtime` is
-/// removed, the engine stops containers by a kill and leaves their shims, and dockbridge removes its own files. After
-/// the program is installed again, a restart of the engine removes the shims.
+/// After an upgrade of `dockbridge-runtime`, running containers still stop normally. While its program is missing, the
+/// engine kills the runtime's containers instead of stopping them and leaves their shims, and dockbridge removes its
+/// own files. Once the program is back, a restart of the engine removes the shims.
 pub(crate) async fn without_its_program(world: World) -> Outcome {
     let Some((stage, setup)) = set(&world, "no_program").await? else { return Ok(()) };
     let outcome = program_missing(&stage, &setup).await;
@@ -92,7 +92,7 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     ensure!(refused.message.contains("dockbridge-runtime"), "{refused:?}");
     let Err(refused) = cri.run(&mapped_pod(stage, "new")).await else { fail!("a pod started") };
     ensure!(refused.message.contains("dockbridge-runtime"), "{refused:?}");
-    // Docker 26.1 may fail to inspect the process that it has just killed.
+    // StopContainer can fail, because Docker 26.1 may fail to inspect the process that it has just killed.
     let mut looks = Looks::every(Duration::from_millis(100));
     while looks.again().await && cri.stop_container(id, 1).await.is_err() {}
     ensure_eq!(cri.container(id).await?.exit_code, 137);
@@ -112,8 +112,8 @@ async fn program_away(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     Ok(())
 }
 
-/// `dockbridge setup` does not change a `daemon.json` that cannot be parsed, or that has a runtime with the name
-/// `dockbridge` that `dockbridge setup` did not write. If dockerd does not accept the file, the output says so.
+/// `dockbridge setup` does not change a `daemon.json` that cannot be parsed, or that has a runtime `dockbridge` that
+/// `dockbridge setup` did not write. If dockerd refuses the file, the error names `dockerd --validate`.
 pub(crate) async fn of_wrong_files(world: World) -> Outcome {
     let setup = Setup::of(&world)?;
     let outcome = wrong_files(&setup).await;
@@ -147,7 +147,7 @@ async fn mapped_pod_of_two(stage: &Stage) -> Outcome<(String, Vec<String>)> {
     Ok((sandbox, ids))
 }
 
-/// Starts a dockbridge, and adds the runtime to the engine with `dockbridge setup`.
+/// Starts a dockbridge and runs `dockbridge setup`, or returns `None` if Docker is older than 24.
 async fn set(world: &World, story: &str) -> Outcome<Option<(Stage, Setup)>> {
     if world.docker_major < 24 {
         skip(Lack::YoungEngine);

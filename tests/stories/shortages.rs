@@ -74,8 +74,8 @@ pub(crate) async fn of_memory(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge runs out of file descriptors. If dockbridge cannot read a value, ListPodSandboxMetrics fails. Clients
-/// that connect are served once there are free descriptors.
+/// dockbridge runs out of file descriptors. ListPodSandboxMetrics fails instead of leaving out metrics. Clients that
+/// connect are served once there are free descriptors.
 pub(crate) async fn of_descriptors(world: World) -> Outcome {
     let stage = Stage::cni(&world, "starved").await?;
     let pod = stage.recipes.pod("hungry");
@@ -110,7 +110,7 @@ pub(crate) async fn of_descriptors(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// The metrics of the pod's only container, as names with labels.
+/// The metrics of the pod's containers, as names with label values.
 fn told_of(pod: &cri::PodSandboxMetrics) -> BTreeSet<String> {
     let metrics = pod.container_metrics.iter().flat_map(|one| &one.metrics);
     metrics.map(|one| format!("{} {:?}", one.name, one.label_values)).collect()
@@ -167,7 +167,7 @@ pub(crate) async fn of_processors_and_disks(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Repeats a comparison until it succeeds, because values can change during a comparison, or until the time is up.
+/// Repeats a comparison until it succeeds or the time is up, because values can change during a comparison.
 async fn while_still(
     stage: &Stage,
     kernel: &Kernel,
@@ -185,7 +185,7 @@ async fn while_still(
     compared
 }
 
-/// Compares one kind of waiting time: the totals of the two lines in the kernel's pressure file, in microseconds.
+/// Compares dockbridge's totals of one kind of waiting time with the two lines of the kernel's pressure file.
 fn waited(kernel: &Kernel, told: &Told, name: &str, shown: Option<cri::PsiStats>) -> Outcome {
     let path = match kernel.is_unified() {
         true => kernel.group("")?.join(format!("{name}.pressure")),

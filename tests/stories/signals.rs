@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The signal in the container's configuration has priority over the image's signal, and the image's signal over
-/// SIGTERM. The container's status shows the signal that StopContainer sends, and its process receives this signal.
+/// SIGTERM. ContainerStatus shows the signal that StopContainer later sends to the container's process.
 pub(crate) async fn to_stop(world: World) -> Outcome {
     let stage = Stage::cni(&world, "to_stop").await?;
     let image = "dockbridge.test/signal:1";

@@ -1,7 +1,7 @@
-//! Tests CRI calls while the engine does not answer (a silence): dockerd or its containerd is frozen, or a
-//! proxy holds or loses the answers to changing requests after the engine has acted. No call returns a wrong
-//! result, nothing is done twice, and the state afterwards is correct. No output is lost, except that Exec and
-//! ExecSync can return an error instead of output if answers are lost.
+//! Tests CRI calls while the engine does not answer (a silence): dockerd or its containerd is frozen, or a proxy holds
+//! or loses the answers to changing requests after the engine has acted. The calls return no wrong result and do
+//! nothing twice, and the state afterwards is correct. Logs and successful calls lose no output. If answers are lost,
+//! Exec, ExecSync and Attach may fail.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ pub(crate) async fn of_processes(world: World) -> Outcome {
     at_every_call(&world, "silence_of_processes", &[dockerd, containerd]).await
 }
 
-/// Makes the calls in [`CALLS`] while a proxy delays or drops the engine's answers to changing requests.
+/// Makes the calls in [`CALLS`] while a proxy delays or drops the engine's first answer to each changing request.
 pub(crate) async fn of_answers(world: World) -> Outcome {
     at_every_call(&world, "silence_of_answers", &[Silence::HeldAnswers, Silence::LostAnswers]).await
 }
@@ -58,7 +58,7 @@ async fn at_every_call(world: &World, story: &str, silences: &[Silence]) -> Outc
     for length in lengths {
         for (number, silence) in silences.iter().enumerate() {
             let length = Duration::from_millis(*length);
-            // Each pod has another name, because dockbridge would continue the log files of a pod with the same name.
+            // Pod names differ between rounds, because dockbridge continues the log files of a pod with the same name.
             let name = format!("p{number}-{}", length.as_millis());
             registry.offer(&name, &["1"], 256 << 10, &json!({}));
             let image = format!("{}/{name}:1", registry.address);
@@ -88,8 +88,8 @@ enum Silence {
 }
 
 impl Silence {
-    /// Causes this silence of the engine, and returns after the time `length`. A frozen process then continues.
-    /// Until [`SlowProxy::quick`], the proxy delays or drops answers to changing requests.
+    /// Causes this silence of the engine, and returns after the time `length`. A frozen process then continues. The
+    /// proxy delays or drops the first answer to each changing request until [`SlowProxy::quick`].
     async fn keep(self, proxy: &SlowProxy, length: Duration) -> Outcome {
         let _stopped = match self {
             Self::Stopped(_, pid) => Some(Stopped::stop(pid)?),
@@ -114,16 +114,16 @@ struct Round {
     sandbox: String,
     /// The container in which commands run and whose limits are changed.
     main: String,
-    /// A command that ends when the size of its terminal changes.
+    /// A command that ends when its terminal has the size that the call `resize` sets.
     terminal: Mutex<Session>,
     /// The container that repeats its input.
     echo: String,
-    /// The container that writes numbered lines during the silence.
+    /// The container that prints numbered lines.
     counting: (String, CriLog),
     /// The container that is stopped. This container prints a line at each SIGTERM, and ends a moment after the first.
     stopping: (String, CriLog),
     removed: String,
-    /// The container that is started. This container prints a line when it runs.
+    /// The container that is started. This container prints one line and ends.
     fresh: (String, CriLog),
     /// The requests for a pod and a container that are created during the silence.
     others: (cri::PodSandboxConfig, cri::ContainerConfig),
@@ -199,7 +199,7 @@ impl Round {
         Ok(round)
     }
 
-    /// Makes each call in [`CALLS`] at a random moment of the silence that begins now.
+    /// Starts tasks that make each call in [`CALLS`] at a random moment of the silence, which the caller then begins.
     fn calls(self: &Arc<Self>, random: &mut StdRng) -> JoinSet<Outcome> {
         let mut calls = JoinSet::new();
         let mut at_random = |what: &'static str| {
@@ -245,7 +245,7 @@ impl Round {
         Ok(())
     }
 
-    /// Runs a command once, because kubelet does not repeat ExecSync.
+    /// Calls ExecSync only once, because a repeated call could run the command twice.
     async fn exec_sync(&self) -> Outcome {
         let line = command("ExecSync");
         match self.cri.exec_sync(&self.main, &["sh", "-c", &line], 0).await {
@@ -299,8 +299,8 @@ impl Round {
         Ok(())
     }
 
-    /// Checks that each call of the round, except Attach and resize, had its effect once and completely. If answers
-    /// are lost, it is also correct if the command of Exec or ExecSync has not run.
+    /// Checks the effects of the round's calls, except Attach and resize. If answers are lost, the commands of Exec and
+    /// ExecSync need not have run.
     async fn check(&self, stage: &Stage) -> Outcome {
         let (fresh, log) = &self.fresh;
         ensure_eq!(until_exited(&self.cri, fresh).await?.exit_code, 5);
@@ -331,7 +331,7 @@ impl Round {
         self.check_lists(stage).await
     }
 
-    /// Checks that each pod and each container exists once, in dockbridge and in Docker.
+    /// Checks which pods and containers dockbridge lists and in which states, and how many containers Docker has.
     async fn check_lists(&self, stage: &Stage) -> Outcome {
         let pods = self.cri.sandboxes().await?;
         let ready = pods.iter().filter(|pod| pod.state() == S::SandboxReady).count();
@@ -359,7 +359,7 @@ impl Round {
     }
 }
 
-/// Repeats a call, as kubelet does, as long as its error says that the engine did not answer.
+/// Repeats a call, as kubelet does, while the call fails with a code in [`SILENT`].
 async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Outcome<T> {
     let mut looks = Looks::every(Duration::from_millis(100));
     loop {
@@ -373,7 +373,7 @@ async fn repeated<T, F: Future<Output = Answer<T>>>(call: impl Fn() -> F) -> Out
 /// The codes of errors that say that the engine cannot be reached or has not answered in time.
 const SILENT: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
 
-/// How many lines a container prints in a time that is half a second longer than the silence.
+/// The number of lines of the counting container, which prints for at least half a second longer than the silence.
 fn lines(length: Duration) -> u128 {
     (length.as_millis() + 500) / 50 * BURST
 }

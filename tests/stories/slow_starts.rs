@@ -21,9 +21,9 @@ use crate::{
     },
 };
 
-/// The restored program has the memory that the container checkpoint saved, and its threads, timers and sources
-/// of events continue. Prints a row like those of the table in `docs/guides/checkpoints.md` for each amount of work
-/// at the start.
+/// The restored program has the memory that the container checkpoint saved, and its threads, timers and sources of
+/// events continue. For each amount of work at the start, prints a row like those of the table in
+/// `docs/guides/checkpoints.md`.
 pub(crate) async fn continue_after_it(world: World) -> Outcome {
     let Some((stage, archive)) = restores::stage(&world, "slow_starts").await? else {
         return Ok(());
@@ -90,7 +90,7 @@ async fn is_built(stage: &Stage) -> Outcome<bool> {
     }
 }
 
-/// How large the program is, and how much it computes at its start.
+/// How much memory and how many threads the program has, and how much it computes at its start.
 #[derive(Clone, Copy, Debug)]
 struct Program {
     mebibytes: u32,
@@ -152,7 +152,7 @@ async fn first_answer(
     fail!("{address} does not answer")
 }
 
-/// The line that the program sends to each client, which it then disconnects.
+/// The line that the program sends to each client before it closes the connection.
 #[derive(Debug)]
 struct Answer {
     /// A random number that the program chose at its start.

@@ -34,8 +34,8 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Docker or its containerd is frozen at the moment when commands and a container end. No output and no
-/// exit code is lost, even if a child keeps the output open or the command's timeout expires in between.
+/// dockerd or its containerd is frozen at the moment when commands and a container end. No output and no exit code is
+/// lost, even if a child keeps the output open or the command's timeout expires during the freeze.
 pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
     let set = Set::up(&world, "stalls_at_ends").await?;
     let dockerd = Pid::from_raw(set.stage.engine.pid()?);
@@ -44,7 +44,7 @@ pub(crate) async fn at_the_end_of_commands(world: World) -> Outcome {
         (dockerd, "", 400, 0),
         (dockerd, CHILD, 400, 0),
         // This case runs without [`CHILD`]. With this child, Docker 20.10 would report the ends one after the
-        // other, each a few seconds later.
+        // other, a few seconds apart.
         (dockerd, "", 10_000, 10),
         (containerd, "", 400, 0),
     ];
@@ -92,8 +92,8 @@ pub(crate) async fn over_a_crash(world: World) -> Outcome {
     set.clear().await
 }
 
-/// Kills dockbridge while a command begins, and then waits until the restarted dockbridge has asked the engine whether
-/// the command runs.
+/// Kills dockbridge while a command begins, starts it again, and waits for 15 seconds, in which the new process asks
+/// the engine whether the command runs.
 async fn crash_while_it_begins(set: &mut Set) -> Outcome {
     let (cri, container) = (set.stage.cri.clone(), set.container.clone());
     let call = tokio::spawn(async move { cri.exec_sync(&container, &["sleep", "8888"], 0).await });
@@ -105,10 +105,10 @@ async fn crash_while_it_begins(set: &mut Set) -> Outcome {
     Ok(())
 }
 
-/// Runs a command with a timeout of one second, and a terminal session whose client leaves, while a process
-/// is frozen. Returns the gRPC code of ExecSync's error, if ExecSync failed.
+/// Runs a command with a timeout of one second, and a terminal session whose client leaves, while the process `who` is
+/// frozen. Returns the gRPC code of ExecSync's error, if ExecSync failed.
 async fn stalls(set: &Set, who: Pid, rest: Duration) -> Outcome<Option<Code>> {
-    // dockbridge creates the URL of the session before the freeze, without a request to the engine.
+    // dockbridge creates the session's URL before the freeze.
     let request = exec_request(&set.container, &["sleep", "8888"], Wish::Terminal);
     let place = Place::of(&set.stage.cri.exec(&request).await?)?;
     let stopped = Stopped::stop(who)?;

@@ -18,8 +18,8 @@ use crate::support::{
     world::World,
 };
 
-/// Compares page cache, anonymous memory, page faults and processor time of a container, also after a restart
-/// of dockbridge.
+/// Compares a container's page cache, anonymous memory, page faults and processor time with the kernel's values, also
+/// after a restart of dockbridge.
 pub(crate) async fn of_a_container(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "stats").await?;
     let pod = stage.recipes.pod("worker");
@@ -86,7 +86,7 @@ async fn agrees(stage: &Stage, id: &str) -> Outcome {
     Err(Failure(format!("the figures never agreed: {last}")))
 }
 
-/// Compares the rate of processor usage, which dockbridge calculates from two readings of a cgroup.
+/// Compares the rate of processor usage with the increase of processor time between two calls.
 async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) -> Outcome {
     let busy = stage.recipes.container("busy", "while :; do :; done");
     let id = stage.up(sandbox, pod, &[busy]).await?.remove(0);
@@ -103,7 +103,7 @@ async fn rates_agree(stage: &Stage, pod: &cri::PodSandboxConfig, sandbox: &str) 
     Ok(())
 }
 
-/// Compares the bytes and inodes that a container wrote to its layer, on the disk that ImageFsInfo names.
+/// Compares the bytes and inodes of a container's writable layer with the layer's files, and its disk with ImageFsInfo.
 pub(crate) async fn of_its_layer(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "layers").await?;
     let pod = stage.recipes.pod("writer");
@@ -112,7 +112,7 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
                 ln -s / /a/everything; sync; touch /done; sleep 600";
     let ids = stage.up(&sandbox, &pod, &[stage.recipes.container("main", line)]).await?;
     stage.engine.inside(&ids[0], "until [ -e /done ]; do sleep 0.1; done").await?;
-    // dockbridge measures a layer again only after ten seconds or more, but at its start it measures all layers.
+    // dockbridge measures a layer again only after ten seconds or more, but after a restart it does not wait.
     stage.cri = stage.bridge.restart().await?;
     let mut looks = Looks::every(Duration::from_millis(200));
     let mut layer = None;
@@ -133,8 +133,8 @@ pub(crate) async fn of_its_layer(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Checks that statistics soon show that a container fills the disk, so that kubelet evicts pods. The time of the image
-/// file system must be later than `seen`, because kubelet ignores values whose time has not advanced.
+/// Checks that statistics soon include a new file of a container: kubelet evicts pods that fill the disk. ImageFsInfo's
+/// timestamp must be later than `seen`, because kubelet ignores values whose timestamp has not advanced.
 async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome {
     stage.engine.inside(id, "dd if=/dev/zero of=/bigger bs=1M count=32").await?;
     let mut looks = Looks::every(Duration::from_millis(200));
@@ -151,7 +151,7 @@ async fn fills_it(stage: &Stage, id: &str, (bytes, seen): (u64, i64)) -> Outcome
     Err(Failure(format!("not seen in time: {told}; it was {bytes} at {seen}")))
 }
 
-/// Compares the statistics of a pod: its cgroup, interfaces, processes and containers.
+/// Compares a pod's usage, traffic and number of processes with the kernel's values.
 pub(crate) async fn of_a_pod(world: World) -> Outcome {
     let stage = Stage::cni(&world, "pod_stats").await?;
     let pod = stage.recipes.pod("served");
@@ -166,7 +166,7 @@ pub(crate) async fn of_a_pod(world: World) -> Outcome {
         stage.engine.inside(&ids[1], "wget -q -O /dev/null http://127.0.0.1/").await?;
     }
     let kernel = Kernel::of(&stage.engine, &sandbox).await?;
-    // The test waits until the processes are idle, so that values no longer change.
+    // While the processes are not idle, values change during a comparison, so the test repeats it.
     let mut looks = Looks::every(Duration::from_millis(300));
     let mut compared = Err(Failure("the kernel never stood still".to_owned()));
     while compared.is_err() && looks.again().await {
@@ -270,8 +270,8 @@ pub(crate) async fn of_a_pod_beside_foreign_containers(world: World) -> Outcome 
     stage.leaves_nothing().await
 }
 
-/// Containers end while dockbridge reads their statistics. The lists of statistics do not have containers
-/// that have ended, and no list fails.
+/// Containers end while dockbridge reads their statistics. The lists of statistics soon omit containers that have
+/// ended, and no list fails.
 pub(crate) async fn while_they_end(world: World) -> Outcome {
     let stage = Stage::cni(&world, "ending").await?;
     let pod = stage.recipes.pod("ending");

@@ -1,6 +1,6 @@
 //! Tests that dockbridge adopts pods of cri-dockerd without interrupting them, and its own pods whose checkpoint
 //! files are lost. `Shim` creates pods like cri-dockerd: with direct engine calls, CNI plugins, and files in the
-//! documented formats.
+//! formats of cri-dockerd and libcni.
 
 use std::{
     fs,
@@ -28,10 +28,10 @@ use crate::{
     },
 };
 
-/// The test's pods are a connected pod with a host port, a pod in the host's network, one in Docker's
-/// network, one whose pause container has ended, and two whose entry in libcni's cache is lost or cannot be read.
-/// dockbridge shows these pods with their state from the first answer on, no container restarts, and at the
-/// end nothing of the pods is left.
+/// The test's pods are a connected pod with a host port, a pod in the host's network, one in Docker's network, one
+/// whose pause container has ended, one whose entries in libcni's cache are lost, and one whose entry cannot be read.
+/// dockbridge shows these pods with their state from the first answer on, no container restarts, and at the end nothing
+/// of the pods is left.
 pub(crate) async fn of_living_pods(world: World) -> Outcome {
     let mut stage = Stage::cni(&world, "takeover").await?;
     stage.bridge.kill().await?;
@@ -115,7 +115,7 @@ pub(crate) async fn of_living_pods(world: World) -> Outcome {
 }
 
 /// Creates a container again as kubelet does, and a debug container as a client does that sends no DNS settings. Checks
-/// that both containers have the DNS settings and sysctls of the pod, and the user, limit and log of their requests.
+/// that both have the pod's DNS settings and sysctl, the requested user and memory limit, and a log.
 async fn new_containers_are_like_the_others(stage: &Stage, web: &str) -> Outcome {
     let mut pod = stage.recipes.pod("web");
     for (name, dns) in [("web", Some(dns())), ("debug", None)] {
@@ -148,8 +148,8 @@ fn dns() -> cri::DnsConfig {
     }
 }
 
-/// A client stops pods whose checkpoint files and pins are lost, before dockbridge has inspected the pods. dockbridge
-/// keeps the pods' namespaces until the CNI plugins have used them, so no iptables rule of the pods is left.
+/// A client requests the stop of pods whose checkpoint files and pins are lost, before dockbridge has inspected the
+/// pods. dockbridge keeps the network namespaces for the CNI plugins, so no NAT rule of the pods is left.
 pub(crate) async fn stopped_at_once(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/hasty.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "hasty", proxy.socket()).await?;
@@ -188,8 +188,8 @@ async fn takeover_check(stage: &Stage) -> Outcome<String> {
     Ok(String::from_utf8_lossy(&told.stdout).into_owned())
 }
 
-/// Waits until no iptables rule of the table `nat` contains an id of these pods. Callers leave out a pod whose
-/// namespace is gone, because the CNI plugin bridge leaves the masquerade rule of such a pod.
+/// Waits until no iptables rule of the table `nat` contains an id of these pods. Callers leave out a pod whose network
+/// namespace is gone, because the CNI plugin bridge does not remove the masquerade rule of such a pod.
 async fn no_rules(pods: &[String]) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(100));
     let mut rules = String::new();
@@ -273,8 +273,8 @@ impl Shim {
         Ok(self.engine.docker(&words).await?.trim().to_owned())
     }
 
-    /// Connects a pod, and writes the cache entries of libcni, including the entry for loopback, and returns
-    /// the pod's address.
+    /// Connects a pod to the world's network, writes libcni's cache entries for this network and for loopback, and
+    /// returns the pod's address.
     async fn connect(&self, pod: &str, host_port: Option<u16>) -> Outcome<String> {
         let pid = self.engine.docker(&["inspect", "-f", "{{.State.Pid}}", pod]).await?;
         let netns = format!("/proc/{}/ns/net", pid.trim());
@@ -335,7 +335,7 @@ impl Shim {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Writes the cache entry that libcni stores for an ADD with this configuration, input and result.
+    /// Writes the cache entry that libcni stores for an ADD with this configuration, `capabilityArgs` and result.
     fn remember(&self, pod: &str, conf: &Value, (told, result): (&Value, &Value)) -> Outcome {
         let network = conf["name"].as_str().unwrap_or_default();
         let mut entry = json!({
@@ -363,7 +363,7 @@ impl Shim {
         self.world.cni_cache.join("results")
     }
 
-    /// The path of the cached result of a pod's network.
+    /// The path of libcni's cache entry for the pod's connection to the world's network.
     fn entry(&self, pod: &str) -> PathBuf {
         let network = self.conf["name"].as_str().unwrap_or_default();
         self.results().join(format!("{network}-{pod}-eth0"))

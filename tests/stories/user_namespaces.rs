@@ -1,5 +1,4 @@
-//! Tests pods with user namespaces, which need `dockbridge-runtime`: the owners of files inside and outside
-//! of the pod, CRI calls for the pod, and kills of dockbridge and the engine, after which nothing is left.
+//! Tests pods with user namespaces, which need `dockbridge-runtime`.
 
 use std::{
     fs,
@@ -118,7 +117,7 @@ async fn in_every_way(stage: &Stage, (sandbox, id): (&str, &str)) -> Outcome {
     fail!("the layer was never measured")
 }
 
-/// Checks that dockbridge refuses a container with other id mappings than its pod, and a pod that has a user
+/// Checks that dockbridge refuses a container without the user namespace of its pod, and a pod that has a user
 /// namespace and the host's IPC namespace.
 async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) -> Outcome {
     let host = stage.recipes.sleeper("host");
@@ -131,7 +130,7 @@ async fn refused(stage: &Stage, (sandbox, pod): (&str, &cri::PodSandboxConfig)) 
     Ok(())
 }
 
-/// Tests pods with the host's network and a user namespace, as kubelet requests them with
+/// Tests a pod with the host's network and a user namespace, as kubelet requests it with the feature gate
 /// `UserNamespacesHostNetworkSupport`.
 pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_host").await? else { return Ok(()) };
@@ -176,9 +175,9 @@ pub(crate) async fn with_the_hosts_network(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// An image may contain device files. In a pod with a user namespace, they belong to the pod's root, and the engine
-/// copies them into volumes that the image declares. Not even a privileged container of the pod can open the device
-/// files of its image. The pod can write to volumes that an image declares.
+/// The image contains device files, which belong to the pod's root but cannot be opened, not even in a privileged
+/// container. The same holds for the copy that the engine makes in a volume that the image declares. The pod can write
+/// to this volume.
 pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     let Some(stage) = stage(&world, "mapped_devices").await? else { return Ok(()) };
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -226,8 +225,8 @@ pub(crate) async fn without_devices_of_an_image(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge and the engine are killed, and a container is stopped without dockbridge. The pod keeps
-/// running, accepts new containers, and leaves nothing after its removal.
+/// A pod keeps running and accepts new containers after kills of dockbridge and the engine. Docker can stop and start
+/// one of its containers. After the pod's removal, nothing is left.
 pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_kills").await? else { return Ok(()) };
     stage.engine.control(&["restart", LIVE_RESTORE]).await?;
@@ -264,7 +263,7 @@ pub(crate) async fn whatever_is_killed(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// RunPodSandbox and CreateContainer are interrupted by kills of dockbridge, each at another moment.
+/// RunPodSandbox, CreateContainer or StartContainer is cancelled and dockbridge is killed, each time at a later moment.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let Some(mut stage) = stage(&world, "mapped_cuts").await? else { return Ok(()) };
     for nth in 0..KILLS {
@@ -274,7 +273,6 @@ pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
             let sandbox = stage.cri.run(&pod).await?;
             stage.up(&sandbox, &pod, &[main]).await
         };
-        // The pauses before the kills get longer, so that each kill comes at a later step of the call.
         drop(tokio::time::timeout(Duration::from_millis(40 * nth), work).await);
         stage.cri = stage.bridge.crash().await?;
     }
@@ -312,8 +310,8 @@ fn ids() -> Vec<cri::IdMapping> {
     vec![cri::IdMapping { host_id: FIRST, container_id: 0, length: 65536 }]
 }
 
-/// A directory with files of several owners, each readable only for its owner, with the id mappings that
-/// kubelet requests for the mount.
+/// A directory with files of several owners, each readable only for its owner, with the id mappings that kubelet
+/// requests for the mount.
 fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
     let directory = stage.folders.shared.join("volume");
     fs::create_dir(&directory)?;
@@ -334,14 +332,14 @@ fn volume_of_many_users(stage: &Stage) -> Outcome<cri::Mount> {
     })
 }
 
-/// Commits the world's image with a set-uid program and a file of another user.
+/// Commits a copy of the world's image with a set-uid program and files of another user.
 async fn image_of_many_users(stage: &Stage) -> Outcome<String> {
     let line = "cp /bin/busybox /suid && chmod 4755 /suid && echo hi >/of-www && \
                 chmod 640 /of-www && chown 33:33 /of-www && mkdir /files && cp -p /of-www /files";
     committed(stage, "users", line, &[]).await
 }
 
-/// Commits the world's image after this shell line has changed its files.
+/// Runs `line` in the world's image, and commits the result as another image.
 async fn committed(stage: &Stage, name: &str, line: &str, changes: &[&str]) -> Outcome<String> {
     let run = ["run", "--name", name, "--network", "none", &stage.world.image, "sh", "-c", line];
     stage.engine.docker(&run).await?;

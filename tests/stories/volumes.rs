@@ -1,5 +1,4 @@
-//! Tests images that are mounted into containers. The engine mounts the images if it supports image mounts.
-//! For an engine that cannot mount images, dockbridge unpacks them.
+//! Tests images that are mounted into containers, by the engine if it can, otherwise by dockbridge, which unpacks them.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -16,9 +15,8 @@ use crate::support::{
     world::World,
 };
 
-/// Containers can read and execute files of mounted images but not write them. The images have one or two
-/// layers, are mounted as a whole or in part, several times in one container and in two containers. Mounted
-/// images cannot be removed.
+/// Containers can read and execute files of mounted images but not write them. One image is mounted as a whole and in
+/// parts, several times in one container and also in another. This image cannot be removed while it is mounted.
 pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     let stage = Stage::cni(&world, "volumes").await?;
     let (cri, engine) = (&stage.cri, &stage.engine);
@@ -74,8 +72,8 @@ pub(crate) async fn read_run_and_not_written(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// If a mount is impossible, the create is refused and no unpacked image is left. If the image is missing, or
-/// the path does not lead to a file or directory of the image, the error has the prefix that kubelet reads.
+/// If a mount is impossible, the create is refused and no unpacked image is left. If the image is missing, or the path
+/// does not lead to a file or directory of the image, the error has the prefix that kubelet reads.
 pub(crate) async fn refused(world: World) -> Outcome {
     let stage = Stage::cni(&world, "volumes_refused").await?;
     let cri = &stage.cri;
@@ -179,8 +177,8 @@ pub(crate) async fn after_a_crash(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// dockbridge is killed at random moments while containers with image volumes are created and removed. At the
-/// end no unpacked image is left, and all images can be removed.
+/// dockbridge is killed at random moments while containers with image volumes are created and removed. At the end no
+/// unpacked image is left, and the image can be removed.
 pub(crate) async fn killed_at_random_moments(world: World) -> Outcome {
     let mut random = seeded();
     let mut stage = Stage::cni(&world, "volumes_killed").await?;
@@ -282,7 +280,7 @@ async fn holders(stage: &Stage) -> Outcome<String> {
     stage.engine.docker(&["ps", "-aq", "--filter", "label=io.dockbridge.image-pin"]).await
 }
 
-/// Unmounts the unpacked images as a reboot does, also while dockbridge runs.
+/// Unmounts the unpacked images, as a reboot does. Fails if one of them is not mounted.
 fn unmount(stage: &Stage) -> Outcome {
     for folder in folders(stage) {
         nix::mount::umount(&folder)?;

@@ -1,4 +1,4 @@
-//! Creates, uses and removes pods. Uses are commands, port forwarding, statistics, lists and logs.
+//! Creates pods, uses them (commands, port forwarding, statistics, lists and logs) and removes them.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// Runs pods one after the other: creates, uses and removes each of them.
+/// Creates, uses and removes pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Churn {
     cri: Cri,
@@ -63,8 +63,8 @@ impl Churn {
         Ok(std::fs::remove_dir_all(&pod.log_directory)?)
     }
 
-    /// Starts the sandbox of a pod. On a busy machine, runc fails to start one of a thousand containers.
-    /// After such a failure, this function creates another sandbox, as kubelet does.
+    /// Starts the sandbox of a pod. On a busy machine, runc sometimes fails to start a container. If the start fails in
+    /// the engine, creates another sandbox, as kubelet does.
     async fn up(&self, pod: &cri::PodSandboxConfig) -> Outcome<String> {
         loop {
             match self.cri.run(pod).await {
@@ -74,8 +74,8 @@ impl Churn {
         }
     }
 
-    /// Creates and starts a container in a pod. If the start fails in the engine, removes the container and
-    /// creates another one, like [`Self::up`].
+    /// Creates and starts a container in a pod. If the start fails in the engine, removes the container and creates
+    /// another one.
     async fn begin(
         &self,
         sandbox: &str,
@@ -101,7 +101,7 @@ impl Churn {
     /// Runs one command with ExecSync, one over a stream, and in some pods one that reaches its timeout or
     /// one whose client disconnects.
     async fn commands(&self, id: &str, number: usize) -> Outcome {
-        // This command waits for the server whose port is forwarded later.
+        // This command waits until the server whose port the test forwards later answers.
         let line =
             format!("until wget -qO /dev/null 127.0.0.1:{PORT}; do usleep 20000; done; echo open");
         let answer = self.cri.exec_sync(id, &["sh", "-c", &line], 20).await?;
@@ -146,7 +146,7 @@ impl Churn {
         Ok(())
     }
 
-    /// Reads every list through its streaming call, as kubelet does if the feature is enabled.
+    /// Reads every list through its streaming call, as kubelet does with the feature gate `CRIListStreaming`.
     async fn portions(&self) -> Outcome {
         let cri = &self.cri;
         cri.streamed_sandboxes(None).await?;

@@ -21,7 +21,7 @@ impl Curve {
         Self { name, samples, judgement, slack }
     }
 
-    /// Whether the value grows, which fails the soak test.
+    /// Whether the verdict is [`Verdict::Growing`], which fails the soak test.
     pub(crate) fn grows(&self) -> bool {
         self.judgement.verdict == Verdict::Growing
     }

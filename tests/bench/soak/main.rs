@@ -1,9 +1,9 @@
-//! The soak test: for an hour, pods are created and removed while all kinds of streams are open. The test
+//! The soak test: for an hour, pods are created and removed while streams of several kinds are open. The test
 //! samples dockbridge's memory, descriptors, threads, inotify watches and tasks all the time, draws them as
 //! curves, and fails if one of them grows or if something is left at the end.
 //!
 //! The soak test runs in a world: `make soak`. `SOAK=2m` is for a short try. `LIVES` pods per minute are
-//! created and removed while `STAYING` pods stay. `BRIDGE` is the program of another build.
+//! created and removed while `STAYING` pods stay. `BRIDGE` names the program of another build to test.
 
 #![allow(
     clippy::unwrap_used,
@@ -156,7 +156,7 @@ async fn stay(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// Creates and removes pods in two tasks, so that several pods exist at once, and returns the number of pods.
+/// Creates and removes pods in two tasks, so that two pods can exist at once, and returns the number of pods.
 async fn churn(
     stage: &Stage,
     failed: &Arc<AtomicUsize>,
@@ -226,9 +226,8 @@ fn draw(engine: &str, length: Duration, curves: &[Curve]) -> Outcome {
     Ok(())
 }
 
-/// Checks the numbers of events that each client received (`heard`). There is one event of each kind for every
-/// container and pause container, also in the pods that stayed and in the first pod. If a container or pause
-/// container could not be started, it has no start event.
+/// Checks the numbers of events that each client received (`heard`): one of each kind for every container and pause
+/// container, also in the pods that stayed and in the first pod, but no start event for a failed start.
 async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     let staying = amount("STAYING", 5_usize);
     let all = ((1 + lived) * 4 + 3 + staying * 3) as u64;
@@ -255,7 +254,7 @@ async fn agree(heard: &[Heard], lived: usize, failed: u64) -> Outcome {
     Ok(())
 }
 
-/// The number of dockbridge's open descriptors after all pods and streams have ended.
+/// The number of dockbridge's open descriptors after the pods and their streams have ended.
 async fn at_rest(process: Process, before: usize) -> Outcome<usize> {
     // dockbridge keeps idle connections to the engine open for some time.
     let _ = timeout(Duration::from_secs(60), process.lets_go(before)).await;

@@ -28,7 +28,7 @@ pub(crate) struct Sampler {
     file: File,
 }
 
-/// The measured values, and how much each of them may change.
+/// The measured values, and how much the median of each may grow.
 const MEASURES: [(&str, Slack); 5] = [
     ("resident memory, MB", Slack { amount: 1.0, share: 0.02 }),
     ("descriptors", Slack { amount: 4.0, share: 0.02 }),
@@ -38,7 +38,7 @@ const MEASURES: [(&str, Slack); 5] = [
 ];
 
 impl Sampler {
-    /// Creates a sampler of the stage's dockbridge, which writes its samples to `file`.
+    /// Creates a sampler that writes the samples of the stage's dockbridge to `file`.
     pub(crate) fn new(stage: &Stage, file: &Path) -> Outcome<Self> {
         let mut file = File::create(file)?;
         let names = MEASURES.map(|(name, _)| name).join("\t");
@@ -84,7 +84,7 @@ impl Sampler {
         (0..MEASURES.len()).filter(never).map(|place| MEASURES[place].0).collect()
     }
 
-    /// The curves of everything that could be measured.
+    /// A curve for each value that could be measured in at least one sample.
     pub(crate) fn curves(&self) -> Vec<Curve> {
         let places = MEASURES.iter().enumerate();
         let curves = places.map(|(place, &(name, slack))| {

@@ -1,5 +1,4 @@
-//! Streams that stay open all the time, and some that open and close: clients of events, commands, a
-//! forwarded port, an attached client, a log that is followed and rotated.
+//! The streams of the soak test (container events, commands, port forwarding, attach), and a log that is rotated.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +23,7 @@ use crate::support::{
     stage::Stage,
 };
 
-/// How many events of each kind a client of container events received during the whole run.
+/// How many events of each kind a client of container events has received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard(Arc<Mutex<BTreeMap<ContainerEventType, u64>>>);
 
@@ -39,8 +38,7 @@ impl Heard {
     }
 }
 
-/// Starts two clients of container events, which end with dockbridge, and a third one that connects again
-/// every 20 seconds.
+/// Starts two clients of container events, which end with dockbridge, and a third one that reconnects every 20 seconds.
 pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[Heard; 2]> {
     let heard = [Heard::default(), Heard::default()];
     for heard in &heard {
@@ -55,7 +53,6 @@ pub(crate) async fn listen(cri: &Cri, ears: &mut JoinSet<Outcome>) -> Outcome<[H
     let cri = cri.clone();
     ears.spawn(async move {
         loop {
-            // The third client of events connects, reads for some time, disconnects, and repeats this.
             let mut stream = events(&cri).await?;
             let _ = timeout(Duration::from_secs(20), async {
                 while let Ok(Some(_)) = stream.message().await {}
@@ -123,8 +120,8 @@ async fn attach(cri: Cri, id: String) -> Outcome {
     }
 }
 
-/// Rotates the log of the container that runs `TICKING` every 20 seconds. Each rotated file must continue with the line
-/// after the last line of the file before.
+/// Every 20 seconds, rotates the log of the container that runs `TICKING`. Each rotated file must begin with the line
+/// after the last line of the previous file.
 async fn log(cri: Cri, id: String, mut log: CriLog) -> Outcome {
     let mut next = 1;
     loop {

@@ -4,22 +4,20 @@
 /// One measurement: the seconds since the start of the sampling, and the value.
 pub(crate) type Sample = (f64, f64);
 
-/// How much the median of a curve may grow: by `amount` plus the fraction `share` of the first third's median.
+/// The tolerance for the growth of a curve: `amount`, in the unit of the curve, plus the fraction `share` of the first
+/// third's median.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slack {
-    /// A fixed amount, in the unit of the curve.
     pub(crate) amount: f64,
-    /// The allowed growth as a fraction of the first third's median, in addition to `amount`.
     pub(crate) share: f64,
 }
 
-/// The verdict on a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// There are enough samples for a verdict, and the curve is not [`Self::Growing`].
     Flat,
-    /// The median has grown by more than the tolerance, and from the second third to the last by more than a
-    /// quarter of the tolerance.
+    /// From the first third to the last, the median has grown by more than the tolerance, and from the second third to
+    /// the last by more than a quarter of the tolerance.
     Growing,
     /// There are too few samples for a verdict.
     Unknown,
@@ -28,11 +26,10 @@ pub(crate) enum Verdict {
 /// A judged curve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
-    /// Whether the curve grows, if there are enough samples.
     pub(crate) verdict: Verdict,
-    /// The start time and the median of each third after the warm-up.
+    /// The start time and the median of each third after the warm-up, or zeros if the verdict is unknown.
     pub(crate) thirds: [Sample; 3],
-    /// How much the curve's median grew from the first third to the last.
+    /// How much the curve's median grew from the first third to the last, or zero if the verdict is unknown.
     pub(crate) growth: f64,
 }
 

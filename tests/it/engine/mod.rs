@@ -14,7 +14,7 @@ use dockbridge::engine::client::{Engine, Timeouts};
 
 use crate::support::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
 
-/// Tests that wait for a deadline move the clock forward.
+/// Tests that wait for one of these timeouts move the clock forward.
 const TIMEOUTS: Timeouts =
     Timeouts { ping: TIMEOUT, short: TIMEOUT, stop_margin: TIMEOUT, stream: TIMEOUT };
 

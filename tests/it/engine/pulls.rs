@@ -33,7 +33,7 @@ fn request(reference: &str, credentials: Option<Credentials>) -> PullRequest {
     PullRequest { reference: ImageReference::parse(reference).unwrap(), credentials }
 }
 
-/// Pulls an image to the end, and returns the layer that each progress message names.
+/// Pulls an image to the end, and returns the `layer` of each progress message.
 async fn pull(engine: &Engine, request: &PullRequest) -> Result<Vec<String>, EngineError> {
     let mut pull = engine.pull_image(request).await?;
     let mut layers = Vec::new();
@@ -220,7 +220,7 @@ async fn a_pull_whose_engine_dies_is_no_success() {
     }
 }
 
-/// Only the caller knows whether a pull has stalled: an engine that waits for a slow registry is also silent.
+/// The caller decides when a pull has stalled, because an engine that waits for a slow registry is also silent.
 #[tokio::test]
 async fn the_first_message_of_a_pull_has_no_deadline() {
     let docker = FakeDockerd::start().await;

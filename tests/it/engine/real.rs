@@ -1,5 +1,4 @@
-//! Tests with a real engine. These tests check that a real engine behaves like the fake dockerd of other tests, and
-//! that the real engine's texts and formats are those on which dockbridge's engine client relies.
+//! Tests of the engine client with a real engine, because the fake dockerd of other tests may answer differently.
 //!
 //! These tests run only in a world: `tests/env/world.sh --engine … -- cargo test --test it engine::real`.
 
@@ -31,7 +30,7 @@ fn world(name: &str) -> String {
     env::var(format!("DOCKBRIDGE_WORLD_{name}")).expect("run inside tests/env/world.sh")
 }
 
-/// The real engine, if there is one.
+/// The engine of the world, if the test runs in one.
 #[track_caller]
 fn engine() -> Option<Engine> {
     if env::var_os("DOCKBRIDGE_WORLD_DOCKER").is_none() {

@@ -13,7 +13,7 @@ struct Unknown {
 }
 
 impl Unknown {
-    /// A node for such a pod, or `None` if the test is not permitted to create namespaces.
+    /// A node with an unknown pod, or `None` if the test is not permitted to create namespaces.
     async fn new() -> Option<Self> {
         let node = Node::with_oci_runtime().await?;
         let id = id('d');
@@ -31,8 +31,8 @@ impl Unknown {
         Some(Self { node, id, pin, cached })
     }
 
-    /// Installs a CNI plugin that also records the namespace of each call, and fails while a file exists, and
-    /// returns the path of this file.
+    /// Makes the CNI plugin also record the namespace of each call, and fail while a file exists. Returns the path
+    /// of the file.
     fn moody(&self) -> std::path::PathBuf {
         let busy = self.node.root.path().join("busy");
         let plugin = self.node.root.path().join("bin/quiet");

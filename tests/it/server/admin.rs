@@ -148,7 +148,7 @@ async fn hostile_clients_hold_nothing() {
         silent.push(one);
     }
     assert_eq!(status(&ask(&bridge, "GET", "/healthz").await), 200);
-    // The server disconnected the first clients when later clients connected, before the timeout of the first clients.
+    // At its connection limit, the server closes the oldest connection for a new one, without waiting for a timeout.
     let mut rest = Vec::new();
     let gone = timeout(SOONER, silent[0].read_to_end(&mut rest)).await.expect("it had to go");
     assert!(gone.is_err() || rest.is_empty(), "{rest:?}");

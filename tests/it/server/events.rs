@@ -1,5 +1,5 @@
-//! Tests GetContainerEvents while the engine does not answer inspects of one container, and after the
-//! engine's event stream missed an end.
+//! Tests GetContainerEvents while the engine does not answer inspects of one container, and after dockbridge missed the
+//! engine's event about the end of a container.
 
 use dockbridge::wire::cri::{self, ContainerEventType as E};
 use tonic::Streaming;

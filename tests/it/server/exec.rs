@@ -23,7 +23,7 @@ async fn start(node: Node, docker: &FakeDockerd) -> Bridge {
     Bridge::start_timed(node, docker, NetworkMode::Docker).await
 }
 
-/// Starts a container. The fake engine's request log is then empty.
+/// Starts a container, and then clears the fake engine's request log.
 async fn set() -> (FakeDockerd, Bridge, String) {
     let docker = docker().await;
     let bridge = start(Node::new(), &docker).await;
@@ -157,7 +157,7 @@ async fn a_child_that_keeps_the_output_open_holds_up_no_answer() {
     assert_eq!((answer.stdout.as_slice(), answer.exit_code), (&b"x"[..], 4));
 }
 
-/// The engine has reported the end of the command, and is frozen before it has sent the whole output.
+/// The engine reports the end of the command, and then freezes for a while before it sends the output.
 #[tokio::test]
 async fn silence_of_an_engine_that_does_not_answer_is_no_end_of_the_output() {
     let (docker, bridge, id) = set().await;
@@ -296,8 +296,7 @@ async fn an_engine_that_fails_in_the_middle_is_an_error() {
         ("GET /exec/*/json", Fault::Status(500, "boom".into()), Code::Unknown),
         ("GET /exec/*/json", Fault::CutJson, Code::Internal),
     ] {
-        // The fault stays until after the call: dockbridge repeats a failed inspect to check whether the
-        // command still begins.
+        // The fault stays until after the call, because dockbridge repeats a failed inspect.
         docker.inject(Rule::new(call, fault.clone()));
         let error = run(&bridge, &id, &["x"], 5).await.unwrap_err();
         assert_eq!(error.code(), code, "{call} {fault:?}: {error:?}");
@@ -335,14 +334,14 @@ async fn a_cancelled_caller_costs_no_connection() {
         let call = run(&bridge, &id, &["x"], 0);
         assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
     }
-    // The fake's processes continue, so only the number of open connections shows that dockbridge no longer
-    // reads from them.
+    // The fake does not notice that dockbridge has disconnected from an endless command, so the test closes the fake's
+    // connections. dockbridge must not open them again.
     docker.hang_up();
     eventually(|| docker.open() <= open).await;
     assert!(bridge.stop().await.path("state").exists());
 }
 
-// The engine accepts the start of a command, but the command's process starts only after all callers have given up.
+// The engine gets the start request, but starts the command only after the client and dockbridge have given up waiting.
 #[tokio::test]
 async fn a_command_that_starts_after_its_timeout_is_killed() {
     let (docker, bridge, id) = set().await;
@@ -445,8 +444,8 @@ async fn a_left_command_whose_container_is_removed_leaves_no_record() {
     assert!(!mark.exists());
 }
 
-/// The engine may start a command only after the second search of a restarted dockbridge. dockbridge keeps
-/// the command's record as long as the engine is starting the command.
+/// The engine may start a command even later than the second search of a restarted dockbridge. dockbridge keeps the
+/// command's record as long as the engine is starting the command.
 #[tokio::test]
 async fn a_left_command_that_has_no_process_yet_keeps_its_mark() {
     let (docker, bridge, id) = set().await;
@@ -525,8 +524,8 @@ fn never_begun(docker: &FakeDockerd, words: &str, exit_code: Option<i64>) {
     script(docker, Script { pid: 0, exit_code, ..Script::of([said]) });
 }
 
-// If an engine failure were an exit code, kubelet would take it for a failed probe and could restart a
-// healthy container.
+// If dockbridge answered an engine failure with an exit code, kubelet would take it for a failed probe and could
+// restart a healthy container.
 #[tokio::test]
 async fn an_engine_failure_is_no_exit_code() {
     let (docker, bridge, id) = set().await;

@@ -160,7 +160,7 @@ async fn case(
     bridge.until_ready(true).await;
     let code = answer.as_ref().map_or_else(Status::code, |()| Code::Ok);
     assert!(codes.contains(&code), "{case}: {answer:?}");
-    // A container that the first call has started is not started again.
+    // The second start of a container fails if the first call has started the container.
     let wanted =
         if verb == Verb::Start && code == Code::Ok { Code::FailedPrecondition } else { Code::Ok };
     let again = hurry(PAUSE, STEP, scene.act(verb)).await;

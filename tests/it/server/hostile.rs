@@ -127,8 +127,8 @@ async fn unknown_ids_are_not_found_and_their_removal_succeeds() {
         let list = ask!(bridge.runtime.list_containers(ListContainersRequest { filter: filter }));
         assert_eq!(list, Code::Ok, "{shown}");
     }
-    // With unknown ids of pods and containers, these calls cause no request to the engine. Only background tasks
-    // list containers when dockbridge starts, some of these tasks twice.
+    // With unknown ids, these calls cause no request about containers. The engine's lists of containers do not count,
+    // because background tasks request them.
     let asked = docker.matching("* /containers*").into_iter();
     let asked: Vec<_> = asked.filter(|it| !it.path.ends_with("/containers/json")).collect();
     assert!(asked.is_empty(), "{asked:?}");
@@ -336,7 +336,7 @@ async fn pod_cidrs_that_are_none_are_refused() {
     }
 }
 
-/// An error in a container's configuration, and the change that makes it.
+/// Errors in a container's configuration, each with the change that makes the error.
 fn absurd_processes() -> Vec<(&'static str, fn(&mut cri::ContainerConfig))> {
     vec![
         ("no metadata", |one| one.metadata = None),

@@ -29,7 +29,7 @@ use crate::support::{
     fake_dockerd::server::eventually,
 };
 
-/// A FUSE file system without a server process. Any access to the file system blocks until the value is dropped.
+/// A FUSE file system without a server process. Accesses to its files block until the value is dropped.
 struct Hung {
     keeper: Child,
     at: PathBuf,
@@ -144,7 +144,7 @@ async fn log_directories_that_hang_do_not_hold_up_the_end() {
 }
 
 /// If dockbridge accessed a hanging mount source in every call, each call would block one more thread, until
-/// no check of the host can run.
+/// no check of the host could run.
 #[tokio::test]
 async fn a_mount_source_that_hangs_is_asked_once_and_holds_up_its_own_pod_alone() {
     let docker = docker().await;
@@ -201,8 +201,8 @@ async fn an_archive_that_hangs_does_not_hold_up_the_stop() {
     bridge.clear(&docker).await;
 }
 
-/// The hanging path is below a mount source, where only SELinux relabelling accesses it, while
-/// CreateContainer holds the pod's lock.
+/// The hanging path is below a mount source. Only SELinux relabelling accesses this path, while CreateContainer holds
+/// the pod's lock.
 #[tokio::test]
 async fn a_relabelling_that_hangs_does_not_hold_up_the_stop() {
     let docker = docker().await;

@@ -41,7 +41,7 @@ async fn a_container_with_an_impossible_log_path_is_refused() {
     bridge.clear(&docker).await;
 }
 
-/// A container with a writable mount of `/var/log` can replace any pod's log directory with a symbolic link.
+/// A container with a writable mount of `/var/log` can replace a pod's log directory with a symbolic link.
 #[tokio::test]
 async fn a_log_directory_that_was_replaced_by_a_link_is_not_followed() {
     let docker = docker().await;

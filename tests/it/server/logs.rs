@@ -32,7 +32,7 @@ impl Scene {
         Self::on(Node::new(), |_| {}).await
     }
 
-    /// Starts a server on this node, and a container. `change` edits the container's request.
+    /// Starts dockbridge on `node`, and a pod with a container. `change` edits the requests of the pod and container.
     async fn on(node: Node, change: impl FnOnce(&mut Wish)) -> Self {
         let docker = docker().await;
         let bridge = Bridge::start_on(node, &docker, NetworkMode::Docker).await;
@@ -60,7 +60,6 @@ impl Scene {
         answer.map(drop).map_err(|refused| refused.code())
     }
 
-    /// The lines of the container's CRI log file.
     fn texts(&self) -> Vec<String> {
         texts(&self.log)
     }
@@ -91,7 +90,7 @@ impl Wish {
     }
 }
 
-/// The text of complete lines. Each line must be in CRI format.
+/// The texts of the complete lines in a log file. Each complete line must be in CRI format.
 fn texts(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -117,7 +116,7 @@ async fn within(mut holds: impl FnMut() -> bool, log: &Path) {
     }
 }
 
-/// Waits until the container's status shows the exit. After a restart, ListContainers may show the exit
+/// Waits until the container's status shows the exit. After a restart of dockbridge, ListContainers may show the exit
 /// before the log is complete.
 async fn until_exited(bridge: &Bridge, id: &str) {
     let until = Instant::now() + LONG;
@@ -291,8 +290,8 @@ async fn the_engine_rotates_its_own_file() {
         for number in 0..100 {
             scene.write(&format!("line {}", round * 100 + number));
         }
-        // The fake dockerd keeps only one rotated file, so dockbridge must have read this many lines before
-        // the next rotation.
+        // The fake dockerd keeps only one rotated file, so dockbridge must have read this many lines before the next
+        // rotation.
         scene.until((round + usize::from(round % 3 == 0)) * 100).await;
         scene.docker.world(|world| world.rotate_log(&scene.id));
     }
@@ -316,7 +315,8 @@ async fn the_other_format_is_a_link() {
     assert!(fs::symlink_metadata(&scene.log).is_err(), "the link goes with its container");
 }
 
-/// A container has no log file if it has another log driver, or if Docker's data root is not on this host.
+/// Docker names no log file if the log driver is not `json-file`. The file is missing if Docker's data root is not on
+/// this host.
 #[tokio::test]
 async fn a_container_without_a_log_file_runs_and_ends_without_a_log() {
     for stated in ["", "/nowhere/at/all-json.log"] {
@@ -330,8 +330,8 @@ async fn a_container_without_a_log_file_runs_and_ends_without_a_log() {
     }
 }
 
-/// Docker's data root is mounted after dockbridge's start. After a restart, dockbridge reads the log of a
-/// container that has ended before.
+/// Docker's data root may be mounted only after dockbridge's start. If a container has ended before, dockbridge reads
+/// the container's log after a restart of dockbridge.
 #[tokio::test]
 async fn a_log_file_that_appears_later_is_read() {
     for has_ended in [false, true] {
@@ -355,7 +355,8 @@ async fn a_log_file_that_appears_later_is_read() {
     }
 }
 
-/// If kubelet finds no log file, it calls ReopenContainerLog, and dockbridge creates the missing directory.
+/// If kubelet finds no log file of a running container, it calls ReopenContainerLog, and dockbridge creates the missing
+/// directory.
 #[tokio::test]
 async fn a_vanished_directory_is_made_again() {
     let scene = Scene::new().await;

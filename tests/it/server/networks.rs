@@ -95,7 +95,7 @@ async fn past_hangs<T>(bridge: &Bridge, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Installs a CNI plugin that keeps one file for each address that it assigned.
+/// Installs a CNI plugin that creates a file, which stands for an address, at ADD, and removes the file at DEL.
 pub(super) fn script(node: &Node, add: &str, del: &str) {
     let (leases, hangs) = (node.path("host"), node.path("hangs"));
     let (leases, hangs) = (leases.display(), hangs.display());
@@ -140,8 +140,7 @@ fn faults() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Whether `code` is right for the plugin failure `what`. Only output that is too large is an internal error,
-/// like an engine's answer that violates the protocol.
+/// Whether `code` is right for the plugin failure `what`: only output that is too large may be an internal error.
 fn told(code: Code, what: &str) -> bool {
     code != Code::Ok && (code != Code::Internal || what.starts_with("huge"))
 }
@@ -449,8 +448,8 @@ async fn a_pod_whose_process_ends_while_it_is_connected_does_not_become_ready() 
     }
 }
 
-/// If the ADD of a killed dockbridge continued, it would run at the same time as the DEL of the next
-/// dockbridge, and assign an address that nobody releases.
+/// If the ADD of a killed dockbridge continued, it could run at the same time as the DEL of the next dockbridge, and
+/// assign an address that nobody releases.
 #[tokio::test]
 async fn an_add_of_a_killed_server_is_ended_before_the_next_one_serves() {
     let Some((_resident, docker, bridge)) = stage().await else { return };

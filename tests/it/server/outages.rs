@@ -83,8 +83,8 @@ async fn an_engine_may_come_back_as_another_version() {
     bridge.clear(&docker).await;
 }
 
-/// kubelet's calls wait at the socket while dockbridge starts, so a Status comes at the first moment. Here the
-/// engine does not answer the first request for the list of images, and a CNI plugin is slow.
+/// kubelet's calls wait at the socket while dockbridge starts, so dockbridge gets a Status call as soon as it serves.
+/// Here the engine does not answer the first request for the list of images, and a CNI plugin is slow.
 #[tokio::test]
 async fn the_first_status_reports_nothing_unknown_as_not_ready() {
     let docker = docker().await;

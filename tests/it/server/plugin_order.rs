@@ -43,7 +43,7 @@ async fn a_plugin_that_connects_is_told_what_the_others_know() {
         second.until("Configure").await;
         let late = pod("late");
         let (late, ()) = tokio::join!(bridge.run(&late), async {
-            // dockbridge is about to ask the plugins about the pod, and the engine has removed a container.
+            // dockbridge is about to call the plugins for the new pod when the engine removes a container.
             eventually(|| docker.count("POST /containers/*/start") == 2).await;
             docker.world(|world| world.remove(&lost));
             while bridge.containers().await.unwrap().len() > 1 {
@@ -221,8 +221,8 @@ async fn a_container_that_was_stopped_before_its_start_is_told_whole() {
     bridge.clear(&docker).await;
 }
 
-/// Plugins that assign processors send the assignment of all containers with each answer, so an older
-/// assignment must not come last.
+/// Plugins that assign processors send the assignment of all containers with each answer, so an older assignment must
+/// not be applied after a newer one.
 #[tokio::test]
 async fn updates_are_carried_out_in_the_order_of_the_answers() {
     let docker = docker().await;

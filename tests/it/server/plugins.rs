@@ -286,7 +286,7 @@ pub(super) fn of_shares(shares: u64) -> nri::ContainerAdjustment {
 }
 
 /// Creates a container that is refused because of these plugins, checks that nothing of the container is left, and
-/// returns the error.
+/// returns the error message.
 pub(super) async fn refused(
     plugins: Vec<(&str, &str, Box<dyn Fn(&Told) -> Reply + Send>)>,
 ) -> String {

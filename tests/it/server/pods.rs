@@ -1,4 +1,4 @@
-//! Tests of pods with concurrent calls, with changes by other clients of the engine, and with deleted directories.
+//! Tests of pods with concurrent calls, changes by other clients of the engine, or a deleted directory.
 
 use std::{
     fs,
@@ -86,8 +86,8 @@ async fn a_pod_is_its_containers_whatever_their_names() {
     assert_eq!(left, copies);
 }
 
-/// A dockbridge that has just started waits for the inspects of renamed containers: otherwise kubelet would
-/// see a pod without a process and without its container, and create both again.
+/// The first lists of a restarted dockbridge wait for the inspects of renamed containers: otherwise kubelet would see a
+/// pod without a process and without its container, and create both again.
 #[tokio::test]
 async fn the_first_list_has_what_was_renamed() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -167,7 +167,7 @@ async fn a_pause_run_by_hand_is_not_adopted() {
     bridge.assert_clean(&docker).await;
 }
 
-/// The plugin calls for one pod must not overlap.
+/// The calls to CNI plugins for one pod must not overlap.
 #[tokio::test]
 async fn a_stop_waits_until_a_failed_run_is_cleared_away() {
     let Some((_resident, docker, bridge)) = stage().await else { return };
@@ -399,7 +399,7 @@ async fn a_volume_that_takes_long_to_relabel_does_not_hold_up_the_stop() {
     });
     docker.forget_requests();
     let stopping = async {
-        // The store makes the first inspect, and CreateContainer makes the second one for the SELinux label.
+        // One inspect is the store's, and the other is CreateContainer's, for the SELinux label.
         eventually(|| docker.count("GET /containers/*/json") >= 2).await;
         bridge.stop_pod(&sandbox).await
     };

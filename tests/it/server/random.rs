@@ -42,7 +42,7 @@ fn number() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// A number for a field of an enum type, also one that is not in the enum.
+/// A number for a field of an enum type, in some cases one that is not in the enum.
 fn choice() -> impl Strategy<Value = i32> {
     prop_oneof![3 => 0..4i32, 1 => any::<i32>()]
 }
@@ -55,7 +55,7 @@ fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
     btree_map(word(), word(), 0..4)
 }
 
-/// Paths at which no file can be created, because dockbridge would create missing mount sources.
+/// Paths at which dockbridge cannot create missing mount sources, so that the tests leave no files behind.
 fn path() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("/proc".to_owned()),

@@ -201,8 +201,8 @@ async fn a_stop_whose_answer_is_lost_is_not_sent_again() {
     let bridge = Bridge::start(&docker).await;
     let config = pod("p");
     let sandbox = bridge.run(&config).await.unwrap();
-    // In the first case, only the engine's answer is lost, so the container has already ended. In the second
-    // case, the engine never received the stop, so the grace period expires.
+    // In the first case, only the engine's answer is lost, so the container has already ended. In the second case, the
+    // engine has not executed the stop, so the grace period expires.
     for (name, fault) in [("ended", Fault::LostAnswer), ("unseen", Fault::Reset)] {
         let id = bridge.create(&sandbox, &container(name), &config).await.unwrap();
         bridge.start_container(&id).await.unwrap();

@@ -85,7 +85,7 @@ fn become_engine(engine: &FakeDockerd, other: &FakeDockerd) {
     });
 }
 
-/// All requests that change something in the engine.
+/// The requests that could change something in the engine: all but GET and HEAD.
 fn changes(engine: &FakeDockerd) -> Vec<String> {
     let calls = engine.requests().into_iter().map(|request| request.call());
     calls.filter(|call| !call.starts_with("GET ") && !call.starts_with("HEAD ")).collect()

@@ -1,5 +1,5 @@
-//! Tests which pods and containers are in the answers of statistics calls, and that these calls wait for
-//! inspects. The containers of these tests have no cgroups, so the tests check no usage.
+//! Tests which pods and containers are in the answers of statistics calls, and how long these calls wait for inspects.
+//! The containers of these tests have no cgroups, so the tests check no usage.
 
 use std::{pin::pin, time::Instant};
 
@@ -51,8 +51,8 @@ async fn statistics_after_a_restart_wait_for_the_inspect() {
     bridge.clear(&docker).await;
 }
 
-/// Restarts dockbridge with one pod and container, whose ids it returns. The engine answers no inspect of the
-/// container until the token is cancelled.
+/// Restarts dockbridge while a pod with one container runs, and returns the ids of both. The engine answers no inspect
+/// of the container until the token is cancelled.
 async fn restarted(docker: &FakeDockerd) -> (Bridge, [String; 2], CancellationToken) {
     let bridge = Bridge::start(docker).await;
     let sandbox = bridge.run(&pod("p")).await.unwrap();
@@ -64,7 +64,7 @@ async fn restarted(docker: &FakeDockerd) -> (Bridge, [String; 2], CancellationTo
     (bridge, [sandbox, id], inspect)
 }
 
-/// kubelet writes 0 for the missing values of a container in a list.
+/// kubelet reports 0 for the values that a container lacks in a list of statistics.
 #[tokio::test]
 async fn lists_of_statistics_wait_for_the_inspects_within_a_limit() {
     let docker = docker().await;

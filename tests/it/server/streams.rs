@@ -64,7 +64,7 @@ impl Scene {
         Ok(self.bridge.runtime.clone().exec(request).await?.into_inner().url)
     }
 
-    /// A client with a terminal of 80 columns and 24 lines, whose process does not end.
+    /// The client of an exec that does not end, with a terminal of 80 columns and 24 lines.
     async fn terminal(&self) -> WebSocketStream<TcpStream> {
         self.docker.world(|world| world.scripts.insert("true".to_owned(), Script::endless([])));
         let request = cri::ExecRequest {
@@ -108,13 +108,13 @@ impl Scene {
     }
 }
 
-/// Host and path of an absolute URL.
+/// The `host:port` and the path of an absolute URL.
 fn parts(url: &str) -> (&str, &str) {
     let rest = url.strip_prefix("http://").expect("an absolute http URL");
     rest.split_at(rest.find('/').unwrap())
 }
 
-/// Sends a request and reads the whole answer, or its first bytes if it does not end.
+/// Sends a request and reads the whole answer, or only its beginning if the connection is upgraded.
 async fn say(host: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(host).await.unwrap();
     // The server may close the connection before it has read everything.
@@ -330,7 +330,7 @@ async fn heard_to_the_end(url: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{}\r\n\r\n", WEBSOCKET.join("\r\n"));
     stream.write_all(request.as_bytes()).await.unwrap();
     let (mut heard, mut buffer) = (Vec::new(), [0; 4096]);
-    // The command's status comes before the close frame, and a client answers the close frame.
+    // The status comes before the close frame. This client does not answer close frames, so it stops at the status.
     while !String::from_utf8_lossy(&heard).contains("\"status\"") {
         match timeout(LONG, stream.read(&mut buffer)).await.expect("it ends") {
             Ok(length @ 1..) => heard.extend_from_slice(&buffer[..length]),
@@ -453,7 +453,7 @@ impl Chance {
 const SPDY: [&str; 3] =
     ["Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io"];
 
-/// The header lines of the example in RFC 6455, and one for a subprotocol.
+/// Header lines from the example in RFC 6455, and one for a subprotocol.
 const WEBSOCKET: [&str; 5] = [
     "Connection: Upgrade",
     "Upgrade: websocket",
@@ -462,8 +462,8 @@ const WEBSOCKET: [&str; 5] = [
     "Sec-WebSocket-Protocol: v4.channel.k8s.io",
 ];
 
-/// Docker 28.5 fails the resize of a terminal while containerd does not answer, and a client sends each size
-/// only once, so dockbridge must repeat the resize.
+/// In Docker 28.5, resizing a terminal fails while containerd does not answer. A client sends each size only once, so
+/// dockbridge must repeat the resize.
 #[tokio::test]
 async fn a_size_that_the_engine_did_not_set_is_sent_again() {
     let scene = Scene::set().await;

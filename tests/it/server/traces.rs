@@ -1,5 +1,5 @@
-//! Tests the spans that a collector receives from dockbridge: spans of CRI calls belong to the caller's
-//! trace, and have child spans for calls to the engine and plugins.
+//! Tests the spans that a collector receives from dockbridge: spans of CRI calls belong to the caller's trace, if any,
+//! and have child spans for calls to the engine and to CNI plugins.
 
 use std::time::Duration;
 
@@ -46,8 +46,7 @@ async fn a_call_is_a_part_of_its_callers_trace() {
     assert_eq!((rpc.parent_span_id.as_slice(), rpc.kind), (&[0xcd; 8][..], 2));
     assert_eq!(value(rpc, "about"), Some("it/traced"));
     assert!(rpc.status.is_none() && rpc.end_time_unix_nano > rpc.start_time_unix_nano);
-    // At the sampling rate 0, neither a call without a trace of its caller, here ListPodSandbox, nor background work
-    // has spans.
+    // At the sampling rate 0, background work and calls without a caller's trace, here ListPodSandbox, have no spans.
     assert!(spans.iter().all(|span| span.trace_id == [0xab; 16]), "{spans:#?}");
     let below: Vec<&Span> =
         spans.iter().filter(|span| span.parent_span_id == rpc.span_id).collect();
@@ -77,7 +76,7 @@ async fn a_failed_call_has_its_error() {
     bridge.stop().await;
 }
 
-/// Like log lines, spans have fields such as the name of an image, and must not have a password.
+/// Like log lines, spans have fields such as the name of an image, and must not contain a password.
 #[tokio::test]
 async fn a_password_in_the_name_of_an_image_is_in_no_span() {
     let docker = docker().await;
@@ -173,7 +172,7 @@ async fn run_traced(bridge: &Bridge) -> Result<String, Status> {
 }
 
 /// The environment of a dockbridge that sends spans to the collector at `endpoint`. While the guard exists, spans of
-/// this thread are sent, and the tasks of these tests run in only one thread.
+/// this thread, in which the tasks of the test run, are sent.
 fn environment(endpoint: &str, per_million: u32) -> (Environment, Node, DefaultGuard) {
     let (spans, noting) = recording();
     let mut node = Node::new();

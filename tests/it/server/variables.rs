@@ -72,7 +72,7 @@ async fn variables_are_in_no_label_and_are_read_back() {
         assert_eq!(bridge.containers().await.unwrap().len(), 1);
         assert_eq!(status(&bridge, &id).await, before);
     }
-    // The 600 reads cause no requests. dockbridge's background work after its start may cause some.
+    // The 600 reads cause no requests to the engine, but dockbridge's background work after its start may.
     let asked = docker.requests().len();
     assert!(asked < 100, "{asked} requests for reads");
     assert_eq!(bridge.create(&sandbox, &secretive("c"), &config).await.unwrap(), id);

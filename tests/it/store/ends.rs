@@ -104,8 +104,7 @@ async fn the_kernel_knows_what_the_engine_missed() {
         .await;
 }
 
-/// OOM kills that a container survived are attributed to this container, however it ends, and not to the next
-/// container that ends.
+/// OOM kills that a container survived do not explain the end of the next container, however the first container ended.
 #[tokio::test]
 async fn every_end_accounts_for_its_kills() {
     let (docker, root) = (FakeDockerd::start().await, tempfile::tempdir().unwrap());

@@ -170,5 +170,5 @@ async fn the_writer_ends_with_the_last_handle() {
     eventually(|| docker.open() == 0).await;
 }
 
-/// One step of the clock while the store waits before a retry.
+/// How far one step moves the test's clock while the store waits.
 const STEP: Duration = Duration::from_millis(200);

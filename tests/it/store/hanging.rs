@@ -1,4 +1,4 @@
-//! Containers whose inspect never answers affect only themselves, not the node.
+//! Tests that a container whose inspect hangs does not delay what the store shows of other containers.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn the_first_answer_is_true() {
     }
     let store = start(&docker);
     let mut shown = store.synced(SOON).await.unwrap();
-    // The test waits slightly longer than two inspects may take.
+    // The test waits longer than two inspects may take.
     let until = Instant::now() + TIMEOUT * 5 / 2;
     while Instant::now() < until {
         let state = |id: &str| shown.sandbox(id).unwrap().state();

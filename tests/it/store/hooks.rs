@@ -29,8 +29,8 @@ use crate::support::{
     fake_dockerd::server::{FakeDockerd, eventually},
 };
 
-/// Waits for a permit from the test: before the store shows the inspect of an ended container, or with
-/// `has_engines` before the store uses an engine.
+/// Makes a store wait for a permit from the test: before the store shows the end of a container, or with `has_engines`
+/// before the store uses an engine.
 #[derive(Debug)]
 struct Gate {
     permits: Semaphore,
@@ -135,7 +135,7 @@ async fn an_end_is_shown_when_the_gate_opens() {
     docker.world(|world| world.start(&other));
     until(&store, "others go on", |s| works(s, &other)).await;
     assert!(works(&store.snapshot(), &held), "shown before the gate has opened");
-    // The clock moves much further than an inspect may take.
+    // The clock moves further than an inspect may take.
     forward(TIMEOUT * 2).await;
     let waited = tokio::time::timeout(Duration::from_millis(100), &mut refresh).await;
     assert!(waited.is_err(), "the gate has no deadline of the store's");

@@ -59,7 +59,7 @@ async fn synced(docker: &FakeDockerd) -> Store {
     store
 }
 
-/// Adds a pause container of dockbridge that was not started, and returns its id.
+/// Adds a pause container, which is not started, and returns its id.
 pub(crate) fn pod(world: &mut World, name: &str) -> String {
     pod_in(world, name, "")
 }
@@ -77,7 +77,7 @@ fn pod_in(world: &mut World, name: &str, cgroup: &str) -> String {
     world.add_container(&format!("k8s_POD_{name}_ns_{name}_0"), body)
 }
 
-/// A workload container of dockbridge, not started.
+/// Adds a workload container, which is not started, and returns its id.
 pub(crate) fn workload(world: &mut World, sandbox: &str, name: &str) -> String {
     let image = format!("sha256:{:064x}", 1);
     let spec = json!({ "metadata": { "name": name, "attempt": 0 }, "image": image });

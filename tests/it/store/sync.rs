@@ -1,4 +1,4 @@
-//! Tests how changes of the engine reach the store: by events, lists and refreshes.
+//! Tests how changes in the engine reach the store: by events, lists and refreshes.
 
 use std::time::Duration;
 

@@ -46,7 +46,6 @@ pub(crate) struct Bridge {
     pub(crate) channel: Channel,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<Result<(), AppError>>,
-    // This field is the last one, so the node's directory is removed after the server was told to stop.
     node: Node,
 }
 
@@ -170,7 +169,7 @@ impl Bridge {
         Self::start_within(node, docker, network, TIMEOUT).await
     }
 
-    /// Starts a server on a node with this environment.
+    /// Starts a server on a node with this [`Environment`] and its own locks.
     pub(crate) async fn start_in(
         mut environment: Environment,
         node: Node,
@@ -333,7 +332,7 @@ impl Bridge {
         self.assert_clean(docker).await;
     }
 
-    /// Checks that no container or file of any pod is left. dockbridge writes the list of pulled images in
+    /// Checks that no container or file of any pod is left. dockbridge writes the list of pulled images also in
     /// the background, so a temporary file of the list may exist for a moment.
     pub(crate) async fn assert_clean(&self, docker: &FakeDockerd) {
         let held: Vec<String> = docker.world(|world| {
@@ -391,7 +390,7 @@ pub(crate) fn pod(name: &str) -> cri::PodSandboxConfig {
     }
 }
 
-/// The request for a container of the image [`IMAGE`].
+/// The configuration of a container with the image [`IMAGE`], in the form that kubelet sends.
 pub(crate) fn container(name: &str) -> cri::ContainerConfig {
     cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt: 0 }),
@@ -478,7 +477,7 @@ fn is_of_a_pod(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 64)
 }
 
-/// Whether a file belongs to no pod: locks, the admin socket, data about the node, and the list of images
+/// Whether a file belongs to no pod: locks, the admin socket, the node's pod CIDRs, and the list of images
 /// that kubelet pulled.
 fn is_of_the_node(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::{bridge::TIMEOUT, fake_dockerd::server::FakeDockerd};
 use crate::clock::{forward, settle};
 
-/// Runs `work`. Whenever the fake engine does not answer a call, moves the clock past the timeout of that call.
+/// Runs `work`. Whenever [`FakeDockerd::is_silent`] holds and no new call comes, moves the clock by [`TIMEOUT`].
 pub(crate) async fn past_silence<T>(docker: &FakeDockerd, work: impl Future<Output = T>) -> T {
     let skipping = async {
         loop {

@@ -1,4 +1,4 @@
-//! Runs dockbridge's container calls with a fake engine, without the socket and the pod calls.
+//! Runs dockbridge's container calls with a fake engine, without the CRI socket and the pod calls.
 
 use std::{path::Path, sync::Arc};
 

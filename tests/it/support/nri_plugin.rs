@@ -97,7 +97,7 @@ impl Plugin {
         plugin
     }
 
-    /// Connects a plugin that only listens, and waits for the call Synchronize.
+    /// Connects a plugin that accepts every call and changes nothing, and waits for the call Synchronize.
     pub(crate) async fn logger(socket: &Path) -> Self {
         Self::synchronised(socket, ("10", "logger"), |_| Reply::Yes(Vec::new())).await
     }

@@ -1,5 +1,5 @@
-//! Sends the same bytes as old gRPC clients, which send the socket's path as `:authority`: the start of a connection,
-//! and the encoding of headers. We wrote this client by observing what old clients send, without their code.
+//! Imitates old gRPC clients that send the socket's path as `:authority`: how they begin a connection, and how they
+//! encode headers. We wrote this client by observing what old clients send, without their code.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use tokio::{
 /// The kind of old client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// grpc-go in kubelet and crictl up to 1.30 sends the socket's path unchanged and Huffman-coded.
+    /// grpc-go, in kubelet and crictl up to 1.30, sends the socket's path with Huffman code, not percent-encoded.
     GrpcGo,
-    /// gRPC's C core in Python, Ruby and C++ sends the socket's path percent-encoded, without Huffman code.
+    /// gRPC's C core, in Python, Ruby and C++, sends the socket's path percent-encoded, without Huffman code.
     CCore,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct OldClient {
     stream: u32,
 }
 
-/// The status and the message of a call that has ended.
+/// The status of a call that has ended, and the data that the call returned.
 pub(crate) struct Answer {
     /// The value of the trailer `grpc-status`.
     pub(crate) status: String,
@@ -51,7 +51,7 @@ impl OldClient {
         Self { kind, authority, connection, encoder, decoder, stream: 0 }
     }
 
-    /// Calls a method with an empty message. After the first call, most headers are only an index in HPACK's table.
+    /// Calls a method with an empty message. From the second call on, most headers are only an index in HPACK's table.
     pub(crate) async fn call(&mut self, path: &str) -> Answer {
         self.stream = if self.stream == 0 { 1 } else { self.stream + 2 };
         let request = self.request(path);
@@ -88,7 +88,7 @@ impl OldClient {
                 Encoder::WITH_INDEXING,
             ),
         };
-        // The C core sends the names of headers in full until they are in the header table.
+        // The C core sends a header's name in full until the header is in HPACK's dynamic table.
         let is_plain = matches!(self.kind, Kind::CCore) && self.stream == 1;
         let best = if is_plain { 0 } else { Encoder::BEST_FORMAT };
         let mut block = Vec::new();

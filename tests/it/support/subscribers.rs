@@ -1,4 +1,4 @@
-//! Subscribers of the crate tracing for single threads, for tests that record spans or change the log level.
+//! Sets up the crate tracing for tests that record spans or change the log level.
 
 use std::sync::LazyLock;
 

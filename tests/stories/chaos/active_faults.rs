@@ -45,7 +45,7 @@ impl ActiveFaults {
         (!state.disturbed && recovered).then_some(Calm(state.changes))
     }
 
-    /// Whether no fault has begun or ended since the moment `since`.
+    /// Whether no fault has begun or ended since `since`. Returns false if `since` is `None`.
     pub(super) fn lasted(&self, since: Option<Calm>) -> bool {
         since.is_some_and(|Calm(changes)| changes == self.state().changes)
     }

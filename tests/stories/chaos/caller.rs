@@ -32,7 +32,7 @@ pub(super) struct Caller {
     pods: Vec<Pod>,
     made: u32,
     rotations: u32,
-    /// Running ExecSync calls for whose answers the client does not wait yet.
+    /// ExecSync calls in the background, for which the client waits only at its end.
     commands: JoinSet<()>,
 }
 
@@ -128,8 +128,8 @@ impl Caller {
         self.pods.push(made);
     }
 
-    /// If a CNI or NRI plugin refused a pod, checks that the pod is gone when RunPodSandbox has answered,
-    /// unless the error says that the clean-up failed.
+    /// If RunPodSandbox failed because of a CNI or NRI plugin, checks that the pod is gone, unless the error says that
+    /// the clean-up failed.
     async fn nothing_is_left(&self, cri: &Cri, pod: &cri::PodSandboxConfig, refused: &Refused) {
         let why = &refused.message;
         let is_taken_back = why.contains(", ADD: ") || why.contains(REFUSAL);
@@ -228,7 +228,7 @@ impl Caller {
         self.pods.push(pod);
     }
 
-    /// Checks that the statuses of a pod and of its containers agree with the recorded answers.
+    /// Checks that the states of a pod and of its containers do not contradict dockbridge's earlier answers.
     async fn look(&mut self) {
         let pod = self.pods[self.random.random_range(0..self.pods.len())].clone();
         let before = self.told.promises();
@@ -344,8 +344,8 @@ impl Caller {
             Ok(Err(why)) => why,
             Err(_late) => format!("no answer within {LONGEST_CALL:?}"),
         };
-        // If the engine dies while it starts a container, it does not know after its restart that the
-        // container has started. The process that runc has started still exists.
+        // An engine that dies while it starts a container might not know after its restart that the container runs.
+        // Another start then fails, because containerd or runc still has the container.
         let left = ["left a task in containerd", "already exists", "id already in use"];
         let is_there = left.iter().any(|it| why.contains(it));
         let is_lost = what == "StartContainer" && is_there;

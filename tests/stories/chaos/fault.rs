@@ -42,17 +42,16 @@ pub(super) enum Event {
     KillEngine,
     /// The engine is stopped and started again.
     RestartEngine,
-    /// For a while, the engine's inspects are answered late, never, or with failures.
+    /// For a while, inspects of containers are answered late, only after the fault, or with failures.
     HoldInspects,
-    /// For a while, CNI plugins are killed as soon as they run: calls of ADD the whole time, other calls
-    /// during the first half.
+    /// For a while, CNI plugins are killed: those called with ADD the whole time, the others during the first half.
     KillPlugins,
     /// The state directory's disk is full for a while.
     FillDisk,
 }
 
 impl Event {
-    /// Lists all faults of a story. The caller shuffles the list.
+    /// Lists the planned faults of a story. The caller shuffles the list.
     pub(super) fn plan(size: Size) -> Vec<Self> {
         const ENGINE: [Event; 4] =
             [Event::FreezeEngine, Event::KillEngine, Event::RestartEngine, Event::HoldInspects];
@@ -134,14 +133,14 @@ impl<'a> Disturber<'a> {
         (rest, lives): (Duration, bool),
         with_kill: bool,
     ) -> Outcome<String> {
-        // A killed engine does not stop containers, but the engine may stop them at its next start.
+        // A killed engine does not stop containers, but without live-restore, its next start stops them.
         let survive = lives && (self.live || how == Event::KillEngine);
         if !survive {
             self.told.all_may_end(true);
         }
         self.told.count(DEATHS);
-        // With live-restore, an engine that is stopped while it has no running container ends the containers
-        // that it is starting, so one container runs all the time.
+        // With live-restore, an engine that is stopped while it has no running container ends the containers that it
+        // is starting, so one more container runs during the restart.
         let run = ["run", "-d", "--network", "none", &self.stage.world.image, "sleep", "100000"];
         let listed = match how {
             Event::RestartEngine if survive => Some(self.stage.engine.docker(&run).await?),

@@ -1,7 +1,7 @@
 //! The chaos stories: many things happen at the same time and at random. CRI clients create and remove pods,
-//! dockbridge is killed, the engine is frozen, killed and restarted, inspects are delayed, CNI plugins are
-//! killed, and the disk of the state directory is full. The answers that clients got must stay true, and at the end
-//! no process of an ExecSync command and no file or network of a pod may be left.
+//! dockbridge is killed, the engine is frozen, killed and restarted, inspects are delayed, CNI plugins are killed, and
+//! the disk of the state directory is filled. dockbridge must not contradict its earlier answers, and at the end no
+//! process of an ExecSync command and no file or network of a pod may be left.
 
 pub(crate) mod nri;
 pub(crate) mod size;
@@ -231,8 +231,8 @@ impl Chaos {
         Ok(())
     }
 
-    /// Waits until no process of a command and no record of a command is left. dockbridge searches at least twice
-    /// for commands that a killed dockbridge started, ten seconds apart.
+    /// Waits until no process of [`caller::OUTLASTING`] and no record of a command is left. A restarted dockbridge
+    /// searches at least twice, ten seconds apart, for the commands of the killed dockbridge.
     async fn no_command_is_left(stage: &Stage) -> Outcome {
         let mut looks = Looks::every(Duration::from_millis(200));
         let mut left = Vec::new();
@@ -287,8 +287,7 @@ fn first_difference(ours: &str, engines: &str) -> Option<(usize, String, String)
     None
 }
 
-/// Whether a leftover is a cgroup. The engine may leave cgroups: if the engine dies while it starts a container,
-/// it forgets the container, even if the container's processes run.
+/// Whether a leftover is a cgroup. An engine that dies while it starts a container might leave the container's cgroup.
 fn is_group(left: &str) -> bool {
     left.starts_with("cgroup ")
 }
@@ -309,5 +308,5 @@ async fn mount(arguments: &[&str], place: &Path) -> Outcome {
 const LIVE_RESTORE: &str = "--live-restore";
 /// The size of the state directory's own small disk, which a fault fills.
 const STATE_DISK: &str = "size=4m";
-/// Longest pause between two faults, in milliseconds.
+/// Longest pause before a fault, in milliseconds (longer on slow machines).
 const LONGEST_PAUSE: u64 = 1200;

@@ -59,7 +59,7 @@ struct Site {
 struct Kept {
     knowledge: Knowledge,
     /// Differences between another plugin's Synchronize and the permanent plugin's knowledge. The differences are
-    /// errors only if this connection was in use at that time, which the connection's next call shows.
+    /// errors only if the permanent plugin was still connected, which its next call over this connection shows.
     doubts: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ impl Site {
         }
     }
 
-    /// Runs a plugin that connects repeatedly, for some calls or for some time.
+    /// Runs a plugin that repeatedly connects, fails or refuses some calls, and disconnects.
     async fn visits(self, index: &'static str, mut random: StdRng) {
         loop {
             let (mut calls, fate) = (random.random_range(0..30), random.random_range(0..4));
@@ -197,8 +197,8 @@ impl Site {
         }
     }
 
-    /// Compares another plugin's Synchronize with the permanent plugin's data. dockbridge sends events one at
-    /// a time, so the data of both plugins must agree.
+    /// Compares another plugin's Synchronize with the permanent plugin's knowledge. Both must agree, because
+    /// dockbridge sends no event during a Synchronize.
     fn compare(&self, other: &Knowledge) {
         let mut kept = self.kept();
         if kept.knowledge.is_synchronised() {

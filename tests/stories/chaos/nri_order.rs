@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dockbridge::wire::nri;
 use prost::Message as _;
 
-/// The pods and containers that a plugin knows from its events over one connection.
+/// What a plugin has learned over one connection, or what lists show.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
     /// Whether the engine may forget the start of a container. If the engine dies while it starts a container,
@@ -31,22 +31,19 @@ enum PodStage {
 struct Container {
     pod: String,
     stage: Stage,
-    /// Whether the container was in Synchronize. Calls that were in progress during Synchronize are finished,
-    /// so the plugin gets their Post event without the event before it.
+    /// Whether Synchronize listed the container and no PostStartContainer followed. If a start was in progress during
+    /// Synchronize, the plugin gets PostStartContainer without StartContainer.
     was_listed: bool,
     post_created: bool,
 }
 
-/// The state of a container that a plugin knows from its events.
+/// The state of a container, as a plugin knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The container was created.
     Created,
     /// The container is being started, or Synchronize listed its state as unknown.
     Starting,
-    /// The container was started.
     Running,
-    /// The container has ended.
     Stopped,
 }
 
@@ -82,7 +79,7 @@ impl Knowledge {
         self.pods.is_empty() && self.containers.is_empty()
     }
 
-    /// Applies the next call that dockbridge made to the plugin.
+    /// Updates this knowledge with the next call that the plugin received.
     ///
     /// # Errors
     /// The reason why the call is not allowed now, or why its message cannot be decoded.
@@ -95,7 +92,7 @@ impl Knowledge {
                 self.synchronise(nri::SynchronizeRequest::decode(payload).map_err(failed)?)
             }
             _ => {
-                // The messages of all other calls begin with the pod and, if there is one, the container.
+                // All other requests have the pod as field 1 and, if they have a container, the container as field 2.
                 let about = nri::StartContainerRequest::decode(payload).map_err(failed)?;
                 let (pod, container) = (about.pod.unwrap_or_default(), about.container);
                 match container {

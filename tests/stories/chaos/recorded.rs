@@ -1,5 +1,5 @@
-//! Records the answers that CRI clients got. These answers must stay true until a client changes the pod or
-//! container, or until the engine may end all containers. A task repeatedly compares lists with the answers.
+//! Records the answers that CRI clients got. These answers must stay true until a client changes the pod or container.
+//! If the engine may have ended it, it must exist, but need not run. A task repeatedly compares lists with the answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ enum Standing {
     Known,
 }
 
-/// The states that pods and containers must have at one moment.
+/// What lists must show at one moment, and which ids they must not show.
 #[derive(Clone, Debug)]
 pub(super) struct Promises {
     there: BTreeMap<String, Standing>,
@@ -118,21 +118,20 @@ impl Recorded {
         counts.join(", ")
     }
 
-    /// The states that pods and containers must have now.
+    /// What lists must show now.
     pub(super) fn promises(&self) -> Promises {
         let book = self.book();
         Promises { there: book.there.clone(), gone: book.gone.clone() }
     }
 
-    /// Compares the reported state of one pod or container with the states that were allowed before and after
-    /// the request.
+    /// Compares the status of one pod or container with what it had to show both before and after the request.
     pub(super) fn compare_one(&self, before: &Promises, id: &str, state: &str) {
         let there = before.there.get_key_value(id).map(|(id, it)| (id.clone(), *it));
         let before = Promises { there: there.into_iter().collect(), gone: BTreeSet::new() };
         self.compare(&before, &BTreeMap::from([(id.to_owned(), state.to_owned())]));
     }
 
-    /// Compares a list with the states that were allowed before and after the request.
+    /// Compares a list with what it had to show both before and after the request.
     pub(super) fn compare(&self, before: &Promises, listed: &BTreeMap<String, String>) {
         let after = self.promises();
         for (id, standing) in &before.there {

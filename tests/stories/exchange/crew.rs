@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Port,
     /// The pod is in the host's network.
     Host,
-    /// One of the pod's containers has ended.
+    /// The first of the pod's containers has ended.
     Ended,
     /// The pod has a user namespace.
     Mapped,
@@ -110,7 +110,7 @@ impl Process {
     }
 }
 
-/// A pod with its containers. The first container has ended if the pod's kind is [`Kind::Ended`].
+/// A pod with its containers.
 #[derive(Clone, Debug)]
 pub(super) struct Pod {
     pub(super) kind: Kind,
@@ -162,7 +162,7 @@ impl Pod {
         Self { kind, number, config, containers, sandbox: String::new(), ids: Vec::new() }
     }
 
-    /// The ids of the pod's running containers and of its sandbox.
+    /// The ids of the pod's sandbox and of the pod's containers that should run.
     fn running(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.sandbox).chain(&self.ids[self.first_running()..]).map(String::as_str)
     }
@@ -172,9 +172,9 @@ impl Pod {
         usize::from(self.kind == Kind::Ended)
     }
 
-    /// The number of lines in the counting container's log so far. Fails unless Docker's log begins with these
-    /// lines. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but not
-    /// written yet, so numbers can be missing in both logs.
+    /// The number of lines in the counting container's CRI log so far. Fails unless Docker's log begins with these
+    /// lines. Docker's log can have gaps: a dockerd that is killed loses the output that it has read but not written
+    /// yet, so numbers can be missing in both logs.
     async fn lines(&self, engine: &Engine) -> Outcome<usize> {
         let counting = self.first_running();
         let ours = CriLog::of(&self.config, &self.containers[counting]).text("stdout")?;
@@ -187,8 +187,7 @@ impl Pod {
         Ok(ours.lines().count())
     }
 
-    /// Checks that the pod's log continues, that a command runs in the pod with the right user mapping, and that
-    /// the pod's port, if it has one, answers.
+    /// Checks that a command runs in the pod with the right user mapping, and that the pod [serves](Self::serves).
     async fn works(&self, stage: &Stage) -> Outcome {
         let counting = &self.ids[self.first_running()];
         let told = stage.cri.exec_sync(counting, &["cat", "/proc/self/uid_map"], 20).await?;
@@ -228,7 +227,7 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    /// Starts `number` pods of these kinds, all at once.
+    /// Starts `number` pods at the same time, of these kinds in turn, and then a plain container.
     pub(super) async fn start(stage: &Stage, kinds: &[Kind], number: u16) -> Outcome<Self> {
         let of = |(number, kind): (u16, &Kind)| Pod::of(stage, *kind, number);
         let pods = (0..number).zip(kinds.iter().cycle()).map(of).collect();
@@ -265,8 +264,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Finds out what happened to the plain containers and to the pods, and which containers of pods did not survive
-    /// although the plain container of the same engine did. A pod has the worst fate of its containers.
+    /// Finds out what happened since [`Self::remember`]. The fate of a pod is the worst fate of the containers in
+    /// [`Pod::running`].
     pub(super) async fn fates(&self, engine: &Engine) -> Outcome<Fates> {
         let ids: Vec<&str> = self.processes.keys().map(String::as_str).collect();
         let now = Process::of(engine, &ids, 0).await?;
@@ -290,7 +289,7 @@ impl Crew {
         })
     }
 
-    /// Whether dockbridge shows the right states of a pod and its containers. If not, the error says what is shown.
+    /// Whether dockbridge shows a pod and its containers as if they had survived. If not, the inner error says why not.
     pub(super) async fn shown(cri: &Cri, pod: &Pod) -> Outcome<Result<(), String>> {
         let state = match cri.sandbox(&pod.sandbox).await {
             Err(refused) if refused.code == Code::NotFound => return Ok(Err(refused.to_string())),
@@ -386,7 +385,7 @@ impl Crew {
     }
 }
 
-/// Sets the attempt of a container and the path of its log, which is another file for each attempt, as with kubelet.
+/// Raises a container's attempt if `is_next`, and sets the path of its log, with one file per attempt, as kubelet does.
 fn next_attempt(container: &mut cri::ContainerConfig, is_next: bool) {
     let metadata = container.metadata.get_or_insert_default();
     metadata.attempt += u32::from(is_next);

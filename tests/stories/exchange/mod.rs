@@ -39,26 +39,26 @@ use crate::{
     },
 };
 
-/// Exchanges the engine's programs with CNI and `live-restore`.
+/// Exchanges the engine's programs. Pods use CNI, and `live-restore` is on.
 pub(crate) async fn with_live_restore(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Nothing };
     exchanged(&world, "exchange_live", way).await
 }
 
-/// Exchanges the engine's programs with CNI and without `live-restore`, so every container ends with the engine.
+/// Exchanges the engine's programs. Pods use CNI, and `live-restore` is off, so every container ends with the engine.
 pub(crate) async fn without_live_restore(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: false, beside: Beside::Nothing };
     exchanged(&world, "exchange_ends", way).await
 }
 
-/// Exchanges the engine's programs with the engine's own network and `live-restore`.
+/// Exchanges the engine's programs. Pods use the engine's own network, and `live-restore` is on.
 pub(crate) async fn on_the_engines_network(world: World) -> Outcome {
     let way = Way { network: Network::Docker, live: true, beside: Beside::Nothing };
     exchanged(&world, "exchange_docker", way).await
 }
 
-/// dockerd is killed instead of stopped, and killed again several times while it starts with the new
-/// programs. The test also kills dockbridge.
+/// dockerd is killed instead of stopped, and killed again during or soon after several starts with the new programs.
+/// The test also kills dockbridge.
 pub(crate) async fn cut_off(world: World) -> Outcome {
     let way = Way { network: Network::Cni, live: true, beside: Beside::Kills };
     exchanged(&world, "exchange_cut", way).await
@@ -78,7 +78,7 @@ struct Way {
     beside: Beside,
 }
 
-/// What happens to dockbridge during an exchange.
+/// What a story does in addition to the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nothing,
@@ -95,7 +95,7 @@ impl Way {
     }
 }
 
-/// The network of a story's pods.
+/// The network of those pods of a story that do not use the host's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
     Cni,
@@ -137,7 +137,7 @@ async fn import(world: &World, engine: &Engine, image: &str) -> Outcome {
     engine.docker(&[&import[..], &[world.image.as_str()]].concat()).await.map(drop)
 }
 
-/// Writes the files of the test image to an archive, because the engine of a story begins without images.
+/// Writes the files of the test image to an archive, because the engine of these stories begins without images.
 async fn saved_image(world: &World, engine: &Engine) -> Outcome<String> {
     let path = world.root.join("tmp/image.tar").display().to_string();
     let id = engine.docker(&["create", &world.image]).await?;
@@ -232,7 +232,7 @@ impl Step {
         stage.engine.control(&["programs", &next.display().to_string()]).await?;
         for round in 0..if is_full_size() { 10 } else { 3 } {
             let (engine, start) = (stage.engine.clone(), start.clone());
-            // This start of the engine fails if dockerd is killed before it is ready.
+            // The result of this start is ignored, because the start fails if dockerd is killed before it is ready.
             let starting = tokio::spawn(async move { engine.control(&start).await });
             sleep(patient(Duration::from_millis(random.random_range(0..2_000)))).await;
             if round % 2 == 0 {
@@ -263,7 +263,7 @@ impl Step {
     }
 }
 
-/// A forwarded connection that is opened before an exchange.
+/// A port-forward connection that is opened before an exchange.
 struct Forwarded {
     line: Line,
     _forward: Forward,
@@ -286,8 +286,8 @@ impl Forwarded {
     }
 }
 
-/// Waits until dockbridge has no records of commands. After an outage of the engine, dockbridge checks for ten seconds
-/// whether the engine starts a command that it was asked to start before.
+/// Waits until dockbridge has no files about commands. After an outage of the engine, dockbridge keeps the files for
+/// ten seconds or more, because the engine may still start the commands.
 async fn until_no_commands(stage: &Stage) -> Outcome {
     let mut looks = soon();
     while !files_below(&stage.folders.state.join("execs")).is_empty() {
@@ -296,7 +296,7 @@ async fn until_no_commands(stage: &Stage) -> Outcome {
     Ok(())
 }
 
-/// How many pods will end in an upgrade, according to `dockbridge check --upgrade`.
+/// How many pods an upgrade will end, according to `dockbridge check --upgrade`.
 async fn predicted(stage: &Stage) -> Outcome<usize> {
     let mut command = Command::new(program());
     command.args(["check", "--upgrade", "--json"]).args(stage.bridge.command());
@@ -316,6 +316,6 @@ fn soon() -> Looks {
     Looks::every(Duration::from_millis(50))
 }
 
-/// How long a story of thirty pods and all engines may take.
+/// How long a story in full size, with thirty pods and all engines, may take.
 pub(crate) const FULL_SIZE_PATIENCE: Duration = Duration::from_secs(1200);
 const LIVE_RESTORE: &str = "--live-restore";

@@ -1,4 +1,4 @@
-//! Finds the unpacked engines whose programs a world's engine gets, one after the other.
+//! Finds the unpacked engines with which a story replaces the programs of a world's engine, one after the other.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ pub(super) fn chain(world: &World) -> Outcome<Vec<PathBuf>> {
     names(&world.engine).into_iter().map(folder).collect()
 }
 
-/// Unpacks the engines that the stories in a world with this engine need, because a world cannot download them.
+/// Unpacks the engines that exchange stories need in a world with this engine, because a world cannot download them.
 pub(crate) fn unpack(engine: &str) -> Outcome {
     names(engine).iter().filter(|name| *name != OWN).try_for_each(|name| unpacked(name).map(drop))
 }

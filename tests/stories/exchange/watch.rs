@@ -43,7 +43,7 @@ impl Watch {
     }
 }
 
-/// All pods and containers of `before` that were missing or had another state in a list.
+/// All pods and containers of `before` that were missing from a list or had another state there.
 async fn list(
     cri: Cri,
     before: BTreeSet<String>,
@@ -57,7 +57,6 @@ async fn list(
     Ok(lost)
 }
 
-/// Lists all pods and containers with their states.
 async fn states(cri: &Cri) -> Outcome<BTreeSet<String>> {
     let pods = cri.sandboxes().await?;
     let pods = pods.iter().map(|pod| format!("{} {:?}", pod.id, pod.state()));
@@ -66,7 +65,7 @@ async fn states(cri: &Cri) -> Outcome<BTreeSet<String>> {
     Ok(pods.chain(containers).collect())
 }
 
-/// Probes a container and returns the failures that kubelet would count. kubelet ignores a probe whose call
+/// Probes a container repeatedly, and returns the failures that kubelet would count. kubelet ignores a probe whose call
 /// fails, but counts a probe that ran out of time.
 async fn probe(cri: Cri, container: String, over: Arc<AtomicBool>) -> BTreeSet<String> {
     let mut failures = BTreeSet::new();

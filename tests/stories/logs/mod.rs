@@ -50,7 +50,7 @@ impl Scene {
     }
 }
 
-/// Waits until dockbridge shows the container's exit. From then on, the container's log must be complete.
+/// Waits until dockbridge shows the container's exit.
 async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     let mut looks = Looks::every(Duration::from_millis(2));
     while looks.again().await {
@@ -61,9 +61,9 @@ async fn until_exited(cri: &Cri, id: &str) -> Outcome {
     fail!("{id} is never shown as ended");
 }
 
-/// A shell program that writes numbers from 0 on to both streams until SIGTERM. If the engine is fast enough, each
-/// stream gets `lines` lines every `every` microseconds. The last line of each stream has the number of the lines
-/// before it. The program pauses while the file `/hold` exists.
+/// A shell program that writes numbers from 0 on to both streams until SIGTERM. Each stream gets `lines` lines at once,
+/// at intervals of `every` microseconds or more. The last line of each stream contains the number of lines before it.
+/// The program pauses while the file `/hold` exists.
 fn counting(lines: u32, every: u32) -> String {
     format!(
         "count() {{ i=0; while [ ! -e /enough ]; do usleep {every} & seq $i $((i+{lines}-1)); \
@@ -72,7 +72,7 @@ fn counting(lines: u32, every: u32) -> String {
     )
 }
 
-/// The lines of one stream, which must be the numbers from 0 on, and then their count.
+/// Checks the lines of one stream, which must be the numbers from 0 on and, at the end, their count.
 #[derive(Debug, Default)]
 struct Count {
     next: u64,

@@ -64,9 +64,8 @@ pub(crate) async fn by_the_kubelet(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// With up to 100,000 lines a second, a rotation every 100 ms and up to twenty kills of dockbridge (at least four),
-/// every line is written once, in order and complete. The whole log is written before dockbridge shows the
-/// container's exit.
+/// With up to 100,000 lines and ten rotations a second, and with four to twenty kills of dockbridge, every line is
+/// written once, in order and complete. The whole log is written before dockbridge shows the container's exit.
 pub(crate) async fn under_fire(world: World) -> Outcome {
     let mut scene = Scene::on(Stage::docker(&world, "under_fire").await?).await?;
     let (begun, mut random) = (Instant::now(), seeded());
@@ -102,8 +101,8 @@ pub(crate) async fn under_fire(world: World) -> Outcome {
     scene.clear().await
 }
 
-/// The engine's log file is truncated while dockbridge is frozen, and grows to more than its old size.
-/// dockbridge writes all lines after the truncation, and counts a gap.
+/// The engine's log file is truncated while dockbridge is frozen, and grows to more than its old size. dockbridge
+/// writes all lines after the truncation, and counts a loss in `dockbridge_log_lost_total`.
 pub(crate) async fn truncated_by_somebody(world: World) -> Outcome {
     let scene = Scene::on(Stage::docker(&world, "truncated_by_somebody").await?).await?;
     let Stage { bridge, cri, engine, .. } = &scene.stage;
@@ -130,9 +129,9 @@ fn numbered(range: std::ops::RangeInclusive<u32>) -> String {
     range.map(|number| format!("{number}\n")).collect()
 }
 
-/// Waits until dockbridge has so few lines left to write that the engine keeps them all while dockbridge is
-/// down. On a busy machine, a debug build may never catch up with a container that writes all the time, so after two
-/// seconds or more, the container pauses until all lines have arrived.
+/// Waits until dockbridge has so few lines left to write that the engine keeps them all while dockbridge is down. On a
+/// busy machine, a debug build of dockbridge may never catch up with a container that writes all the time. If
+/// dockbridge does not catch up soon, the container pauses until all its lines are in the log.
 async fn keeps_up(engine: &Engine, id: &str, log: &CriLog) -> Outcome {
     let pause = Duration::from_millis(5);
     let mut looks = Looks::within(Duration::from_secs(2), pause);
@@ -164,7 +163,7 @@ struct Kubelet {
     task: tokio::task::JoinHandle<Outcome<(CriLog, Told)>>,
 }
 
-/// How often ReopenContainerLog had each answer.
+/// How often ReopenContainerLog returned each status code.
 type Told = BTreeMap<String, u32>;
 
 impl Kubelet {
@@ -178,7 +177,7 @@ impl Kubelet {
     /// Waits until the log was rotated this many more times.
     async fn rotates(&mut self, times: u32) -> Outcome {
         let wanted = *self.rotated.borrow() + times;
-        // If the task has failed, its sender is gone. `end` returns the reason.
+        // If the task has failed, this wait ends, and `end` returns the reason.
         drop(self.rotated.wait_for(|count| *count >= wanted).await);
         Ok(())
     }

@@ -28,7 +28,6 @@ use crate::{
 
 pub(crate) use self::worlds::Engine as WorldEngine;
 
-/// How one test ended.
 #[derive(Clone, Debug)]
 struct Ended {
     name: &'static str,
@@ -36,7 +35,8 @@ struct Ended {
     /// False if the test did not begin because no world started.
     has_begun: bool,
     took: Duration,
-    /// All output of the test. If the test failed, the end says why, and, if a world started, where the logs are.
+    /// The test's output. After a failure, the output ends with the reason and, if a world started, the path of the
+    /// logs.
     output: String,
 }
 
@@ -69,9 +69,9 @@ enum Event {
     Ended(Ended),
 }
 
-/// Runs tests from the queue in a world until the queue is empty. Replaces the world after a failed test, or
-/// after a test that leaves the world unfit for others. If a world does not start, the thread ends, because
-/// another world would probably not start either. If the engine is missing, only one test for each thread fails.
+/// Runs tests from the queue in a world until the queue is empty. Replaces the world after a failed test, and after a
+/// test whose name starts with [`SPOILS_ITS_WORLD`]. If a world does not start, the thread ends, because another world
+/// would probably not start either.
 fn serve(engine: &Engine, queue: &Mutex<VecDeque<&'static str>>, results: &mpsc::Sender<Event>) {
     let mut world = None;
     loop {
@@ -146,7 +146,7 @@ const FAILED: &str = "\u{1}failed ";
 /// The start of the names of tests after which the world is replaced: an engine that is killed while it
 /// starts a container can leave a cgroup behind, which the next test would report as its leftover.
 const SPOILS_ITS_WORLD: &str = "chaos::";
-/// Parts of the names of tests that take more than 15 seconds, the longest first.
+/// Parts of the names of tests that take more than 15 seconds, the slowest tests first.
 const LONGEST: &[&str] = &[
     "tokens::a_thousand_and_one",
     "disconnects::of_the_engine",

@@ -1,5 +1,5 @@
-//! Prints the output of a run: each test when it ends, the slowest tests, failures with the command that
-//! repeats each failed test, and the counts in the format of Rust's test harness.
+//! Prints the output of a run: each test when it ends, the slowest tests, failures with the command that repeats each
+//! failed test, and counts like those of Rust's test harness.
 
 use std::{
     io::{IsTerminal as _, Write as _, stderr},

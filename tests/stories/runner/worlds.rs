@@ -18,7 +18,7 @@ use crate::support::{
 /// The engine of the worlds, as `tests/env/world.sh` names it.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
-    /// The engine's name, such as `bookworm` or `trixie`, or the path of a directory.
+    /// The value of `world.sh --engine`: a name such as `trixie`, or the directory of the engine's programs.
     pub(crate) name: String,
     /// The program that the engine gets as its runtime `dockbridge`.
     pub(crate) runtime: Option<PathBuf>,
@@ -65,8 +65,8 @@ impl WorldProcess {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let logs = engine.logs().join(format!("world-{number}"));
         let (output, writer) = io::pipe()?;
-        // With `setpriv --pdeathsig`, a world ends if the runner is killed. The kernel sends the parent-death
-        // signal when the thread that started the world ends, and no world outlives its thread.
+        // With `setpriv --pdeathsig`, a world ends if the runner is killed. The kernel also sends this signal when only
+        // the thread that started the world ends, but each thread ends its world before that.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", WORLD, "--engine", &engine.name]);
         if let Some(runtime) = &engine.runtime {
@@ -103,7 +103,7 @@ impl WorldProcess {
         })
     }
 
-    /// Ends the world in which this test failed, and returns the directory with the logs of its programs.
+    /// Ends the world in which this test failed, and returns the directory with the logs of the world's programs.
     pub(super) fn end_with_logs(mut self, engine: &Engine, test: &str) -> PathBuf {
         let kept = engine.logs().join(test);
         self.kept = Some(kept.clone());

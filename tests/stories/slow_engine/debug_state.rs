@@ -1,4 +1,4 @@
-//! Reads from dockbridge's debug state and metrics which objects dockbridge knows only from the engine's lists.
+//! Reads which objects dockbridge knows only from the engine's lists (debug state), and their number (metrics).
 
 use serde_json::Value;
 use tokio::process::Command;

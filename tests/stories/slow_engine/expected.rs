@@ -60,8 +60,8 @@ impl Expected {
         states
     }
 
-    /// The difference in state, exit code or reason between a container's status while the engine is slow and the
-    /// recorded status, if there is one. If the inspect hangs, ContainerStatus may fail with UNAVAILABLE.
+    /// How a container's status differs in state, exit code or reason from the recorded status, or why the call failed.
+    /// If the container's inspect hangs, ContainerStatus may fail with UNAVAILABLE.
     pub(crate) async fn wrong_status(
         &self,
         cri: &Cri,
@@ -185,7 +185,7 @@ fn by_id<T: Listed>(listed: Vec<T>) -> BTreeMap<String, T> {
     listed.into_iter().map(|one| (one.id().to_owned(), one)).collect()
 }
 
-/// A sentence for each difference between a list and the recorded objects. Creation times may differ by less than 1 s.
+/// The differences between a list and the recorded objects. Creation times may differ by less than 1 s.
 fn wrong<T: Listed>(noted: &BTreeMap<String, T>, listed: &[T]) -> Vec<String> {
     let told: BTreeMap<&str, &T> = listed.iter().map(|one| (one.id(), one)).collect();
     let mut wrong = Vec::new();

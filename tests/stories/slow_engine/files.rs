@@ -32,7 +32,7 @@ impl Files {
         let (world, folders) = (&stage.world, &stage.folders);
         let places = [&folders.state, &folders.run, &world.cni_cache, &world.cni_leases];
         let files = places.into_iter().flat_map(|place| files_below(place));
-        // The lock file changes because it contains the process id, and sockets cannot be read.
+        // Leaves out the lock file, which contains the process id and so changes, and sockets, which cannot be read.
         let files = files.map(PathBuf::from).filter(|path| {
             path.extension().is_none_or(|kind| kind != "sock")
                 && path.file_name() != Some("lock".as_ref())

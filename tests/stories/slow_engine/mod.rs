@@ -1,4 +1,4 @@
-//! Tests dockbridge with an engine whose answers to inspects of single containers are late, never come, or are errors.
+//! Tests dockbridge with an engine that answers inspects of containers late, never, or with errors.
 
 pub(crate) mod debug_state;
 pub(crate) mod expected;
@@ -32,9 +32,9 @@ use crate::support::{
     world::World,
 };
 
-/// On a node with many pods, dockbridge is killed and started again while the engine answers inspects of most
-/// containers slowly, of some never, and of some with a failure. From the first list on, dockbridge lists all
-/// pods and containers as before.
+/// On a node with several pods, dockbridge is killed. When dockbridge starts again, the engine answers inspects of most
+/// containers slowly, of some never, and of some with a failure. From the first list on, dockbridge lists all pods and
+/// containers as before.
 pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     let (size, mut random) = (Size::stated(), seeded());
     println!("  {size:?}");
@@ -64,8 +64,7 @@ pub(crate) async fn first_answers_are_true(world: World) -> Outcome {
     stage.leaves_nothing().await
 }
 
-/// Chooses the answers of the proxy: each inspect gets a delay, some inspects of pods and containers hang,
-/// and some fail.
+/// Chooses the proxy's answers: each inspect gets a delay, some inspects of pods and containers hang, and some fail.
 fn slow_answers(random: &mut StdRng, node: &Node, size: Size) -> SlowAnswers {
     let mut slow = SlowAnswers::default();
     let (pods, containers) = node.ids();
@@ -82,8 +81,8 @@ fn slow_answers(random: &mut StdRng, node: &Node, size: Size) -> SlowAnswers {
     slow
 }
 
-/// Kills dockbridge and starts it again while the engine is slow. Waits until each pod and container whose inspects
-/// neither hang nor fail was inspected, and some time longer. Returns the differences that the lists and statuses had.
+/// Kills dockbridge, makes the engine slow, and starts dockbridge. Waits until all pods and containers whose inspects
+/// neither hang nor fail were inspected, and some time longer. Returns failures and wrong answers.
 async fn restart(
     stage: &mut Stage,
     proxy: &SlowProxy,
@@ -103,7 +102,7 @@ async fn restart(
             |seen: &Seen| slow.delays.keys().all(|id| !ends(slow, id) || seen.of(id).answered > 0);
         proxy.until(size.longest * 10 + LOOKS_WITHIN, looked).await?;
         let looks = begun.elapsed();
-        // After this sleep, dockbridge may have given up hanging inspects, and has processed the last answers.
+        // This sleep gives dockbridge time to process the last answers, and perhaps to give up hanging inspects.
         sleep((size.longest * 3 / 2).saturating_sub(looks) + WELL_AFTER).await;
         Outcome::Ok((came, looks, wrong))
     };
@@ -130,7 +129,7 @@ fn ends(slow: &SlowAnswers, id: &str) -> bool {
     !slow.hanging.contains(id) && !slow.failing.contains(id)
 }
 
-/// Requests the statuses of three containers (running, ended, and with a hanging inspect), and returns the differences.
+/// Compares the statuses of three containers (running, ended, and with a hanging inspect) with the recorded statuses.
 async fn wrong_statuses(
     cri: &Cri,
     (node, noted): (&Node, &Expected),
@@ -148,7 +147,7 @@ async fn wrong_statuses(
     [runs, ended, hangs].into_iter().flatten().collect()
 }
 
-/// Checks that a command can run in a container and write to its log, and that the pod answers at its address.
+/// Runs a command that writes `line` to a container's log, and checks that the pod answers at its IP and its host port.
 async fn works(stage: &Stage, node: &Node, line: &str) -> Outcome {
     let (pod, web) = node.web();
     let command = format!("echo {line} > /proc/1/fd/1; cat /www/index.html");
@@ -161,8 +160,8 @@ async fn works(stage: &Stage, node: &Node, line: &str) -> Outcome {
     Ok(())
 }
 
-/// If inspects of a pod or container hang, dockbridge lists it with its state all the time, and shows
-/// operators that it was not inspected.
+/// While inspects of a pod or container hang, dockbridge lists it with its state, and `dockbridge debug state` shows
+/// that it was not inspected.
 pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let mut stage = Stage::behind(&world, "what_hangs", proxy.socket()).await?;
@@ -207,5 +206,5 @@ pub(crate) async fn what_hangs_is_listed(world: World) -> Outcome {
 /// How long the tests wait for inspects, beyond the delays of the proxy. This is longer than dockbridge waits for an
 /// inspect that hangs.
 const LOOKS_WITHIN: Duration = Duration::from_secs(30);
-/// A time in which dockbridge processes the last answer and shows it in some lists.
+/// Long enough for dockbridge to process the last inspect, and for [`Watch`] to compare some later lists.
 const WELL_AFTER: Duration = Duration::from_millis(500);

@@ -13,9 +13,9 @@ use crate::support::{
     world::World,
 };
 
-/// Two containers end. Inspects of the first container are never answered, and inspects of the second container
-/// fail. dockbridge shows the last known state of both containers, and another pod works. Then the engine recovers,
-/// and dockbridge shows that both containers have ended.
+/// Two containers end. Inspects of the first container are never answered, and inspects of the second container fail.
+/// At first dockbridge shows both containers as running, and another pod works. Then the engine recovers, and
+/// dockbridge shows that both containers have ended.
 pub(crate) async fn live_on(world: World) -> Outcome {
     let proxy = SlowProxy::start(&world.root.join("tmp/slow.sock"), &world.docker)?;
     let stage = Stage::behind(&world, "holds_up", proxy.socket()).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn live_on(world: World) -> Outcome {
     stage.engine.docker(&["kill", silent, failing]).await?;
     let told = |seen: &Seen| seen.of(silent).asked > 0 && seen.of(failing).failed > 0;
     proxy.until(PATIENCE, told).await?;
-    // The statuses are read right after the end, before the engine's list shows that the two containers have ended.
+    // The statuses are read right after the end: once an inspect has failed, the engine's next list shows the end.
     for id in &ids {
         ensure_eq!(stage.cri.container(id).await?.state(), C::ContainerRunning, "{id}");
     }
@@ -74,5 +74,5 @@ async fn until_ended(stage: &Stage, id: &str) -> Outcome {
     fail!("container {id} is not shown as ended");
 }
 
-/// A time limit that is longer than dockbridge waits for an inspect, or pauses after the failed inspects of this story.
+/// Longer than dockbridge waits for an inspect, and longer than its pauses after the failed inspects of this story.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -28,7 +28,6 @@ pub(crate) struct Node {
 pub(crate) struct Pod {
     /// The id of the pod's sandbox.
     pub(crate) id: String,
-    /// The request of the pod.
     pub(crate) config: cri::PodSandboxConfig,
     /// The pod's two containers.
     pub(crate) containers: Vec<Workload>,
@@ -38,7 +37,6 @@ pub(crate) struct Pod {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) id: String,
-    /// The request of the container.
     pub(crate) config: cri::ContainerConfig,
     /// The line that the container prints at its start, or `None` if it is not started.
     pub(crate) says: Option<String>,
@@ -58,7 +56,7 @@ enum Network {
 impl Node {
     /// Creates this many pods, and waits until the containers that should end have ended.
     pub(crate) async fn gather(stage: &mut Stage, pods: usize) -> Outcome<Self> {
-        // The network mode is a setting of dockbridge, so pods of the other mode are created first, by a
+        // The network mode is a setting of dockbridge, so pods on the engine's network are created first, by a
         // dockbridge with that mode.
         let is_earlier = |plan: &Plan| plan.network() == Network::Engine;
         let (earlier, later): (Vec<_>, Vec<_>) = (0..pods).map(Plan).partition(is_earlier);
@@ -111,8 +109,8 @@ impl Node {
         Ok(())
     }
 
-    /// Changes the limits of each pod that is not stopped, and of its first container. dockbridge stores the limits
-    /// of pods and some limits of containers, and Docker stores the others.
+    /// Changes the limits of each pod that is not stopped, and of its first container. dockbridge saves the limits of
+    /// pods in its state directory, and Docker stores those of containers.
     async fn resize(&self, cri: &Cri) -> Outcome {
         let runtime = || cri.runtime.clone();
         let more = cri::LinuxContainerResources {

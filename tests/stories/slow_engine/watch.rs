@@ -154,5 +154,5 @@ enum Refusal {
 const EVERY: Duration = Duration::from_millis(50);
 /// A time limit that is longer than dockbridge waits for an inspect that hangs.
 const FIRST_WITHIN: Duration = Duration::from_secs(30);
-/// How many differences of each kind of list are recorded.
+/// Maximum number of recorded differences for each kind of list.
 const TOLD: usize = 3;

@@ -1,5 +1,5 @@
-//! Tests attach to a container's main process. The process continues after a client disconnects, unless
-//! `stdin_once` ends its input.
+//! Tests attach to a container's main process. The process continues after a client disconnects, but with `stdin_once`
+//! its input ends.
 
 use dockbridge::wire::cri;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The request for a container that keeps its stdin open.
+/// The request for a container with stdin.
 fn listening(stage: &Stage, name: &str, line: &str, tty: bool, once: bool) -> cri::ContainerConfig {
     let mut container = stage.recipes.container(name, line);
     (container.stdin, container.stdin_once, container.tty) = (true, once, tty);

@@ -85,7 +85,7 @@ pub(crate) async fn a_slow_reader(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// The request for a container whose processes report their progress in files and not in their streams.
+/// The request for a container that mounts the story's shared directory, in which processes record their progress.
 fn counted(scene: &Scene, name: &str) -> cri::ContainerConfig {
     let mut container = scene.stage.recipes.sleeper(name);
     container.mounts = vec![cri::Mount {
@@ -125,7 +125,7 @@ pub(crate) async fn a_deaf_process(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// Waits until a number that has begun to grow has not changed for a second.
+/// Waits until the number is above 0 and has not changed for a second.
 pub(crate) async fn until_still(number: impl Fn() -> Outcome<Option<u64>>) -> Outcome {
     let deadline = Instant::now() + patient(Duration::from_secs(60));
     let (mut last, mut same) = (None, 0);

@@ -40,7 +40,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
                 held = Some(bridge.descriptors()?);
             }
             None => {}
-            // Two concurrent calls leave one more idle connection to the engine open for up to a minute.
+            // Concurrent calls leave further idle connections to the engine open for up to a minute.
             Some(held) => bridge.lets_go(held + 3).await?,
         }
         ensure!(scene.runs(&format!("sleep {plain}")).await?, "{way:?}: not a terminal, yet gone");
@@ -48,7 +48,7 @@ pub(crate) async fn of_the_client(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// If the container is stopped, or the engine removes it, exec ends with an error, and attach ends.
+/// If the container is stopped, or removed with `docker rm -f`, exec ends with an error, and attach ends.
 pub(crate) async fn of_the_container(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "container_leaves").await?;
     let (cri, bridge) = (&scene.stage.cri, scene.bridge()?);
@@ -155,7 +155,7 @@ pub(crate) async fn of_the_engine(world: World) -> Outcome {
     scene.stage.leaves_nothing().await
 }
 
-/// How soon a client must learn that its engine is gone.
+/// How soon a client must get an error after the engine was killed.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Checks that a URL with a token of an earlier dockbridge is not valid.

@@ -7,7 +7,7 @@ use crate::support::{
     world::World,
 };
 
-/// Every streaming protocol transfers input, both outputs and the exit code.
+/// Every protocol of exec transfers stdin, stdout and stderr, and reports a non-zero exit code.
 pub(crate) async fn in_every_way(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "exec_ways").await?;
     let (cri, id) = (&scene.stage.cri, scene.container.as_str());

@@ -21,7 +21,7 @@ use crate::support::{
     world::World,
 };
 
-/// Clients send garbage instead of requests, SPDY frames and WebSocket frames, while another exec runs.
+/// Clients send garbage instead of requests, SPDY frames and WebSocket frames, while other execs run.
 pub(crate) async fn bytes(world: World) -> Outcome {
     let mut random = seeded();
     let scene = Scene::quiet(&world, "hostile").await?;
@@ -65,7 +65,7 @@ pub(crate) async fn silence(world: World) -> Outcome {
     let _stdin = spdy.open(&[("streamtype", "stdin")]).await?;
     spdy.closed(patient(CREATION)).await?;
     let mut rest = Vec::new();
-    // The request may fail or succeed.
+    // dockbridge may answer the half request, or only close the connection.
     drop(
         timeout(patient(CREATION), half.read_to_end(&mut rest))
             .await
@@ -216,5 +216,5 @@ async fn shaken(scene: &Scene, protocol: &str) -> Outcome<TcpStream> {
     Ok(answered.stream)
 }
 
-/// A client has half a minute to open its streams. The other half minute is for slow machines.
+/// Twice the half minute in which a client must open its streams, for slow machines.
 const CREATION: Duration = Duration::from_secs(60);

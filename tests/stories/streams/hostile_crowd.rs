@@ -76,7 +76,7 @@ pub(crate) async fn fills_the_places(world: World) -> Outcome {
         }
         ensure!(refused >= USERS, "a container has more than its share: {refused} refused");
     }
-    // After this pause, dockbridge's memory usage no longer changes.
+    // During this pause, the clients' data fills dockbridge's buffers.
     sleep(Duration::from_secs(if is_full_size() { 60 } else { 5 })).await;
     answers(&scene).await?;
     let most = most.end(bridge)?;
@@ -196,7 +196,7 @@ async fn over_websocket(scene: &Scene, user: &str, manner: Manner) -> Outcome<Cl
     ];
     let stream = upgraded(&command(scene, user, manner).await?, "GET", &headers).await?;
     let length = u64::try_from(UNREAD)?.to_be_bytes();
-    // This is one long message, with a mask of zeros.
+    // The head of one long WebSocket message, with a mask of zeros.
     let mut bytes = [&[0x82, 0xff][..], &length, &[0; 4]].concat();
     match manner {
         Manner::Idle => bytes.clear(),

@@ -61,8 +61,8 @@ impl Scene {
         self.stage.bridge.pid().map(Process).ok_or_else(|| Failure("no dockbridge".to_owned()))
     }
 
-    /// The number of dockbridge's file descriptors before the story opens a stream. First runs an exec to its end, and
-    /// waits until dockbridge reads the container's log, so that all descriptors that stay open are counted.
+    /// The number of dockbridge's file descriptors before the story opens a stream. First runs an exec to its end and
+    /// waits until dockbridge reads the container's log, so that the count includes descriptors that stay open.
     pub(crate) async fn descriptors(&self) -> Outcome<usize> {
         let mut first =
             Session::exec(&self.stage.cri, SPDY, &self.container, &["true"], Wish::Output).await?;

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// If a stream is impossible, dockbridge refuses the CRI call with the code that kubelet expects.
+/// dockbridge refuses Exec and Attach calls that cannot work, with a gRPC code for the reason.
 pub(crate) async fn wrong_requests(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "stream_refusals").await?;
     let cri = &scene.stage.cri;
@@ -117,8 +117,8 @@ pub(crate) async fn negotiated(world: World) -> Outcome {
     scene.ends().await
 }
 
-/// At most a thousand tokens may be unused at the same time. After a token is used or has expired,
-/// dockbridge creates another.
+/// At most a thousand tokens may be unused at the same time. Until one of them is used or expires, calls that need
+/// another token fail.
 pub(crate) async fn a_thousand_and_one(world: World) -> Outcome {
     let scene = Scene::quiet(&world, "token_limit").await?;
     // The test requests many tokens at a time, because all of them must exist before the first one expires.

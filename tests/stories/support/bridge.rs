@@ -121,7 +121,7 @@ impl Bridge {
         self.child.as_ref().and_then(Child::id)
     }
 
-    /// Freezes dockbridge, so that it neither answers nor accepts connections.
+    /// Freezes dockbridge. Clients can still connect, but get no answer.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn freeze(&self) -> Outcome {
         self.signal(Signal::SIGSTOP)
@@ -163,7 +163,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Starts dockbridge, also again with the same directories after [`Self::stop`] or [`Self::kill`]. Waits until
+    /// Starts dockbridge, or restarts it with the same directories after [`Self::stop`] or [`Self::kill`]. Waits until
     /// dockbridge answers, then up to ten seconds (longer on slow machines) for the first list from the engine.
     /// A missing first list is not an error.
     pub(crate) async fn spawn(&mut self) -> Outcome {
@@ -257,7 +257,7 @@ impl Bridge {
 const FIRST_LIST: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The path of the program `dockbridge` that is tested. For benchmarks, the variable `BRIDGE` can name another build.
+/// The path of the program `dockbridge` that is tested. For benchmarks, the variable `BRIDGE` can hold another path.
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("BRIDGE").unwrap_or(env!("CARGO_BIN_EXE_dockbridge").into()).into()
 }

@@ -21,7 +21,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of the pieces that a connection has received for one stream.
+    /// Reads the pieces that a connection receives for one stream.
     pub(crate) const fn new(pieces: mpsc::Receiver<Bytes>) -> Self {
         Self { pieces, pending: Vec::new() }
     }
@@ -91,7 +91,7 @@ impl Writer {
         }
     }
 
-    /// Ends both directions of the stream at once, which a WebSocket does not support.
+    /// Ends both directions of a SPDY stream at once. Fails for a WebSocket channel.
     pub(crate) async fn reset(&self) -> Outcome {
         match self {
             Self::Spdy(writer) => writer.reset().await,
@@ -111,7 +111,7 @@ impl Writer {
 /// The number of received pieces of a stream that may wait for the reader.
 pub(crate) const AHEAD: usize = 16;
 
-/// How long one wait of a streaming client may take.
+/// The time limit of each single wait of a streaming client.
 pub(crate) fn patience() -> Duration {
     patient(Duration::from_secs(60))
 }

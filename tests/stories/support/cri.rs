@@ -41,8 +41,8 @@ impl Refused {
 
 pub(crate) type Answer<T = ()> = Result<T, Refused>;
 
-/// Makes a call. Repeats the call once if a known fault of an engine or CNI plugin made the call fail, and such a
-/// call may be repeated.
+/// Makes a call. Repeats the call once if a known fault of an engine or CNI plugin made the call fail, and this call
+/// may be repeated after that fault.
 macro_rules! call {
     ($self:ident . $service:ident . $method:ident ( $request:expr )) => {{
         let (mut client, call, request) = ($self.$service.clone(), stringify!($method), $request);

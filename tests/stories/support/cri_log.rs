@@ -1,4 +1,4 @@
-//! Reads and rotates a container's log like kubelet. The log consists of files with CRI lines.
+//! Rotates a container's log like kubelet, and reads its files, rotated ones as well.
 
 use std::{
     fs::{self, File},
@@ -32,9 +32,9 @@ pub(crate) struct Line<'a> {
     pub(crate) time: &'a str,
     /// The stream of the line: `stdout` or `stderr`.
     pub(crate) stream: &'a str,
-    /// Whether the container's line ends with this entry, as the tag `F` says.
+    /// Whether the line's tag is `F`: the text ends a line of the container.
     pub(crate) full: bool,
-    /// The text that the container wrote.
+    /// The text that the container wrote, without its newline.
     pub(crate) text: &'a [u8],
 }
 
@@ -55,7 +55,7 @@ impl CriLog {
         Ok(())
     }
 
-    /// The same log after `rotations` rotations.
+    /// The same log. The next rotation gives the renamed file the number after `rotations`.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn rotated(self, rotations: u32) -> Self {
         Self { rotations, ..self }
@@ -81,7 +81,7 @@ impl CriLog {
         Ok(answer)
     }
 
-    /// The files of the log, oldest first.
+    /// All files in the log's directory, sorted by name, but the newest file last.
     pub(crate) fn files(&self) -> Outcome<Vec<PathBuf>> {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let mut files = Vec::new();
@@ -93,8 +93,8 @@ impl CriLog {
         Ok(files)
     }
 
-    /// The time of the last complete line in the log, or `None` if there is no such line yet. Lines must be
-    /// shorter than 4 KiB.
+    /// The time of the last line that ends with a newline, or `None` if there is no such line. Lines must be shorter
+    /// than 4 KiB.
     pub(crate) fn latest(&self) -> Outcome<Option<Timestamp>> {
         for path in self.files()?.iter().rev() {
             if let Some(time) = Self::latest_in(path)? {
@@ -123,7 +123,7 @@ impl CriLog {
         self.files()?.iter().try_fold(0, |sum, path| Ok(sum + fs::metadata(path)?.size()))
     }
 
-    /// Passes one line after the other to `take`, starting with the oldest file. Incomplete lines are an error.
+    /// Passes each line to `take`, oldest first. Fails at a line that is malformed or lacks its newline.
     pub(crate) fn each(&self, mut take: impl FnMut(Line<'_>) -> Outcome) -> Outcome {
         for path in self.files()? {
             let mut file = BufReader::with_capacity(1 << 20, File::open(&path)?);
@@ -141,7 +141,7 @@ impl CriLog {
         Ok(())
     }
 
-    /// The text of one stream in the log, with the parts of long lines joined, and with newlines.
+    /// The text of one stream in the log, with the parts of long lines joined and a newline after each line.
     pub(crate) fn text(&self, stream: &str) -> Outcome<String> {
         let mut all = Vec::new();
         self.each(|line| {

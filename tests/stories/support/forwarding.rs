@@ -35,7 +35,6 @@ pub(crate) const ROUTES: [Route; 6] = [
 /// A port-forward session.
 #[derive(Debug)]
 pub(crate) struct Forward {
-    /// The session's SPDY connection, if the session uses SPDY.
     spdy: Option<Spdy>,
     socket: Option<Socket>,
     channels: Vec<Option<Reader>>,
@@ -99,7 +98,7 @@ impl Forward {
         }
     }
 
-    /// The session's SPDY connection, if the session uses SPDY.
+    /// The session's SPDY connection, which can be inside a WebSocket. `None` with [`Route::WebSocket`].
     pub(crate) const fn spdy(&self) -> Option<&Spdy> {
         self.spdy.as_ref()
     }
@@ -122,8 +121,8 @@ impl Forward {
     }
 }
 
-/// Opens the two streams of a forwarded connection like kubectl: first the error stream, whose sending side
-/// is closed at once.
+/// Opens the two streams of a forwarded connection like kubectl: first the error stream, whose sending side is closed
+/// at once.
 async fn pair(spdy: &Spdy, port: u16, id: Option<u32>) -> Outcome<Line> {
     let (port, id) = (port.to_string(), id.map(|id| id.to_string()));
     let headers = |kind: &'static str| {

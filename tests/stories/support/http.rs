@@ -31,8 +31,8 @@ pub(crate) async fn get(address: &str) -> Outcome<String> {
     }
 }
 
-/// Whether no server listens at the address: the connection fails, or is closed without an answer. Fails if the
-/// connection stays open.
+/// Whether no server listens at the address: the connection fails, or is closed without an answer. Fails if this
+/// is not clear within a minute (longer on slow machines).
 pub(crate) async fn is_silent(address: &str) -> Outcome<bool> {
     let answer = timeout(patient(Duration::from_secs(60)), once(address)).await?;
     Ok(answer.map_or(true, |text| text.is_empty()))

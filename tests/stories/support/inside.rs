@@ -1,5 +1,5 @@
-//! TCP servers that a story runs in a pod's network or in the story's own. A socket stays in the network namespace
-//! of the thread that created it.
+//! TCP servers that a story runs in a pod's network or in the story's own. A socket stays in the network namespace in
+//! which it was created, so only a short-lived thread enters the pod's.
 
 use std::{
     fs::{self, File},
@@ -34,7 +34,7 @@ pub(crate) enum Manner {
     Hello,
     /// Accepts connections and reads nothing.
     Deaf,
-    /// Writes as long as possible.
+    /// Writes until a write fails.
     Flood,
 }
 
@@ -49,15 +49,15 @@ pub(crate) struct Server {
 /// The state of a server's connections.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// The number of bytes that [`Manner::Flood`] has written.
+    /// The number of bytes that [`Manner::Flood`] has written to all connections together.
     pub(crate) written: AtomicU64,
-    /// The number of open connections.
+    /// The number of connections that the server still handles.
     pub(crate) open: AtomicU64,
 }
 
 impl Server {
-    /// Starts a server in the network namespace of the container's process, or without a container in the
-    /// story's own namespace.
+    /// Starts a server in the network namespace of the container's process, or, without a container, in the story's
+    /// own namespace.
     pub(crate) async fn start(
         engine: &Engine,
         container: Option<&str>,
@@ -100,8 +100,7 @@ impl Drop for Server {
 fn listen(process: Option<&str>, address: SocketAddr) -> Outcome<TcpListener> {
     if let Some(process) = process {
         setns(File::open(format!("/proc/{process}/ns/net"))?, CloneFlags::CLONE_NEWNET)?;
-        // Engines disable IPv6 in a container that they do not connect to a network. On a node, the pod's
-        // loopback has IPv6, so the test enables IPv6 again.
+        // Engines disable IPv6 in a container that they do not connect to a network, so listening at `::1` needs this.
         for scope in ["all", "lo"] {
             let switch = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
             fs::write(switch, "0").unwrap_or_default();

@@ -13,7 +13,7 @@ use super::{
 /// The main process of a container and its cgroups.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// The process id of the main process on the host.
+    /// The main process's id as seen outside the container.
     pub(crate) pid: String,
     memberships: String,
 }
@@ -31,7 +31,7 @@ impl Kernel {
         Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
     }
 
-    /// The directory of the container's cgroup, on cgroup v1 in the hierarchy of this controller.
+    /// The directory of the container's cgroup. With cgroup v1, the one in the hierarchy of this controller.
     pub(crate) fn group(&self, controller: &str) -> Outcome<PathBuf> {
         let (mark, root) = match self.is_unified() {
             true => ("0::/".to_owned(), PathBuf::from("/sys/fs/cgroup")),
@@ -41,7 +41,7 @@ impl Kernel {
         line.map(|path| root.join(path)).ok_or_else(|| Failure(format!("no group of {controller}")))
     }
 
-    /// The number of processes in the cgroup that the OOM killer killed.
+    /// How many processes of the cgroup the OOM killer has killed.
     pub(crate) fn kills(&self) -> Outcome<u64> {
         let file = if self.is_unified() { "memory.events" } else { "memory.oom_control" };
         Ok(line(&fs::read_to_string(self.group("memory")?.join(file))?, "oom_kill"))
@@ -72,9 +72,9 @@ pub(crate) struct Figures {
     pub(crate) inactive_file: u64,
     /// The size of anonymous memory in bytes.
     pub(crate) rss: u64,
-    /// The number of page faults.
+    /// The number of page faults, minor and major.
     pub(crate) faults: u64,
-    /// The number of tasks in the cgroup.
+    /// The number of tasks in the cgroup and its descendants.
     pub(crate) tasks: u64,
 }
 

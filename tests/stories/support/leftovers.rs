@@ -68,15 +68,14 @@ fn veths() -> Vec<String> {
         .collect()
 }
 
-/// The lease files of the CNI plugin host-local, which are named like their addresses. host-local's lock and
-/// its file with the last address do not count as leftovers.
+/// The lease files of the CNI plugin host-local, which are named like their addresses. host-local's lock and its file
+/// with the last address do not count as leftovers.
 fn leases(folder: &Path) -> Vec<String> {
     let is_address = |name: &String| name.parse::<std::net::IpAddr>().is_ok();
     names_in(folder).into_iter().filter(is_address).collect()
 }
 
-/// The files of pods in the state directory. The search ignores files that outlive pods: the pod CIDRs, the
-/// list of pulled images and the lock. A pod's file in quarantine also counts as a leftover.
+/// The files in the state directory, except those that outlive pods. A pod's file in quarantine counts as a leftover.
 fn state_files(folder: &Path) -> Vec<String> {
     const KEPT: [&str; 3] = ["cidrs.json", "/pulled-images.json", "lock"];
     let keeps = |path: &String| KEPT.iter().any(|end| path.ends_with(end));
@@ -111,8 +110,7 @@ fn is_container(path: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The rules of the CNI plugin portmap, which creates one iptables chain per pod and jumps to the chain. The chain
-/// and the jumps to it must be gone.
+/// The chains that the CNI plugin portmap creates for pods with host ports, and the rules that name such a chain.
 async fn port_rules() -> Outcome<Vec<String>> {
     let output = Command::new("iptables").args(["-w", "-t", "nat", "-S"]).output().await?;
     ensure!(output.status.success(), "iptables: {}", String::from_utf8_lossy(&output.stderr));

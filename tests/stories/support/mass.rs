@@ -10,8 +10,7 @@ use super::{
     failure::{Outcome, ensure, ensure_eq},
 };
 
-/// The data that a story sends and checks. The bytes repeat after a length that no buffer has, so that a
-/// lost, repeated or swapped piece is noticed at once.
+/// The bytes repeat after a length that no buffer has, so that a check notices lost, repeated or swapped pieces.
 #[derive(Debug)]
 pub(crate) struct Mass {
     block: Vec<u8>,

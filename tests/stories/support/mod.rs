@@ -1,5 +1,4 @@
-//! Code that stories share, for example data about the world, dockbridge as a child process, a CRI client,
-//! access to the engine, streaming clients, and the search for leftovers.
+//! Code that stories and measurements share.
 
 pub(crate) mod bridge;
 pub(crate) mod channel;

@@ -1,5 +1,5 @@
-//! How long a story waits for an expected event. On an emulated processor a story takes ten times as long or
-//! more, so [`patient`] and [`Looks`] multiply times by `DOCKBRIDGE_WORLD_PATIENCE`.
+//! How long a story waits for an expected event. On an emulated processor a story takes ten times as long or more, so
+//! [`patient`] and [`Looks`] multiply times by `DOCKBRIDGE_WORLD_PATIENCE`.
 
 use std::{
     sync::LazyLock,
@@ -30,12 +30,12 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Checks until an event that must happen. The time limit only ends a test that would wait forever.
+    /// For an event that must happen. The time limit only ends a test that would wait forever.
     pub(crate) fn every(pause: Duration) -> Self {
         Self::within(LIMIT, pause)
     }
 
-    /// Checks for the time `usual`, multiplied for slow machines, with a pause between two checks.
+    /// Repeats the check during the time `usual`, multiplied for slow machines, with a pause between two checks.
     pub(crate) fn within(usual: Duration, pause: Duration) -> Self {
         Self { deadline: Instant::now() + patient(usual), pause, first: true, late: false }
     }

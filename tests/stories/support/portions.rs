@@ -1,4 +1,4 @@
-//! Calls the CRI's streaming list calls and reads all their messages.
+//! Makes the CRI's streaming list calls and reads all messages of the answers.
 
 use dockbridge::wire::cri::{self, items};
 use tonic::{Response, Status, Streaming};
@@ -73,7 +73,7 @@ impl Cri {
     }
 }
 
-/// Reads all messages of a stream, or returns the error that ended it.
+/// Reads all messages of an answer, or returns the call's error.
 async fn portions<R, T>(
     answer: Result<Response<Streaming<R>>, Status>,
     items: fn(R) -> Vec<T>,

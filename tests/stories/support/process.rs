@@ -84,7 +84,7 @@ impl Process {
         self.status("Threads:")
     }
 
-    /// The number of files and directories that the process watches through inotify.
+    /// The number of the process's inotify watches.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn watches(self) -> Outcome<usize> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
@@ -95,7 +95,7 @@ impl Process {
         Ok(infos.map(watches).sum())
     }
 
-    /// Whether this process has a pidfd of a process whose command line has `words`.
+    /// Whether the process has a pidfd of a process whose command line contains `words`.
     #[allow(dead_code, reason = "stories ask for it, measurements do not")]
     pub(crate) fn watches_process(self, words: &str) -> Outcome<bool> {
         let entries = fs::read_dir(format!("/proc/{}/fdinfo", self.0))?.flatten();
@@ -108,8 +108,8 @@ impl Process {
         Ok(infos.any(is_of_words))
     }
 
-    /// Whether the process has a handler for the signal. Without a handler, a signal such as SIGTERM does not
-    /// end the first process of a PID namespace.
+    /// Whether the process has a handler for the signal. Without a handler, a signal such as SIGTERM does not end the
+    /// first process of a PID namespace.
     #[allow(dead_code, reason = "measurements ask for it, stories do not")]
     pub(crate) fn catches(self, signal: Signal) -> Outcome<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0))?;
@@ -126,8 +126,8 @@ impl Process {
             .ok_or_else(|| Failure(format!("process {} has no {name}", self.0)))
     }
 
-    /// Counts the process's open file descriptors for two seconds, and returns the lowest count, so that
-    /// descriptors of calls that are just ending do not count.
+    /// Counts the process's open file descriptors repeatedly for two seconds (longer on slow machines), and returns the
+    /// lowest count, so that descriptors of calls that are just ending do not count.
     pub(crate) async fn fewest_descriptors(self) -> Outcome<usize> {
         let mut fewest = self.descriptors()?;
         let mut looks = Looks::within(Duration::from_secs(2), Duration::from_millis(20));
@@ -137,9 +137,8 @@ impl Process {
         Ok(fewest)
     }
 
-    /// Waits until the process has at most this many file descriptors. A busy dockbridge may open one more
-    /// connection to the engine. dockbridge's connection pool searches for unused connections every 30 s and
-    /// keeps each for up to a minute, so this function waits longer.
+    /// Waits until the process has at most this many file descriptors. dockbridge keeps idle connections to the engine
+    /// for up to a minute, so this function fails only after 90 s (longer on slow machines).
     pub(crate) async fn lets_go(self, most: usize) -> Outcome {
         let deadline = Instant::now() + patient(Duration::from_secs(90));
         while self.descriptors()? > most {

@@ -1,5 +1,4 @@
-//! A proxy in front of the engine's socket that records requests. If a story wants this, the proxy changes requests
-//! before it records them.
+//! A proxy in front of the engine's socket that records requests, and with [`Proxy::changing`] changes them first.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +26,10 @@ pub(crate) struct Proxy {
     task: JoinHandle<()>,
 }
 
-/// A function that changes a request but not its length, because the request's header has the length.
+/// Changes bytes of a request in place, so that the length in the request's header stays right.
 pub(crate) type Change = fn(&mut [u8]);
 
-/// Bytes of a client that the proxy read at once.
+/// Bytes of a client that one read returned.
 #[derive(Debug)]
 struct Chunk {
     connection: usize,
@@ -56,15 +55,14 @@ impl Proxy {
         &self.socket
     }
 
-    /// Returns and forgets the recorded request lines. For recorded bytes without a request line, such as a body, the
-    /// result has their length.
+    /// Returns and forgets the recorded request lines. Bytes that do not begin with a request line, such
+    /// as a body, become the text `<number> bytes`.
     pub(crate) fn take(&self) -> Vec<String> {
         self.drain().iter().map(|chunk| describe(&chunk.bytes)).collect()
     }
 
-    /// Forgets the recorded requests, and returns them without requests that dockbridge makes in the background:
-    /// pings, disk usage of images and layers, and some time after its start a search for inspection containers of
-    /// an ended dockbridge.
+    /// Like [`Self::take`], but leaves out requests that dockbridge makes in the background: pings, disk usage, and the
+    /// search for image inspection containers that earlier dockbridge processes have left.
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) fn asked(&self) -> Vec<String> {
         let own = ["GET /_ping ", "/system/df", "io.dockbridge.image-inspection"];
@@ -73,8 +71,8 @@ impl Proxy {
         seen
     }
 
-    /// Waits until four checks in a row, half a second apart, have found no request, and returns the requests before
-    /// that. Stops waiting after two minutes (longer on slow machines).
+    /// Waits until four checks in a row, half a second apart, have found no new request, but for at most two minutes
+    /// (longer on slow machines). Returns and forgets what was recorded, like [`Self::take`].
     #[allow(dead_code, reason = "measurements do not ask")]
     pub(crate) async fn until_quiet(&self) -> Vec<String> {
         let (mut seen, mut quiet) = (Vec::new(), 0);

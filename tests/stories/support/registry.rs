@@ -33,7 +33,7 @@ pub(crate) enum Manner {
     /// The registry answers at once.
     #[default]
     Prompt,
-    /// The registry sends layers in forty pieces with a pause before each.
+    /// The registry sends a layer in forty pieces with a pause before each.
     Slow(Duration),
     /// The registry sends half of a layer, then nothing.
     Stuck,
@@ -230,7 +230,7 @@ async fn serve(
     told
 }
 
-/// Sends a layer slowly and returns None if the client disconnects.
+/// Sends a layer slowly, or only half of it, and returns None if the client disconnects.
 async fn drip(
     stream: &mut BufReader<TcpStream>,
     head: &str,

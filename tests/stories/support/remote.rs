@@ -17,7 +17,7 @@ use super::{
 pub(crate) enum Way {
     /// SPDY/3.1 with this version of Kubernetes' remote command protocol.
     Spdy(&'static str),
-    /// WebSocket with this subprotocol.
+    /// WebSocket with this subprotocol, or with none if the text is empty.
     WebSocket(&'static str),
 }
 
@@ -38,7 +38,7 @@ impl Way {
 pub(crate) const USUAL: [Way; 2] = [SPDY, WEBSOCKET];
 /// SPDY with the protocol version that kubelet uses.
 pub(crate) const SPDY: Way = Way::Spdy("v4.channel.k8s.io");
-/// WebSocket with the protocol version of crictl and of future kubelets.
+/// WebSocket with the protocol version that `crictl exec --transport websocket` uses.
 pub(crate) const WEBSOCKET: Way = Way::WebSocket("v5.channel.k8s.io");
 /// All protocols of exec and attach.
 pub(crate) const ALL: [Way; 10] = [
@@ -165,13 +165,13 @@ impl Session {
         })
     }
 
-    /// Sends text to the session's stdin.
+    /// Sends text to the session's stdin. Does nothing if the session has none.
     pub(crate) async fn send(&self, text: impl AsRef<[u8]> + Send) -> Outcome {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         stdin.send(text.as_ref()).await
     }
 
-    /// Closes the session's stdin.
+    /// Closes the session's stdin. Does nothing if the session has none.
     pub(crate) async fn finish(&self) -> Outcome {
         let Some(stdin) = &self.stdin else { return Ok(()) };
         stdin.finish().await
@@ -182,7 +182,7 @@ impl Session {
         self.stdin.take()
     }
 
-    /// Sends the size of the terminal.
+    /// Sends the size of the terminal, if the session has a stream for that.
     pub(crate) async fn resize(&self, width: u16, height: u16) -> Outcome {
         let Some(resize) = &self.resize else { return Ok(()) };
         // kubectl and crictl write each size with Go's encoder, which appends a newline.
@@ -214,7 +214,7 @@ impl Session {
     }
 }
 
-/// The complete output and the result of an ended session.
+/// The output and the result of an ended session.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) stdout: String,

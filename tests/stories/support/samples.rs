@@ -21,8 +21,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The value of a metric of the first container. `labels` are the values of its labels except those that
-    /// identify the container.
+    /// The value of a metric of the first container. `labels` have the same meaning as in [`figure`].
     pub(crate) fn own(&self, name: &str, labels: &[&str]) -> Outcome<u64> {
         figure(&self.pod.container_metrics[0].metrics, name, labels)
     }
@@ -32,7 +31,7 @@ impl Told {
         figure(&self.pod.metrics, name, labels)
     }
 
-    /// The value of a metric of the file system with the first container's layer, whatever the name of the device is.
+    /// The value of a metric of the file system with the first container's layer, whatever the device's name is.
     pub(crate) fn of_device(&self, name: &str) -> Outcome<u64> {
         let name = format!("container_{name}");
         let all = &self.pod.container_metrics[0].metrics;
@@ -40,14 +39,14 @@ impl Told {
         Ok(found.ok_or_else(|| Failure(format!("no {name}")))?.value)
     }
 
-    /// The metrics of one of several containers.
+    /// The metrics of the container `id`.
     pub(crate) fn container(&self, id: &str) -> Outcome<&[cri::Metric]> {
         let found = self.pod.container_metrics.iter().find(|one| one.container_id == id);
         Ok(&found.ok_or_else(|| Failure(format!("no metrics of {id}")))?.metrics)
     }
 }
 
-/// The value of a metric. `labels` are the values of its labels except those that identify the container or pod.
+/// The value of a metric. `labels` are the metric's label values except those that identify the container or pod.
 pub(crate) fn figure(metrics: &[cri::Metric], name: &str, labels: &[&str]) -> Outcome<u64> {
     let name = format!("container_{name}");
     let mut found = metrics
@@ -62,5 +61,5 @@ fn owned(labels: &[&str]) -> Vec<String> {
     labels.iter().map(|label| (*label).to_owned()).collect()
 }
 
-/// How many labels identify the container or pod. They are the first labels of a sample.
+/// How many labels at the start of a sample identify the container or pod.
 const BASE: usize = 6;

@@ -1,11 +1,11 @@
-//! A proxy in front of the engine's socket. On request, the proxy delays, holds or fails inspects, and holds
-//! or loses the answers to changing requests. Other requests pass unchanged.
+//! A proxy in front of the engine's socket. A story can make the proxy delay, hold or fail inspects of containers, and
+//! delay or lose the answers to changing requests. Other requests pass unchanged.
 //!
-//! Each client connection has its own connection to the engine, so a held answer does not delay other
-//! clients. The proxy holds the engine's answer and not the request, so the answer contains the state at the
-//! time of the request. The proxy parses only the heads of requests, and skips bodies by their length. After
-//! a protocol upgrade or a body without a length, the proxy passes a connection on unchanged. The proxy expects
-//! that clients send a request only after the answer to the request before.
+//! Each client connection has its own connection to the engine, so a held answer does not delay other clients. The
+//! proxy holds the engine's answer and not the request, so the answer contains the state at the time of the request.
+//! The proxy parses only the heads of requests, and passes bodies on by their length. After a protocol upgrade or a
+//! body without a length, the proxy only copies bytes. A client must wait for each answer before it sends the next
+//! request.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,7 +45,7 @@ pub(crate) struct SlowProxy {
 /// How the proxy answers inspects of containers and changing requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlowAnswers {
-    /// The delay of inspects, by container. Inspects of other containers have no delay.
+    /// The delay of inspects, by container.
     pub(crate) delays: BTreeMap<String, Duration>,
     /// Containers whose inspects are answered only after the next [`SlowProxy::slow`] or [`SlowProxy::quick`].
     pub(crate) hanging: BTreeSet<String>,
@@ -65,7 +65,7 @@ pub(crate) enum ChangeAnswer {
     Lost,
 }
 
-/// The results of one container's inspects, or of one changing request, since the last [`SlowProxy::slow`].
+/// The results for one container, or for one method and target, since the last [`SlowProxy::slow`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inspects {
     /// The number of requests.
@@ -83,7 +83,7 @@ pub(crate) struct Inspects {
 pub(crate) struct Seen(BTreeMap<String, Inspects>);
 
 impl Seen {
-    /// The results for `id`: a container, or the method and target of a changing request.
+    /// The results for a container's id, or for the method and target of a changing request.
     pub(crate) fn of(&self, id: &str) -> Inspects {
         self.0.get(id).copied().unwrap_or_default()
     }
@@ -103,13 +103,13 @@ impl Seen {
 
 #[derive(Debug)]
 struct Shared {
-    /// How the proxy answers now, or `None` while it delays no answer.
+    /// The argument of the last [`SlowProxy::slow`], or `None` before it and after [`SlowProxy::quick`].
     slow: watch::Sender<Option<Arc<SlowAnswers>>>,
     seen: watch::Sender<Seen>,
 }
 
 impl SlowProxy {
-    /// Listens at `socket` for the engine at `engine`.
+    /// Starts a proxy that listens at `socket`, in front of the engine's socket `engine`.
     pub(crate) fn start(socket: &Path, engine: &Path) -> Outcome<Self> {
         let listener = UnixListener::bind(socket)?;
         let (slow, seen) = (watch::Sender::new(None), watch::Sender::new(Seen::default()));
@@ -123,18 +123,18 @@ impl SlowProxy {
         &self.socket
     }
 
-    /// From now on, the proxy answers as `slow` says, and counts results from 0.
+    /// Sends the held answers, and from now on answers as `slow` says and counts results from 0.
     pub(crate) fn slow(&self, slow: SlowAnswers) {
         self.shared.seen.send_replace(Seen::default());
         self.shared.slow.send_replace(Some(Arc::new(slow)));
     }
 
-    /// From now on, the proxy passes answers on at once. The proxy also sends the answers that it holds.
+    /// From now on, the proxy passes answers on at once, including those that it holds.
     pub(crate) fn quick(&self) {
         self.shared.slow.send_replace(None);
     }
 
-    /// Waits until the results of the inspects fulfil `wanted`.
+    /// Waits until the results fulfil `wanted`.
     pub(crate) async fn until(&self, usual: Duration, wanted: impl Fn(&Seen) -> bool) -> Outcome {
         let mut seen = self.shared.seen.subscribe();
         let reached = timeout(patient(usual), seen.wait_for(|seen| wanted(seen))).await;
@@ -199,13 +199,13 @@ impl Shared {
 enum Fate {
     /// The proxy passes the request and the answer on at once.
     Pass,
-    /// The proxy passes the request on at once, and the answer later or not at all.
+    /// The proxy passes the request on at once, and the answer as [`Hold`] says.
     Hold(Hold),
-    /// The proxy sends a failure in place of an answer of the engine.
+    /// The proxy answers with a failure, and does not pass the request on.
     Fail(Hold),
 }
 
-/// An answer that the proxy holds.
+/// How the proxy holds an answer.
 struct Hold {
     id: String,
     /// The time at which the answer is sent if `slow` does not change, or `None` for a hanging inspect.
@@ -217,7 +217,7 @@ struct Hold {
 }
 
 impl Hold {
-    /// Waits for the time `until`, or for a change of `slow`, and returns whether the client is still connected.
+    /// Waits for the time `until`, a change of `slow` or the client's disconnect. Returns false after a disconnect.
     async fn over(&mut self, left: &CancellationToken) -> bool {
         let time = async {
             match self.until {
@@ -281,7 +281,7 @@ async fn serve(listener: UnixListener, engine: PathBuf, shared: Arc<Shared>) {
     }
 }
 
-/// Passes the client's requests on to the engine, one after the other.
+/// Passes the client's requests on to the engine, or answers them with a failure.
 async fn upwards(
     mut client: OwnedReadHalf,
     server: &mut OwnedWriteHalf,
@@ -342,14 +342,13 @@ struct Head {
     inspected: Option<String>,
     /// The method and target of a request whose method is neither `GET` nor `HEAD`.
     changes: Option<String>,
-    /// The length of the request's body. If the length is unknown, the proxy parses no further requests of
-    /// the connection.
+    /// The length of the request's body. If it is unknown, the proxy parses no further requests of the connection.
     body: Option<usize>,
 }
 
 impl Head {
-    /// Reads the head of the next request, or returns `None` at the end of the connection. `pending` then has
-    /// the start of an unfinished request.
+    /// Reads the head of the next request. At the end of the connection, returns `None`, and `pending` has the start of
+    /// an unfinished request, if any.
     async fn read(client: &mut OwnedReadHalf, pending: &mut BytesMut) -> io::Result<Option<Self>> {
         loop {
             if let Some(place) = pending.windows(END.len()).position(|found| found == END) {

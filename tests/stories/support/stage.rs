@@ -77,7 +77,7 @@ impl Stage {
         Self::set(world, story, ("cni", &world.docker), &["--log-level", "info"]).await
     }
 
-    /// Starts a dockbridge with CNI that logs everything.
+    /// Starts a dockbridge that uses CNI and logs at the level `trace`.
     pub(crate) async fn tracing(world: &World, story: &str) -> Outcome<Self> {
         Self::set(world, story, ("cni", &world.docker), &["--log-level", "trace"]).await
     }
@@ -121,8 +121,7 @@ impl Stage {
         self.leaves_nothing_but(|_| false).await
     }
 
-    /// Ends the story like [`Self::leaves_nothing`], but ignores leftovers that dockbridge need not remove,
-    /// according to `others`.
+    /// Ends the story like [`Self::leaves_nothing`], but ignores the leftovers for which `others` returns true.
     pub(crate) async fn leaves_nothing_but(mut self, others: impl Fn(&str) -> bool) -> Outcome {
         self.bridge.stop().await?;
         let mut left = leftovers::search(&self.world, &self.engine, &self.folders).await?;

@@ -41,7 +41,7 @@ pub(crate) struct Socket {
 /// Facts about a connection that are not in the channels' data.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Channel and length of the first message.
+    /// Channel and data length of the first message that is for a channel.
     pub(crate) first: Option<(u8, usize)>,
     /// The code in the server's close frame.
     pub(crate) close: Option<u16>,
@@ -140,7 +140,7 @@ impl SocketWriter {
         Ok(())
     }
 
-    /// Closes the channel with the close signal of `v5`. Older versions have no such signal.
+    /// Closes the channel with the close signal, which only `v5` has.
     pub(crate) async fn finish(&self) -> Outcome {
         ensure!(self.closes, "this protocol cannot close one channel");
         Ok(self.messages.send(Message::binary(vec![CLOSE, self.channel])).await?)

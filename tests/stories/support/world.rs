@@ -1,4 +1,4 @@
-//! The data that `tests/env/world.sh` exports.
+//! The test world, as the variables that `tests/env/world.sh` exports describe it.
 
 use std::{env, path::PathBuf};
 
@@ -9,8 +9,8 @@ pub(crate) struct World {
     pub(crate) root: PathBuf,
     /// The path of the engine's socket.
     pub(crate) docker: PathBuf,
-    /// The name of the engine: `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or the version and
-    /// image store of another engine.
+    /// The name of the engine: `bookworm`, `trixie`, `sid`, `sid-containerd` or `host`, or the version and image store
+    /// of another engine.
     pub(crate) engine: String,
     /// The first number of the engine's version: 20, 26, …
     pub(crate) docker_major: u32,
@@ -26,15 +26,14 @@ pub(crate) struct World {
     pub(crate) cni_conf: PathBuf,
     /// The directory of CNI plugins.
     pub(crate) cni_bin: PathBuf,
-    /// The directory of libcni's result cache.
+    /// libcni's cache directory, which contains the directory `results`.
     pub(crate) cni_cache: PathBuf,
-    /// The directory of host-local's leases, which has one file per address.
+    /// The directory in which host-local keeps a file for each leased address.
     pub(crate) cni_leases: PathBuf,
     /// The name of a busybox image in the engine.
     pub(crate) image: String,
     /// The address of a registry without a password.
     pub(crate) registry: String,
-    /// A registry with a password.
     pub(crate) private: PrivateRegistry,
 }
 
@@ -77,8 +76,8 @@ impl World {
         })
     }
 
-    /// The pod's cgroup parent in the form that kubelet sends for the engine's cgroup driver: a path, or the
-    /// path of a slice whose name contains the names of the slices above it.
+    /// The pod's cgroup parent in the form that kubelet sends for the engine's cgroup driver. With systemd, it is the
+    /// path of a slice.
     pub(crate) fn pod_cgroup(&self, uid: &str) -> String {
         let above = self.cgroup.rsplit('/').next().unwrap_or_default();
         match above.strip_suffix(SLICE) {

@@ -1,4 +1,4 @@
-//! Exec processes in the containers of the fake dockerd: create, start over a hijacked connection, inspect.
+//! The exec and attach calls of the fake dockerd, with scripts of what the processes do.
 
 use std::{io, sync::Mutex, time::Duration};
 
@@ -37,14 +37,14 @@ pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
     /// The exit code after the last step, if no step is [`Step::End`]; `None` if the exec has no exit code.
     pub(crate) exit_code: Option<i64>,
-    /// How long after the last step an inspect shows the process's end, if no step is [`Step::End`].
+    /// How long after the last step an inspect shows `exit_code`, if no step is [`Step::End`].
     pub(crate) lag: Duration,
     /// The process's pid in an inspect. dockbridge finds no process if the pid does not exist.
     pub(crate) pid: i64,
 }
 
 impl Script {
-    /// A process that does these steps and exits with 0.
+    /// A process that does these steps, and exits with 0 if no step is [`Step::End`].
     pub(crate) fn of(steps: impl Into<Vec<Step>>) -> Self {
         let (steps, lag) = (steps.into(), Duration::ZERO);
         Self { steps, exit_code: Some(0), lag, pid: i64::from(i32::MAX) }

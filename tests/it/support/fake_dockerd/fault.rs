@@ -40,7 +40,7 @@ pub(crate) enum Fault {
     LateUnasked(Duration),
     /// Answers, then closes the connection, which the answer's headers do not announce.
     CloseAfter,
-    /// Answers with status 200 and these chunks, and flushes each chunk.
+    /// Answers with status 200 and these chunks.
     Stream(Vec<Vec<u8>>),
     /// Answers with status 200 and these chunks, and then sends nothing.
     StreamThenStall(Vec<Vec<u8>>),

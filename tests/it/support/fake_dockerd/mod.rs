@@ -9,7 +9,7 @@
 //! assert_eq!(docker.count("POST /containers/*/start"), 2);
 //! ```
 //!
-//! Patterns of calls are `METHOD /path` without the version prefix. `*` stands for one or more characters.
+//! Patterns of calls are `METHOD /path`, without version prefix and query. `*` stands for one or more characters.
 
 #![allow(dead_code, reason = "offers what stories need, whether or not one needs it today")]
 

@@ -21,7 +21,7 @@ pub(super) enum Answer {
         newest: String,
     },
     Json(u16, Value),
-    /// The type of a path in a container, and an archive of the path unless only the type was requested.
+    /// The facts about a path in a container, and an archive of the path unless only the facts were requested.
     Archive(String, Vec<u8>),
     /// The connection is hijacked for the streams of a process.
     Hijack(Takeover),

@@ -93,24 +93,24 @@ impl FakeDockerd {
         &self.socket
     }
 
-    /// A directory for the test, which is removed together with the fake dockerd.
+    /// A directory for the test, which is removed when this value is dropped.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// From now on, the fake treats calls as the rule says. If several rules apply to a call, the first one counts.
+    /// Adds a rule for later calls. If several rules apply to a call, the one that was added first counts.
     pub(crate) fn inject(&self, rule: Rule) {
         lock(&self.shared.rules).push(rule);
     }
 
-    /// From now on, calls that match `call` wait until the token is cancelled, and are then executed.
+    /// From now on, calls that match `call` wait until the returned token is cancelled, and are then executed.
     pub(crate) fn hold(&self, call: &str) -> CancellationToken {
         let until = CancellationToken::new();
         self.inject(Rule::new(call, Fault::Held(until.clone())));
         until
     }
 
-    /// From now on, calls that match `call` are executed at once, and answered when the token is cancelled.
+    /// From now on, calls that match `call` are executed at once, and answered when the returned token is cancelled.
     pub(crate) fn hold_answer(&self, call: &str) -> CancellationToken {
         let until = CancellationToken::new();
         self.inject(Rule::new(call, Fault::HeldAnswer(until.clone())));
@@ -121,18 +121,17 @@ impl FakeDockerd {
         lock(&self.shared.rules).clear();
     }
 
-    /// Reads or changes the state of the fake engine. Some methods of [`World`] also send the engine's event of the
-    /// change.
+    /// Reads or changes the state of the fake engine. Some methods of [`World`] also send the event of the change.
     pub(crate) fn world<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
         work(&mut lock(&self.shared.world))
     }
 
-    /// Every request that the fake got since its start or the last [`Self::forget_requests`], in order.
+    /// The requests so far, in order, without those before the last [`Self::forget_requests`].
     pub(crate) fn requests(&self) -> Vec<Recorded> {
         lock(&self.shared.requests).clone()
     }
 
-    /// The requests that match a pattern.
+    /// Those of [`Self::requests`] that match a pattern.
     pub(crate) fn matching(&self, pattern: &str) -> Vec<Recorded> {
         self.requests().into_iter().filter(|r| matches(pattern, &r.call())).collect()
     }
@@ -156,13 +155,12 @@ impl FakeDockerd {
     }
 
     /// The number of calls whose client disconnected while the fake prepared the answer, or while one of the faults
-    /// `StalledHeaders`, `StalledBody` and `StreamThenStall` prevented the answer.
+    /// `StalledHeaders`, `StalledBody` and `StreamThenStall` held back the answer or its rest.
     pub(crate) fn abandoned(&self) -> usize {
         self.shared.abandoned.load(Ordering::SeqCst)
     }
 
-    /// Whether a client waits for an answer that one of the faults `Late`, `StalledHeaders`, `StalledBody`
-    /// and `StreamThenStall` delays or prevents.
+    /// Whether `Late`, `StalledHeaders`, `StalledBody` or `StreamThenStall` holds back an answer now.
     pub(crate) fn is_silent(&self) -> bool {
         self.shared.silent.load(Ordering::SeqCst) > 0
     }
@@ -217,7 +215,7 @@ impl Drop for FakeDockerd {
     }
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition holds, and panics if this takes longer than [`LONG`].
 pub(crate) async fn eventually(mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + LONG;
     while !holds() {
@@ -406,7 +404,7 @@ impl Connection {
         wire::begin_chunks(&mut self.stream).await?;
         for chunk in chunks {
             wire::write_chunk(&mut self.stream, &chunk).await?;
-            // Pauses, so that the client reads each chunk separately.
+            // Pauses, so that the client can read each chunk separately.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(())
@@ -426,7 +424,7 @@ impl Connection {
         self.stream.write_all(after.as_bytes()).await
     }
 
-    /// Waits until the client disconnects.
+    /// Waits until the client disconnects, and counts the call as abandoned.
     async fn stall(&mut self) -> io::Result<()> {
         let mut byte = [0];
         let _silent = Silence::of(&self.shared);
@@ -449,7 +447,7 @@ impl Connection {
                     Ok(message) => message,
                     Err(_) => return Ok(()),
                 },
-                // If this read returns, the client has disconnected.
+                // The client sends nothing here, so if this read returns, the client has disconnected.
                 _ = self.stream.read(&mut byte) => return Err(io::ErrorKind::BrokenPipe.into()),
             };
             let wanted = |key: &str, list: &[String]| {
@@ -463,7 +461,7 @@ impl Connection {
     }
 }
 
-/// Raises the number of unanswered calls by one until this value is dropped.
+/// Raises `silent` of [`Shared`] by one until this value is dropped.
 struct Silence(Arc<Shared>);
 
 impl Silence {

@@ -16,9 +16,9 @@ pub(crate) struct Recorded {
     pub(crate) target: String,
     /// The API version in the path, for example `1.45` for a path that begins with `/v1.45`.
     pub(crate) version: Option<String>,
-    /// The decoded path without the API version.
+    /// The percent-decoded path without the API version.
     pub(crate) path: String,
-    /// The decoded query of the request.
+    /// The percent-decoded parameters of the query.
     pub(crate) query: BTreeMap<String, String>,
     /// The request's headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,

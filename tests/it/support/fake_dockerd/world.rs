@@ -19,11 +19,11 @@ pub(crate) struct World {
     pub(crate) images: Vec<Image>,
     /// Images that clients can pull.
     pub(crate) registry: Vec<Image>,
-    /// Exec processes in containers.
+    /// The execs that were created in containers.
     pub(crate) execs: Vec<Exec>,
     /// The scripts of exec processes, by program. Without a script, a program ends at once with success.
     pub(crate) scripts: BTreeMap<String, Script>,
-    /// The script of a container's main process, which attached clients see.
+    /// What an attached client sees of any container's main process.
     pub(crate) attached: Script,
     /// The answer to `/info`, which tests may change.
     pub(crate) info: Value,
@@ -31,13 +31,12 @@ pub(crate) struct World {
     pub(crate) buffers_logs: bool,
     /// The engine's version in the answer to `/version`.
     pub(crate) release: String,
-    /// The pid of every container that is started from now on. By default, it is the pid of the test, so that
-    /// the process exists.
+    /// The pid of containers that are started from now on. By default, the test's own pid, so that the process exists.
     pub(crate) pid: u32,
     /// The engine's data root, which has the logs `containers/<id>/<id>-json.log`.
     pub(crate) root: PathBuf,
-    /// If set, each event is sent once for each of these times, in Unix nanoseconds. If this list of times is empty,
-    /// no event is sent.
+    /// If set, each event is sent immediately, once with each of these timestamps (Unix nanoseconds). If the list is
+    /// empty, no event is sent.
     pub(crate) event_times: Option<Vec<i64>>,
     serial: u64,
     feed: broadcast::Sender<(Value, Vec<u8>)>,
@@ -49,7 +48,7 @@ pub(crate) struct Container {
     pub(crate) id: String,
     /// The container's name without the leading slash.
     pub(crate) name: String,
-    /// The body of the container's create request.
+    /// The body of the container's create request, with the limits of later updates.
     pub(crate) body: Value,
     /// The id of the container's image.
     pub(crate) image: String,
@@ -83,8 +82,8 @@ pub(crate) struct Image {
     pub(crate) parent: String,
     /// The field `Config` in the image's inspect.
     pub(crate) config: Value,
-    /// The files in the image by path. A text that starts with `-> ` is a symbolic link to an absolute path,
-    /// and the text `a pipe` is a named pipe.
+    /// The texts of the image's files, by path. The text `-> /target` stands for a symbolic link to `/target`, and the
+    /// text `a pipe` for a named pipe.
     pub(crate) files: BTreeMap<String, String>,
 }
 
@@ -194,7 +193,7 @@ impl World {
         self.container_event("die", id);
     }
 
-    /// Ends the container's main process, which the engine is about to start again.
+    /// Ends the container's main process, and leaves the container in the state `restarting`.
     pub(crate) fn restart(&mut self, id: &str) {
         self.exit(id, 137);
         self.container_mut(id).unwrap().status = "restarting".to_owned();
@@ -206,13 +205,13 @@ impl World {
         self.exit(id, 137);
     }
 
-    /// Makes the engine notice an OOM kill: it sends an event and remembers the kill.
+    /// Makes the engine notice an OOM kill: the engine sends the event `oom`, and inspects show the kill.
     pub(crate) fn learns_of_oom(&mut self, id: &str) {
         self.container_mut(id).unwrap().oom_killed = true;
         self.container_event("oom", id);
     }
 
-    /// Makes the engine notice an OOM kill too late: the engine sends an event and does not remember the kill.
+    /// Makes the engine notice an OOM kill too late: the engine sends the event `oom`, but no inspect shows the kill.
     pub(crate) fn learns_of_oom_too_late(&self, id: &str) {
         self.container_event("oom", id);
     }
@@ -280,7 +279,7 @@ impl World {
         self.execs.iter_mut().find(|exec| exec.id == id)
     }
 
-    /// Sends an event to all clients of the event stream.
+    /// Sends an event on every event stream whose filters accept it.
     pub(crate) fn emit(&self, kind: &str, action: &str, id: &str, attributes: &Value) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let now = vec![i64::try_from(since.as_nanos()).unwrap()];

@@ -99,8 +99,8 @@ impl Spdy {
         }
     }
 
-    /// Opens a stream. The second result is a future that resolves when the server accepts the stream, and fails
-    /// if the server refuses the stream.
+    /// Opens a stream. The second result is a future that resolves when the server accepts the stream, and fails if the
+    /// server refuses the stream or the connection ends.
     pub(crate) async fn open_unanswered(
         &self,
         headers: &[(&str, &str)],
@@ -138,7 +138,7 @@ impl Spdy {
         Ok(self.frames.send(bytes).await?)
     }
 
-    /// Waits until the server has closed the connection.
+    /// Waits until the client reads no more: the server has closed the connection or sent an invalid frame.
     pub(crate) async fn closed(&self, within: Duration) -> Outcome {
         timeout(within, async {
             while !self.tasks[0].is_finished() {
