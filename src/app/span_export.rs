@@ -58,7 +58,7 @@ impl SpanExport {
         let Some(Delivery { task, stop }) = self.delivery.lock().take() else { return };
         stop.cancel();
         if tokio::time::timeout(LAST_SPANS, task).await.is_err() {
-            debug!("the trace collector did not accept the last spans in time");
+            debug!("the trace collector did not accept the last spans in time; they are lost");
         }
     }
 }

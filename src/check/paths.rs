@@ -38,7 +38,10 @@ pub(super) fn listen(listen: &Listen) -> Finding {
 fn socket_in_place(socket: &Path) -> Finding {
     let shown = socket.display();
     match UnixStream::connect(socket) {
-        Ok(_) => Finding::ok(Subject::Listen, format!("a server listens on {shown} already")),
+        Ok(_) => Finding::ok(
+            Subject::Listen,
+            format!("a server, which may be dockbridge, listens on {shown}"),
+        ),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let seen = format!("no permission to connect to {shown}: {error}");
             Finding::fail(Subject::Listen, seen, OTHER_SOCKET)

@@ -88,7 +88,7 @@ fn socket(path: &Path, server: Option<u32>, engine_answered: bool) -> Option<Fin
             if !engine_answered || Some(listener) == server || listener == process::id() {
                 return None;
             }
-            format!("process {listener} already serves {}", path.display())
+            format!("process {listener} already listens on the NRI socket {}", path.display())
         }
         Ok(_) => format!("{} exists and is not a socket", path.display()),
         Err(_) => {

@@ -275,8 +275,8 @@ impl Run {
                     Interruption::NoMemory => (
                         Kind::Unavailable,
                         format!(
-                            "dockbridge kills the command in container {id} after {limit}s: its output waits \
-                             for memory that the output of other commands uses"
+                            "the command in container {id} timed out after {limit}s while its output waited \
+                             for memory that the output of other commands uses; dockbridge kills the command"
                         ),
                     ),
                     Interruption::DeadlineExceeded => {

@@ -231,7 +231,7 @@ impl EngineInfo {
     pub fn maps_users(&self, handler: &str) -> Result<(), &'static str> {
         if self.below(handler)?.is_empty() && self.has_other_than_runc() {
             return Err(
-                "dockbridge-runtime must run runc; to set this, run `dockbridge setup` without --runtime",
+                "dockbridge-runtime runs another OCI runtime than runc; `dockbridge setup` without --runtime changes this",
             );
         }
         if self.remaps_users() {

@@ -87,7 +87,7 @@ impl Attempt {
     }
 
     /// The ids and paths that no other container or pod checkpoint may use at the same time. A pod checkpoint
-    /// also uses the pod's id, because the directory of its temporary files has this name.
+    /// also occupies the pod's id, because the directory of its temporary files has this name.
     pub(super) fn in_use(&self) -> BTreeSet<String> {
         let ids = self.containers.iter().map(|container| container.id.to_string());
         let files = self.places().into_iter().map(|place| place.location);

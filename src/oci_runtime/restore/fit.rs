@@ -131,7 +131,9 @@ impl Images {
         let node = inventory.first().and_then(|it| it.host.clone()).unwrap_or_default();
         let of_root = format!("ids-{}.img", self.tree()?.first().map_or(0, |root| root.pid));
         let first = self.read::<Namespaces>(&of_root)?;
-        let first = first.first().ok_or("the container checkpoint has no namespaces")?;
+        let first = first
+            .first()
+            .ok_or("the container checkpoint lacks the namespaces of its first process")?;
         for name in self.names("ids-") {
             if self.read::<Namespaces>(&name)?.iter().any(|it| it != first) {
                 return Err(

@@ -38,7 +38,7 @@ use crate::{
     wire::docker::ContainerCreateBody,
 };
 
-/// CRI says that a container must not have privileges that its sandbox does not have.
+/// As in containerd, a container may use the host's PID namespace only if its pod does.
 #[test]
 fn the_host_pid_namespace_is_refused_in_a_pod_without_it() {
     let input = TestInput { oci_runtime: false, ..TestInput::default() };
