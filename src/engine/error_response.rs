@@ -163,6 +163,7 @@ fn own_words(message: &str) -> &str {
     text.strip_suffix(": unknown").unwrap_or(text)
 }
 
+/// Phrases of Docker's errors if the OCI runtime cannot run the container.
 const RUNTIME_WORDS: &[&str] = &[
     "executable file not found",
     "no such file or directory",

@@ -12,7 +12,7 @@ pub(super) trait Dated {
     fn created_at(&self) -> Nanos;
 }
 
-/// A table of pods or of containers.
+/// Pods or containers in memory, to be found by id and listed newest first.
 #[derive(Debug)]
 pub(super) struct Index<T> {
     by_id: Vec<Arc<T>>,

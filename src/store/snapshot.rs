@@ -258,7 +258,7 @@ impl Images {
 /// The error until the engine has answered `info` and listed its containers and images.
 pub(super) fn never_synced(reason: &str) -> Failure {
     let text =
-        format!("dockbridge still lacks Docker's list of containers, of images, or both: {reason}");
+        format!("dockbridge does not know all of Docker's containers and images yet: {reason}");
     Failure::new(Kind::Unavailable, text)
 }
 

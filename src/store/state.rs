@@ -251,8 +251,9 @@ impl<W, E> StoreState<W, E> {
             EngineEvent::ImageChanged { name } => {
                 self.inspects.enqueue(&Target::Image(name), Reason::Changed);
             }
-            // A kill itself changes no state: if the container ends, a `die` event follows. An unreadable event causes
-            // new lists. After a reload of the engine's configuration, the writer reads `/info`.
+            // A kill itself changes no state: if the container ends, a `die` event follows. After an unreadable event,
+            // the event stream lists all containers and images again. After a reload of the engine's configuration,
+            // the writer reads `/info`.
             EngineEvent::ContainerKilled { .. }
             | EngineEvent::Unreadable { .. }
             | EngineEvent::DaemonReloaded => {}

@@ -26,8 +26,8 @@ pub struct Client {
     pub sizes: Option<Sizes>,
     pub error: Writer,
     pub version: Version,
-    /// Over SPDY, the sending halves of the streams stdin and resize. dockbridge sends nothing on them, but without
-    /// them, dropping the reader of a stream could reset the stream.
+    /// Over SPDY, dockbridge's sending halves of the streams stdin and resize. dockbridge sends nothing on them, but
+    /// without them, dropping the reader of a stream could reset the stream.
     pub idle: Vec<Writer>,
     pub transport: Transport,
     /// Notices whether the client still receives data.

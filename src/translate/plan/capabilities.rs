@@ -45,7 +45,10 @@ mod tests {
                 Capabilities { add: words(add), drop: words(drop), ..Capabilities::default() };
             let found = (super::added(&requested), super::dropped(&requested));
             let expected = (words(added), words(dropped));
-            assert_eq!(found, expected, "the request adds {add:?} and drops {drop:?}");
+            assert_eq!(
+                found, expected,
+                "capabilities for a request that adds {add:?} and drops {drop:?}"
+            );
             let requested =
                 Capabilities { ambient: words(add), drop: words(drop), ..Capabilities::default() };
             let found = super::ambient(&requested);

@@ -39,8 +39,7 @@ fn about<'a>(state: &'a Value, id: &str) -> Option<&'a Value> {
 async fn debug(stage: &Stage, what: &str) -> Outcome<String> {
     let folder = stage.folders.run.display().to_string();
     let mut command = Command::new(program());
-    // All environment variables are removed, because the world's variables have the same prefix as dockbridge's
-    // settings.
+    // The command gets an empty environment, because the world's variables have the prefix of dockbridge's settings.
     command.env_clear().args(["debug", what, "--run-dir", &folder]);
     let output = command.output().await?;
     let complaint = String::from_utf8_lossy(&output.stderr);

@@ -79,7 +79,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Usage values of the container's own cgroup.
+    /// Usage values of the container's cgroup and the cgroups below it.
     pub(crate) fn of(kernel: &Kernel) -> Outcome<Self> {
         Self::read(kernel, |place| place)
     }
