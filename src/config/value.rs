@@ -29,7 +29,8 @@ pub enum Invalid {
     Other(&'static str),
 }
 
-/// `unix:///path`, `unix:/path` or `/path`, or `fd://`, `fd://*` or `fd://NAME` as in dockerd.
+/// `unix:///path`, `unix:/path` or `/path`; `fd://` or `fd://*` as in dockerd; or `fd://NAME` with the
+/// `FileDescriptorName` of a systemd socket or, as in dockerd, the number of a descriptor.
 pub(super) fn listen_socket(text: &str) -> Result<Listen, Invalid> {
     match text.strip_prefix("fd://") {
         Some("" | "*") => Ok(Listen::Inherited(None)),

@@ -66,7 +66,10 @@ impl ImageFiles {
             self.engine.containers_named(&self.name_prefix(), label::IMAGE_INSPECTION).await?;
         let mut outcome = Ok(());
         for id in all.into_iter().filter(|id| !mine.contains(id)) {
-            info!(container = id, "removing a leftover image inspection container");
+            info!(
+                container = id,
+                "removing an image inspection container that an earlier dockbridge process left"
+            );
             outcome = outcome.and(self.engine.remove_container(&id).await);
         }
         Ok(outcome?)

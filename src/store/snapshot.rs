@@ -74,7 +74,7 @@ impl Snapshot {
         self.progress.images_listed
     }
 
-    /// Whether the containers of the first lists were inspected, the inspects of the images have ended, and the
+    /// Whether the containers of the first list were inspected, the inspects of the images have ended, and the
     /// engine lists all running containers.
     pub fn is_complete(&self) -> bool {
         self.progress.complete && self.other_store().is_none_or(|store| store.running == 0)
@@ -204,7 +204,7 @@ impl Snapshot {
 pub(super) struct Progress {
     pub(super) containers_listed: bool,
     pub(super) images_listed: bool,
-    /// Whether the containers of the first lists were inspected, and the inspects of the images have ended.
+    /// Whether the containers of the first list were inspected, and the inspects of the images have ended.
     pub(super) complete: bool,
 }
 

@@ -25,8 +25,8 @@ use crate::support::{
     world::World,
 };
 
-/// The second dockbridge shares nothing with the first, or shares a directory or the CRI socket with it, or
-/// uses another path to the engine.
+/// A second dockbridge on the engine is refused, whether it shares nothing with the first, or a directory or the CRI
+/// socket, and also if it uses another path to the engine.
 pub(crate) async fn refused_whatever_they_share(world: World) -> Outcome {
     let stage = Stage::docker(&world, "first_server").await?;
     let sandbox = stage.cri.run(&stage.recipes.pod("steady")).await?;

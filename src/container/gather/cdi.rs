@@ -1,4 +1,4 @@
-//! Finds the edits for the requested CDI devices, or leaves the devices to the engine.
+//! Finds the edits for the requested CDI devices, or leaves the devices to an engine that reads CDI files itself.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! Merges the answers of several plugins about a new container, in the order of the plugins.
 //!
 //! A key that starts with `-` removes an entry. If the answer that removes an entry also sets it, the new value counts,
-//! even if another plugin has set the entry. For arguments the mark is an empty first argument, and for RDT the field
-//! `remove`. The hooks and cgroup device rules of all plugins are kept. In all other cases, two plugins conflict if
-//! they set the same entry, or the same field without entries.
+//! even if another plugin has set the entry. Arguments and RDT have no keys: an empty first argument removes the
+//! earlier arguments, and the field `remove` removes RDT. The hooks and cgroup device rules of all plugins are kept. In
+//! all other cases, two plugins conflict if they set the same entry, or the same field without entries.
 
 use std::{collections::BTreeMap, mem};
 

@@ -1,5 +1,6 @@
-//! Tests with CNI plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL. The error
-//! of the CRI call has the reason, and at the end no network namespace, address or file is left.
+//! Tests with CNI plugins that fail, crash, hang, print garbage or are missing, at ADD and at DEL. The error of the CRI
+//! call has the reason. A failed ADD leaves no network namespace, address or file. After a failed DEL, dockbridge keeps
+//! the pod and its address until a repeated DEL succeeds.
 
 use std::{
     fs,
