@@ -25,7 +25,10 @@ use super::{
     poll::{Log, PollOutcome, PollRequest, ReadState, Shared},
 };
 use crate::{
-    concurrency::{backoff::Backoff, blocking::blocking},
+    concurrency::{
+        backoff::Backoff,
+        blocking::{blocking, result_or_panic},
+    },
     error::chain,
     model::id::ContainerId,
     telemetry::metric::GaugeGuard,
@@ -219,14 +222,14 @@ async fn poll(
         (log, outcome)
     });
     if let Ok(polled) = timeout(limit, &mut polling).await {
-        return polled;
+        return result_or_panic(polled).await;
     }
     drop(permit);
     warn!(
         container = %container.id, directory = %container.target.root().display(),
         "a container log takes long to read or write; other logs no longer wait for it"
     );
-    let polled = polling.await;
+    let polled = result_or_panic(polling.await).await;
     info!(container = %container.id, "the slow read or write of the container log has ended");
     polled
 }

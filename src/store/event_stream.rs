@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::{command::Signal, inspector::Inspector, state::Listing};
 use crate::{
-    concurrency::backoff::Backoff,
+    concurrency::{backoff::Backoff, blocking::result_or_panic},
     engine::{error::EngineError, events::Events},
     error::chain,
     model::engine::EngineEvent,
@@ -99,7 +99,7 @@ impl EventStream {
                 () = self.inspector.relist.notified(), if lists.is_empty() => due = due.min(not_before),
                 Some(listed) = lists.join_next() => {
                     let panicked = |_| EventStreamEnd::Disconnected("internal error: the task that lists containers and images panicked".to_owned());
-                    let listing = listed.map_err(panicked)??;
+                    let listing = result_or_panic(listed).await.map_err(panicked)??;
                     let has_images = listing.images.is_some();
                     let interval = match has_images {
                         true => self.inspector.settings.relist_interval,
