@@ -23,8 +23,7 @@ fn main() -> ExitCode {
     if let Some(directory) = work::directory(&words) {
         return work::run(&directory);
     }
-    // Blocks SIGHUP until the server has a handler, so that an early SIGHUP does not end the server. Other
-    // commands unblock SIGHUP before they begin.
+    // Blocks SIGHUP, which would end the server, until the server has a handler. Other commands unblock SIGHUP first.
     let _ = hangups::hold();
     let mut invocation = Invocation::read(&words).unwrap_or_else(|error| error.exit());
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -25,8 +25,7 @@ use crate::{
 /// Reads the container, the path of the archive and the timeout.
 ///
 /// # Errors
-/// Refuses an empty id, a negative timeout, and a path that is not absolute, has a component `..`, or ends with
-/// a slash.
+/// Refuses an empty id, a negative timeout, and a path that is relative, has a component `..` or ends with a slash.
 pub fn dump_spec(request: &cri::CheckpointContainerRequest) -> Result<DumpSpec, ParseError> {
     let container = object_id("container_id", &request.container_id)?;
     let location = text::path(&request.location).at("location")?;

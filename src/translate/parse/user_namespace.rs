@@ -1,7 +1,6 @@
 //! Parses user namespaces and id-mapped mounts: how ids in the pod map to ids on the host.
 //!
-//! Kubernetes gives a pod one range of ids, which starts with root. dockbridge refuses several ranges, and a range
-//! that does not start with root.
+//! Kubernetes gives a pod one range of ids, which starts with root. dockbridge refuses other mappings.
 
 use super::{
     error::{At, ParseError},
